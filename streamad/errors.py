@@ -1,0 +1,97 @@
+"""The one error tree: everything streamad raises on purpose derives from StreamadError."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArtifactError",
+    "CheckpointError",
+    "ConfigError",
+    "DecodeError",
+    "DetectorError",
+    "OutputError",
+    "PluginError",
+    "Problem",
+    "RegistryError",
+    "SourceError",
+    "StreamadError",
+    "TrainingDataError",
+]
+
+from dataclasses import dataclass
+
+
+class StreamadError(Exception):
+    """Base of every error that streamad raises on purpose; its text is one line that says what to do."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a config: where (dotted path and line in the file) and what."""
+
+    path: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        where = self.path or "(file)"
+        return f"{where} (line {self.line}): {self.message}" if self.line else f"{where}: {self.message}"
+
+
+class ConfigError(StreamadError):
+    """Raised when the configuration is wrong; holds every problem found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[Problem], *, source: str = "") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        head = f"{source}: " if source else ""
+        count = f"{len(problems)} problems" if len(problems) != 1 else "1 problem"
+        super().__init__(head + count + "".join(f"\n  {problem}" for problem in problems))
+
+
+class PluginError(StreamadError):
+    """Raised when no plug-in answers to a URL scheme or kind, or when one cannot be loaded."""
+
+    exit_code = 2
+
+
+class SourceError(StreamadError):
+    """Raised when an input cannot be opened or read at all (one bad record is a dead letter instead)."""
+
+
+class OutputError(StreamadError):
+    """Raised when an output cannot be written: no permission, full disk, vanished folder."""
+
+
+class CheckpointError(StreamadError):
+    """Raised when progress cannot be restored or does not fit the outputs on disk."""
+
+
+class DecodeError(StreamadError):
+    """Raised inside the decoder for one unreadable record; becomes a dead letter, never a crash.
+
+    ``kind`` is a short stable word for counters, the text says what was wrong.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class TrainingDataError(StreamadError):
+    """Raised when a training set cannot give a model: too few sequences, constant channels, not finite."""
+
+
+class DetectorError(StreamadError):
+    """Raised when a detector's settings contradict each other or training diverges."""
+
+
+class ArtifactError(StreamadError):
+    """Raised when a model artifact is damaged, foreign, or does not fit the plant; it never goes into service."""
+
+
+class RegistryError(StreamadError):
+    """Raised when the model registry lacks what was asked for or a compare-and-swap lost its race."""
