@@ -1,0 +1,41 @@
+"""Durations and sizes as people write them in a config: 250ms, 30s, 10m, 64MB."""
+
+from __future__ import annotations
+
+__all__ = ["Duration", "Size", "parse_duration_us", "parse_size_bytes"]
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_SIZE_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
+
+
+def _quantity(value: object, units: dict[str, int], plain: int, what: str, example: str) -> int:
+    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    unit = match.group(2).replace("µ", "u") if match else ""
+    factor = plain if not unit else units.get(unit, units.get(unit.upper() if plain == 1 else unit.lower(), 0))
+    if match is None or not factor:
+        raise ValueError(f"{value!r} is not a {what}: write {example}")
+    return round(float(match.group(1)) * factor)
+
+
+def parse_duration_us(value: object) -> int:
+    """Return microseconds of "250ms", "30s", "10m", "24h", "7d"; a bare number means seconds. Raises ValueError."""
+    return _quantity(value, _DURATION_US, 1_000_000, "duration", "for example 250ms, 30s, 10m or 24h")
+
+
+def parse_size_bytes(value: object) -> int:
+    """Return bytes of "64MB", "1GiB"; a bare number means bytes. Raises ValueError."""
+    return _quantity(value, _SIZE_BYTES, 1, "size", "for example 500KB, 64MB or 1GiB")
+
+
+Duration = Annotated[int, BeforeValidator(parse_duration_us)]
+"""Microseconds, written as 250ms, 30s, 10m, 24h or a number of seconds."""
+
+Size = Annotated[int, BeforeValidator(parse_size_bytes)]
+"""Bytes, written as 500KB, 64MB, 1GiB or a number of bytes."""
