@@ -1,0 +1,158 @@
+"""The faults a batch can have, with magnitudes a plant would want to hear about, and where each shows first.
+
+Process faults change the plant or its charge, so the control loops react. Sensor faults change what a probe reports;
+where that probe closes a loop, the loop acts on the false reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from streamad.simulation.plant import Plan, Upset
+from streamad.simulation.sensors import SensorShape
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One kind of fault.
+
+    `channel` is where it is first visible, `severity` the range it is drawn from, in `unit`; `onset` is the range of
+    the onset as a share of the planned duration. Exactly one of `upset`, `charge` (severity signed) and `shape` says
+    what it does.
+    """
+
+    name: str
+    kind: Literal["process", "sensor"]
+    channel: str
+    severity: tuple[float, float]
+    unit: str
+    onset: tuple[float, float]
+    upset: Callable[[float], Upset] | None = None
+    charge: Callable[[Plan, float], Plan] | None = None
+    shape: SensorShape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """A fault as it happens in one batch: how bad, in which direction, from when (share of the planned duration)."""
+
+    fault: Fault
+    severity: float
+    direction: float
+    onset_share: float
+
+
+def _loss(severity: float) -> float:
+    return 1.0 - severity
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "cooling_fouling",
+        "process",
+        "coolant_flow",
+        (0.3, 0.55),
+        "share of heat transfer lost",
+        (0.0, 0.6),
+        upset=lambda s: Upset(jacket_transfer=_loss(s)),
+    ),
+    Fault("ph_sensor_bias", "sensor", "ph", (0.2, 0.5), "pH, either way", (0.2, 0.85), shape="bias"),
+    Fault(
+        "feed_pump_loss",
+        "process",
+        "feed_rate",
+        (0.2, 0.5),
+        "share of delivery lost",
+        (0.4, 0.75),
+        upset=lambda s: Upset(feed_pump=_loss(s)),
+    ),
+    Fault("temp_sensor_stuck", "sensor", "temp_c", (1.0, 1.0), "frozen at its last reading", (0.2, 0.7), shape="stuck"),
+    Fault(
+        "aeration_loss",
+        "process",
+        "offgas_co2",
+        (0.3, 0.6),
+        "share of air lost",
+        (0.1, 0.8),
+        upset=lambda s: Upset(air_supply=_loss(s)),
+    ),
+    Fault(
+        "do_sensor_drift", "sensor", "dissolved_oxygen", (3.0, 8.0), "% per h, either way", (0.2, 0.6), shape="drift"
+    ),
+    Fault(
+        "wrong_feed_concentration",
+        "process",
+        "offgas_co2",
+        (0.25, 0.45),
+        "share of glucose missing in the feed",
+        (0.0, 0.0),
+        charge=lambda plan, s: replace(plan, feed_glucose_g_l=plan.feed_glucose_g_l * _loss(abs(s))),
+    ),
+    Fault("co2_sensor_spikes", "sensor", "offgas_co2", (2.5, 6.0), "% CO2, either way", (0.1, 0.7), shape="spikes"),
+    Fault(
+        "coolant_valve_stuck",
+        "process",
+        "temp_c",
+        (0.15, 0.45),
+        "share below its position at onset",
+        (0.45, 0.8),
+        upset=lambda s: Upset(coolant_valve=_loss(s)),
+    ),
+    Fault(
+        "feed_meter_dropout",
+        "sensor",
+        "feed_rate",
+        (0.12, 0.30),
+        "share of the batch reading zero",
+        (0.55, 0.7),
+        shape="dropout",
+    ),
+    Fault(
+        "contamination",
+        "process",
+        "base_flow",
+        (0.2, 1.0),
+        "g/L of contaminant at onset",
+        (0.15, 0.5),
+        upset=lambda s: Upset(contaminant_g_l=s),
+    ),
+    Fault("temp_sensor_noise", "sensor", "temp_c", (0.3, 1.0), "°C standard deviation", (0.1, 0.7), shape="noise"),
+    Fault(
+        "agitator_slip",
+        "process",
+        "agitator_power",
+        (0.5, 0.8),
+        "share of power lost",
+        (0.1, 0.75),
+        upset=lambda s: Upset(stirrer=_loss(s)),
+    ),
+    Fault("volume_sensor_drift", "sensor", "volume", (2.0, 6.0), "L per h, either way", (0.1, 0.6), shape="drift"),
+    Fault(
+        "base_line_blocked",
+        "process",
+        "ph",
+        (0.5, 0.85),
+        "share of delivery lost",
+        (0.3, 0.7),
+        upset=lambda s: Upset(base_pump=_loss(s)),
+    ),
+    Fault(
+        "wrong_initial_charge",
+        "process",
+        "dissolved_oxygen",
+        (0.35, 0.6),
+        "share of glucose, too little or too much",
+        (0.0, 0.0),
+        charge=lambda plan, s: replace(plan, glucose_g_l=plan.glucose_g_l * (1.0 + s)),
+    ),
+)
+
+
+def draw_injection(fault: Fault, rng: np.random.Generator) -> Injection:
+    """How bad, in which direction and when: uniform over the ranges of the fault."""
+    severity, onset = rng.uniform(*fault.severity), rng.uniform(*fault.onset)
+    return Injection(fault, float(severity), 1.0 if rng.random() < 0.5 else -1.0, float(onset))
