@@ -1,7 +1,7 @@
 """One batch from charge to harvest: integrates the plant piece by piece, with a fault where one is due.
 
-A piece ends where the recipe or a fault changes the equations: glucose used up, feed started, feed complete, harvest,
-onset. Samples are taken every ten minutes.
+A piece ends where the recipe or a fault changes the equations: glucose used up, feed started, onset, harvest when the
+planned feed is in. Samples are taken every ten minutes.
 """
 
 from __future__ import annotations
@@ -55,15 +55,14 @@ def draw_plan(rng: np.random.Generator) -> Plan:
         feed_glucose_g_l=rng.normal(550.0, 7.0),
         feed_growth_h=rng.normal(0.19, 0.003),
         feed_start_l_h=rng.normal(1.0, 0.02),
-        feed_total_l=rng.uniform(31.0, 45.0),
+        feed_total_l=rng.uniform(34.0, 46.0),
         feed_delay_h=rng.uniform(0.1, 0.35),
-        hold_h=rng.uniform(0.4, 1.0),
         uptake=rng.normal(1.0, 0.015),
         transfer=math.exp(rng.normal(0.0, 0.05)),
         jacket=math.exp(rng.normal(0.0, 0.05)),
         air=rng.normal(1.0, 0.015),
         lag_h=0.5 * math.exp(rng.normal(0.0, 0.2)),
-        temperature_c=rng.normal(37.0, 0.15),
+        temperature_c=rng.normal(37.0, 0.03),
         coolant_c=rng.normal(11.0, 1.0),
         ambient_c=rng.normal(21.0, 1.5),
         phase=rng.uniform(0.0, 2.0 * math.pi),
@@ -72,12 +71,12 @@ def draw_plan(rng: np.random.Generator) -> Plan:
 
 
 def planned_hours(plan: Plan) -> float:
-    """The duration the recipe expects: exponential growth on the charge, the feed profile, the hold."""
+    """The duration the recipe expects: exponential growth on the charge, then the feed profile."""
     grown = 1.0 + Y_BIOMASS_OXIDATIVE * plan.glucose_g_l / plan.biomass_g_l
     ramp_h = math.log(FEED_MAX_L_H / plan.feed_start_l_h) / plan.feed_growth_h
     ramp_l = (FEED_MAX_L_H - plan.feed_start_l_h) / plan.feed_growth_h
     plateau_h = max(plan.feed_total_l - ramp_l, 0.0) / FEED_MAX_L_H
-    return plan.lag_h + math.log(grown) / _GROWTH_H + plan.feed_delay_h + ramp_h + plateau_h + plan.hold_h
+    return plan.lag_h + math.log(grown) / _GROWTH_H + plan.feed_delay_h + ramp_h + plateau_h
 
 
 def onset_sample(plan: Plan, injection: Injection) -> int:
@@ -190,6 +189,4 @@ def run_batch(plan: Plan, *, upset: Upset | None = None, onset: int = 0, loop: L
     run.phase(run.t + plan.feed_delay_h)
     run.plant.feeding_since = run.t
     run.phase(MAX_HOURS, watch=State.FED, level=plan.feed_total_l)
-    run.plant.feeding_since = None
-    run.phase(run.t + plan.hold_h)
     return Trajectory(np.array(run.hours), np.array(run.states), np.array(run.signals))

@@ -130,7 +130,7 @@ FAULTS: tuple[Fault, ...] = (
         (0.1, 0.75),
         upset=lambda s: Upset(stirrer=_loss(s)),
     ),
-    Fault("volume_sensor_drift", "sensor", "volume", (2.0, 6.0), "L per h, either way", (0.1, 0.6), shape="drift"),
+    Fault("volume_sensor_drift", "sensor", "volume", (1.5, 4.0), "L per h, either way", (0.1, 0.6), shape="drift"),
     Fault(
         "base_line_blocked",
         "process",

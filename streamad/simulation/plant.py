@@ -75,7 +75,6 @@ class Plan:
     feed_start_l_h: float
     feed_total_l: float
     feed_delay_h: float
-    hold_h: float
     uptake: float  # factors around one
     transfer: float
     jacket: float
@@ -138,7 +137,7 @@ class Plant:
 
     def coolant_command(self, state: Sequence[float], reading: float) -> float:
         """Controller output of the temperature loop: above zero cools, below zero heats."""
-        return 0.3 * (reading - TEMPERATURE_SETPOINT_C) + state[State.HEAT_INTEGRAL]
+        return 0.5 * (reading - TEMPERATURE_SETPOINT_C) + state[State.HEAT_INTEGRAL]
 
     def derivatives(self, t: float, state: Sequence[float]) -> list[float]:
         """Time derivatives of `State`, per hour."""
@@ -202,7 +201,7 @@ class Plant:
             (through_wall + flushed + heating) / (_WATER_KJ_L_K * _JACKET_L),
             (base * _BASE_MOL_L - acid) / (_BUFFER_MOL_L_PH * volume),
             (gas_co2 - co2) / _GAS_LAG_H,
-            0.3 / 0.4 * (temp_read - TEMPERATURE_SETPOINT_C) + (heat_set - heat_out) / _TRACKING_H,
+            0.5 / 0.4 * (temp_read - TEMPERATURE_SETPOINT_C) + (heat_set - heat_out) / _TRACKING_H,
             1.5 / 0.7 * (PH_SETPOINT - ph_read) + (base_set - base_out) / _TRACKING_H,
             0.01 / 0.1 * (OXYGEN_SETPOINT_PERCENT - oxygen_read) + (speed - speed_out) / _TRACKING_H,
             z_mu * z - z * dilution,
