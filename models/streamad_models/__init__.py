@@ -1,0 +1,1 @@
+"""Detectors: NeuTraL AD, and the scorer that serves its TorchScript artifact."""

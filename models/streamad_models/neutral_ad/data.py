@@ -1,0 +1,72 @@
+"""What must hold of a training set before an epoch is spent on it, and the scaling fitted on it.
+
+Legend: N windows, C channels, L window length.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MIN_SEQUENCES", "check_training_data", "fit_scaling", "split_validation"]
+
+import numpy as np
+import numpy.typing as npt
+
+from streamad.errors import TrainingDataError
+from streamad.types import WindowSet
+from streamad_models.neutral_ad.transformations import MIN_LENGTH
+
+MIN_SEQUENCES = 8  # a quarter of them is a batch of two
+AUTO_VALIDATION_FROM = 200
+_CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
+
+
+def check_training_data(data: WindowSet) -> None:
+    """Raise TrainingDataError, with the channel's index where one is at fault, unless ``data`` can give a model."""
+    values = data.values
+    if values.ndim != 3 or data.lengths.shape != values.shape[:1]:
+        raise TrainingDataError(f"training windows must be [N, C, L] with N lengths, not {values.shape}")
+    if len(values) < MIN_SEQUENCES:
+        raise TrainingDataError(f"{len(values)} training sequences: at least {MIN_SEQUENCES} are needed, record more")
+    if values.shape[2] < MIN_LENGTH:
+        raise TrainingDataError(f"windows of length {values.shape[2]}: at least {MIN_LENGTH} steps are needed")
+    if data.lengths.min() < 1 or data.lengths.max() > values.shape[2]:
+        raise TrainingDataError(f"sequence lengths must lie within 1..{values.shape[2]}")
+    not_finite = np.flatnonzero(~np.isfinite(values).all(axis=(0, 2)))
+    if len(not_finite):
+        raise TrainingDataError(f"NaN or infinite values in {_channels(not_finite)}: fill or drop them first")
+    samples = valid_samples(data)
+    spread = samples.max(axis=0) - samples.min(axis=0)
+    constant = np.flatnonzero(spread <= _CONSTANT_SHARE * np.abs(samples).max(axis=0))
+    if len(constant):
+        raise TrainingDataError(f"{_channels(constant)} never changes in the training sequences: leave it out")
+
+
+def valid_samples(data: WindowSet) -> npt.NDArray[np.float64]:
+    """Return the samples before each window's length as float64 [n, C]."""
+    valid_NL = np.arange(data.values.shape[2])[None, :] < data.lengths[:, None]
+    return data.values.transpose(0, 2, 1)[valid_NL].astype(np.float64)
+
+
+def fit_scaling(data: WindowSet) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return each channel's mean and 1 / standard deviation [C] over valid samples only."""
+    samples = valid_samples(data)
+    return samples.mean(axis=0).astype(np.float32), (1.0 / samples.std(axis=0)).astype(np.float32)
+
+
+def split_validation(data: WindowSet, share: float | str, seed: int) -> tuple[WindowSet, WindowSet | None]:
+    """Return the sequences to train on and those to watch; "auto" watches a tenth from 200 sequences on.
+
+    Raises TrainingDataError where the split leaves too few to train on.
+    """
+    if share == "auto":
+        share = 0.1 if len(data) >= AUTO_VALIDATION_FROM else 0.0
+    count = round(float(share) * len(data))
+    if count == 0:
+        return data, None
+    if len(data) - count < MIN_SEQUENCES:
+        raise TrainingDataError(f"validation takes {count} of {len(data)} sequences: {MIN_SEQUENCES} must stay")
+    order = np.random.default_rng(seed).permutation(len(data))
+    return data.take(np.sort(order[count:])), data.take(np.sort(order[:count]))
+
+
+def _channels(indexes: npt.NDArray[np.intp]) -> str:
+    return ("channel " if len(indexes) == 1 else "channels ") + ", ".join(str(index) for index in indexes)

@@ -1,0 +1,73 @@
+"""NeuTraL AD as a detector: what the application finds under the kind ``neutral_ad``."""
+
+from __future__ import annotations
+
+__all__ = ["NeutralAD"]
+
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel
+
+from streamad.ports import TrainingProgress, TrainingSummary
+from streamad.types import WindowSet
+from streamad_models.neutral_ad.data import check_training_data
+from streamad_models.neutral_ad.export import FittedNeutralAD
+from streamad_models.neutral_ad.options import NeutralADOptions
+from streamad_models.neutral_ad.training import resolve_device, train
+from streamad_models.torchscript import FILE_NAME, TorchScriptScorer
+
+
+class NeutralAD:
+    """Neural Transformation Learning for Anomaly Detection (Qiu et al., ICML 2021, arXiv:2103.16440).
+
+    Higher scores are more anomalous; an untrained model scores about 1.
+    """
+
+    options_model: type[BaseModel] = NeutralADOptions
+
+    def __init__(self, options: NeutralADOptions | None = None) -> None:
+        self.options = options or NeutralADOptions()
+
+    def fit(
+        self,
+        data: WindowSet,
+        *,
+        seed: int,
+        device: str = "auto",
+        progress: TrainingProgress | None = None,
+        resume: Path | None = None,
+    ) -> FittedNeutralAD:
+        """Train on ``data``: same data, settings, seed and threads give the same weights, bit by bit, on a CPU.
+
+        The caller's random state is left alone. ``resume`` names a file that keeps the run's state every few seconds
+        and at any interruption: called again with the same arguments, the run continues and ends exactly as if it had
+        never stopped. The state of another run (other data, settings, seed or kind of device) is replaced; a file that
+        is no such state is refused. The file stays after the end, so that a repeated call returns at once: the caller
+        deletes it.
+
+        Raises TrainingDataError where the data cannot give a model, DetectorError for an unknown device, a foreign
+        resume file, or a loss that diverges, OutputError where the resume file cannot be written.
+        """
+        check_training_data(data)
+        target = resolve_device(device)
+        run = train(data, self.options, seed=seed, device=target, progress=progress, resume=resume)
+        summary = TrainingSummary(
+            n_sequences=len(run.windows),
+            n_epochs=run.epoch,
+            best_epoch=run.best_epoch,
+            best_loss=run.best_loss,
+            duration_s=run.duration_s,
+            device=str(target),
+            settings=self._settings(run.model.encoder.n_blocks, run.model.encoder.embedding_dim, run.batch_size, seed),
+        )
+        return FittedNeutralAD(run.model, summary)
+
+    def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
+        """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""
+        return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
+
+    def _settings(self, n_blocks: int, embedding_dim: int, batch_size: int, seed: int) -> dict[str, object]:
+        """Return the settings with every "auto" resolved."""
+        resolved = {"n_blocks": n_blocks, "embedding_dim": embedding_dim, "batch_size": batch_size}
+        return {**self.options.model_dump(mode="json"), **resolved, "seed": seed, "torch": torch.__version__}

@@ -1,0 +1,72 @@
+"""The whole model from engineering units to terms: scaling, transformations, encoder, contrastive terms.
+
+Legend: B windows, K transformations, C channels, L window length, N = (K + 1) B views, Z embedding dimension.
+"""
+
+__all__ = ["NeutralADModel"]
+
+import torch
+from torch import Tensor, nn
+
+from streamad.errors import DetectorError
+from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
+from streamad_models.neutral_ad.loss import contrastive_terms
+from streamad_models.neutral_ad.options import NeutralADOptions
+from streamad_models.neutral_ad.transformations import MIN_LENGTH, Transformations
+
+FORMAT = 1
+_LARGEST_INPUT = 1e9  # keeps every product inside float32, so that finite windows always have finite terms
+
+
+class NeutralADModel(nn.Module):
+    """Maps windows to terms; pure per window, deterministic, scriptable.
+
+    ``mean_C`` and ``scale_C`` are the per-channel scaling: ``(x - mean) * scale`` before everything else. The starting
+    weights depend on ``seed`` alone and leave torch's global generator as it was. Raises DetectorError for L < 2.
+    """
+
+    def __init__(self, n_channels: int, length: int, options: NeutralADOptions, seed: int) -> None:
+        super().__init__()
+        if length < MIN_LENGTH:
+            raise DetectorError(f"windows of length {length}: the model needs at least {MIN_LENGTH} steps")
+        generator = torch.Generator().manual_seed(seed)
+        n_blocks = depth_for_length(length) if options.n_blocks == "auto" else options.n_blocks
+        embedding_dim = 64 if options.embedding_dim == "auto" else options.embedding_dim
+        self.streamad_format = FORMAT
+        self.n_channels = n_channels
+        self.window_length = length
+        self.n_terms = options.n_transformations
+        self.temperature = options.temperature
+        self.largest_input = _LARGEST_INPUT
+        self.register_buffer("mean_C", torch.zeros(n_channels))
+        self.register_buffer("scale_C", torch.ones(n_channels))
+        self.register_buffer("steps_L11", torch.arange(length)[:, None, None], persistent=False)
+        self.transformations = Transformations(options.n_transformations, n_channels, options.transformation, generator)
+        self.encoder = Encoder(
+            n_channels,
+            length,
+            n_blocks=n_blocks,
+            embedding_dim=embedding_dim,
+            base_width=options.base_width,
+            generator=generator,
+        )
+
+    mean_C: Tensor  # noqa: N815 - a shape suffix
+    scale_C: Tensor  # noqa: N815
+    steps_L11: Tensor  # noqa: N815
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
+        x_LBC = self.prepare(windows_BCL, lengths_B)
+        length, n, channels = x_LBC.shape
+        views_KLBC = self.transformations(x_LBC)
+        views_LVBC = torch.cat([x_LBC.unsqueeze(0), views_KLBC]).transpose(0, 1)
+        z_NZ = self.encoder(views_LVBC.reshape(length, (self.n_terms + 1) * n, channels))
+        z_BVZ = z_NZ.view(self.n_terms + 1, n, z_NZ.shape[1]).transpose(0, 1)
+        return contrastive_terms(z_BVZ, self.temperature)
+
+    def prepare(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the scaled windows time-major [L, B, C], zero from each window's length on."""
+        x_LBC = (windows_BCL.permute(2, 0, 1) - self.mean_C) * self.scale_C
+        x_LBC = torch.clamp(x_LBC, -self.largest_input, self.largest_input)
+        return x_LBC.masked_fill(self.steps_L11 >= lengths_B[None, :, None], 0.0)

@@ -1,0 +1,54 @@
+"""What a user may set about NeuTraL AD, with the ranges that make sense."""
+
+from __future__ import annotations
+
+__all__ = ["NeutralADOptions"]
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from streamad_models.neutral_ad.presets import PRESETS, PresetName
+from streamad_models.neutral_ad.transformations import Parametrisation
+
+
+class NeutralADOptions(BaseModel):
+    """Settings of the model and its training; defaults and their reasons are in docs/model.md.
+
+    ``preset`` takes a published data set's settings as the starting point; what is named beside it wins.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    preset: PresetName | None = Field(default=None, description="published settings to start from")
+    transformation: Parametrisation = Field(default="residual", description="form of T_k")
+    n_transformations: int = Field(default=11, ge=2, le=64, description="K")
+    temperature: PositiveFloat = Field(default=0.1, description="tau of equation 2")
+    embedding_dim: Literal["auto"] | PositiveInt = Field(default="auto", description="z; auto = 64")
+    n_blocks: Literal["auto"] | int = Field(default="auto", description="stride-2 blocks; auto = from the length")
+    base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
+    scaling: Literal["standard", "none"] = Field(default="standard", description="per channel, on training windows")
+    epochs: PositiveInt = 100
+    learning_rate: PositiveFloat = 1e-3
+    weight_decay: float = Field(default=1e-5, ge=0)
+    batch_size: Literal["auto"] | PositiveInt = Field(default="auto", description="auto = a quarter, at most 256")
+    validation: Literal["auto"] | float = Field(default="auto", description="share watched, not trained on")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_preset(cls, values: Any) -> Any:
+        name = values.get("preset") if isinstance(values, dict) else None
+        return {**PRESETS[name], **values} if name in PRESETS else values
+
+    @model_validator(mode="after")
+    def _check_ranges(self) -> Self:
+        if self.n_blocks != "auto" and not 0 <= self.n_blocks <= 16:
+            raise ValueError("n_blocks must be auto or within 0..16")
+        if self.validation != "auto" and not 0 <= self.validation <= 0.5:
+            raise ValueError("validation must be auto or a share within 0..0.5")
+        return self
+
+    @classmethod
+    def from_preset(cls, name: PresetName, **changes: Any) -> Self:
+        """Return the settings published for a data set, with ``changes`` applied."""
+        return cls.model_validate({"preset": name, **changes})

@@ -1,0 +1,79 @@
+"""The file that lets an interrupted training run continue exactly where it was."""
+
+from __future__ import annotations
+
+__all__ = ["Snapshot", "fingerprint", "read_snapshot", "write_snapshot"]
+
+import hashlib
+import json
+import os
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from streamad.errors import DetectorError, OutputError
+from streamad.types import WindowSet
+from streamad_models.neutral_ad.options import NeutralADOptions
+
+_KIND = "streamad neutral_ad training run, format 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a run is after ``epoch`` epochs; tensors are copies."""
+
+    fingerprint: str
+    epoch: int
+    model: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    generator: Tensor
+    best_model: dict[str, Tensor]
+    best_epoch: int
+    best_loss: float
+    duration_s: float
+
+
+def fingerprint(data: WindowSet, options: NeutralADOptions, seed: int, device: torch.device) -> str:
+    """Return the sha256 of all that decides a run's result: windows, lengths, settings, seed and kind of device."""
+    digest = hashlib.sha256()
+    settings = {"options": options.model_dump(mode="json"), "seed": seed, "device": device.type}
+    digest.update(json.dumps([settings, list(data.values.shape)], sort_keys=True).encode())
+    digest.update(data.values.tobytes())
+    digest.update(data.lengths.tobytes())
+    return digest.hexdigest()
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Replace ``path`` atomically. Raises OutputError."""
+    partial = path.with_name(path.name + ".partial")
+    content = {name: getattr(snapshot, name) for name in Snapshot.__slots__}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as stream:
+            torch.save({"kind": _KIND, **content}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"cannot write the resume file {path}: {error}; free space or name another file") from error
+
+
+def read_snapshot(path: Path, wanted: str) -> Snapshot | None:
+    """Return the run to continue; None where there is no file, or one of another run (which will be replaced).
+
+    Raises DetectorError where the file is no resume file at all, so that nothing foreign is ever overwritten.
+    """
+    if not path.exists():
+        return None
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise DetectorError(f"{path} is not a readable resume file: delete it or name another") from error
+    if not isinstance(content, dict) or content.pop("kind", None) != _KIND:
+        raise DetectorError(f"{path} is not a resume file of this detector: delete it or name another")
+    return Snapshot(**content) if content["fingerprint"] == wanted else None

@@ -1,0 +1,177 @@
+"""Training: Adam on the contrastive loss, the model of the lowest training loss wins (paper, appendix; FACTS).
+
+Legend: N training windows, B windows of a batch, C channels, L window length.
+"""
+
+from __future__ import annotations
+
+__all__ = ["resolve_device", "train"]
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from streamad.errors import DetectorError
+from streamad.ports import TrainingProgress, TrainingStep
+from streamad.types import WindowSet
+from streamad_models.neutral_ad.data import fit_scaling, split_validation
+from streamad_models.neutral_ad.model import NeutralADModel
+from streamad_models.neutral_ad.options import NeutralADOptions
+from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
+
+MAX_AUTO_BATCH = 256
+SAVE_EVERY_S = 5.0
+_EVALUATION_BATCH = 64
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the torch device of ``auto``, ``cpu`` or ``cuda[:i]``. Raises DetectorError."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except RuntimeError as error:
+        raise DetectorError(f"unknown device {device!r}: use auto, cpu, cuda or cuda:0") from error
+    if resolved.type not in ("cpu", "cuda"):
+        raise DetectorError(f"device {device!r} is not supported: use auto, cpu, cuda or cuda:0")
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
+        raise DetectorError(f"device {device!r} is not there (of {torch.cuda.device_count()}): use auto or cpu")
+    return resolved
+
+
+class _Run:
+    """One training run: model, optimizer, order of the data, and the best epoch so far."""
+
+    def __init__(self, data: WindowSet, options: NeutralADOptions, seed: int, device: torch.device) -> None:
+        training, watched = split_validation(data, options.validation, seed)
+        self.options = options
+        self.device = device
+        self.model = NeutralADModel(data.values.shape[1], data.values.shape[2], options, seed)
+        if options.scaling == "standard":
+            mean, scale = fit_scaling(training)
+            self.model.mean_C.copy_(torch.from_numpy(mean))
+            self.model.scale_C.copy_(torch.from_numpy(scale))
+        self.model.to(device)
+        self.windows, self.lengths = _on(device, training)
+        self.watched = _on(device, watched) if watched is not None else None
+        self.generator = torch.Generator().manual_seed(seed)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+        )
+        quarter = min(max(len(training) // 4, 1), MAX_AUTO_BATCH)
+        self.batch_size = quarter if options.batch_size == "auto" else min(options.batch_size, len(training))
+        self.epoch = 0
+        self.best_epoch = 0
+        self.best_loss = math.inf
+        self.best_model = self._copy_of_model()
+        self.duration_s = 0.0
+
+    def run_epoch(self) -> TrainingStep:
+        """Train one epoch over shuffled batches, an incomplete last one dropped. Raises DetectorError on divergence."""
+        started = time.perf_counter()
+        order = torch.randperm(len(self.windows), generator=self.generator).to(self.device)
+        batches = [batch for batch in torch.split(order, self.batch_size) if len(batch) == self.batch_size]
+        loss = float(torch.stack([self._step(batch) for batch in batches]).mean())
+        self.epoch += 1
+        if not math.isfinite(loss):
+            raise DetectorError(f"training diverged in epoch {self.epoch} (loss {loss}): lower learning_rate")
+        if loss < self.best_loss:
+            self.best_epoch, self.best_loss, self.best_model = self.epoch, loss, self._copy_of_model()
+        validation_loss = self._validation_loss()
+        self.duration_s += time.perf_counter() - started
+        return TrainingStep(self.epoch, self.options.epochs, loss, validation_loss)
+
+    def _step(self, batch: Tensor) -> Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss: Tensor = self.model(self.windows[batch], self.lengths[batch]).sum(dim=1).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach()
+
+    @torch.no_grad()
+    def _validation_loss(self) -> float | None:
+        if self.watched is None:
+            return None
+        batches = zip(*(torch.split(part, _EVALUATION_BATCH) for part in self.watched), strict=True)
+        return float(torch.cat([self.model(*batch).sum(dim=1) for batch in batches]).mean())
+
+    def _copy_of_model(self) -> dict[str, Tensor]:
+        return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+
+    def snapshot(self, mark: str) -> Snapshot:
+        """Return copies of all that the rest of the run depends on."""
+        optimizer = self.optimizer.state_dict()
+        optimizer["state"] = {
+            index: {name: value.cpu().clone() for name, value in state.items()}
+            for index, state in optimizer["state"].items()
+        }
+        return Snapshot(
+            fingerprint=mark,
+            epoch=self.epoch,
+            model=self._copy_of_model(),
+            optimizer=optimizer,
+            generator=self.generator.get_state(),
+            best_model=self.best_model,
+            best_epoch=self.best_epoch,
+            best_loss=self.best_loss,
+            duration_s=self.duration_s,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Continue where ``snapshot`` was taken."""
+        self.model.load_state_dict(snapshot.model)
+        self.optimizer.load_state_dict(snapshot.optimizer)
+        self.generator.set_state(snapshot.generator)
+        self.epoch, self.duration_s = snapshot.epoch, snapshot.duration_s
+        self.best_model, self.best_epoch, self.best_loss = snapshot.best_model, snapshot.best_epoch, snapshot.best_loss
+
+
+def train(
+    data: WindowSet,
+    options: NeutralADOptions,
+    *,
+    seed: int,
+    device: torch.device,
+    progress: TrainingProgress | None,
+    resume: Path | None,
+) -> _Run:
+    """Return the finished run with the model of the lowest training loss loaded; ``data`` was checked before.
+
+    With ``resume``, the run's state is saved every few seconds, at the end, and when anything interrupts it (also
+    KeyboardInterrupt): always that of the last finished epoch. A run that finds its own state continues it.
+    """
+    run = _Run(data, options, seed, device)
+    mark = fingerprint(data, options, seed, device) if resume else ""
+    if resume and (earlier := read_snapshot(resume, mark)):
+        run.restore(earlier)
+    save = _saver(resume, mark)
+    latest: Snapshot | None = None
+    saved_at = time.monotonic()
+    try:
+        while run.epoch < options.epochs:
+            step = run.run_epoch()
+            if resume:
+                latest = run.snapshot(mark)
+            if latest and time.monotonic() - saved_at >= SAVE_EVERY_S:
+                save(latest)
+                latest, saved_at = None, time.monotonic()
+            if progress:
+                progress(step)
+    finally:
+        if latest:
+            save(latest)
+    run.model.load_state_dict(run.best_model)
+    run.model.eval()
+    return run
+
+
+def _saver(resume: Path | None, mark: str) -> Callable[[Snapshot], None]:
+    return lambda snapshot: write_snapshot(resume, snapshot) if resume else None
+
+
+def _on(device: torch.device, data: WindowSet) -> tuple[Tensor, Tensor]:
+    return torch.from_numpy(data.values).to(device), torch.from_numpy(data.lengths).to(device)

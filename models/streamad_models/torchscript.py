@@ -1,0 +1,143 @@
+"""Serving a TorchScript artifact: loading, warm-up, and scoring in pieces that stay in cache.
+
+Legend: B windows, C channels, L window length, K terms.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FILE_NAME", "TorchScriptScorer", "score_in_chunks"]
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from streamad.errors import ArtifactError
+from streamad.types import FloatArray, IntArray
+
+FILE_NAME = "model.ts"
+_FORMATS = (1,)
+_CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; measured in benchmarks/scoring.py
+_CUDA_CHUNK = 1024  # bounds the memory of one call
+_WARM_UP_BATCHES = (1, 2, 8)
+
+
+class TorchScriptScorer:
+    """A TorchScript model in service (``streamad.ports.Scorer``).
+
+    The file must have been verified (sha256) by the caller: loading TorchScript can run its code. The script states its
+    ``n_channels``, ``window_length``, ``n_terms`` and ``streamad_format``, and maps windows float32 [B, C, L], lengths
+    int64 [B] to terms float32 [B, K]. Raises ArtifactError for anything else.
+    """
+
+    def __init__(self, path: Path, *, device: torch.device) -> None:
+        script = _load(path, device)
+        self._device = device
+        self._shape = (_attribute(script, "n_channels", path), _attribute(script, "window_length", path))
+        self._n_terms = _attribute(script, "n_terms", path)
+        if _attribute(script, "streamad_format", path) not in _FORMATS:
+            raise ArtifactError(f"{path} was written by another version of streamad: train the model again")
+        self._script = _frozen(script)
+        self._warm_up(path)
+
+    @property
+    def window_shape(self) -> tuple[int, int]:
+        """Return (C, L)."""
+        return self._shape
+
+    @property
+    def n_terms(self) -> int:
+        """Return K."""
+        return self._n_terms
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        """Return the terms float32 [B, K] of windows float32 [B, C, L] in engineering units, lengths int64 [B].
+
+        Raises ArtifactError where the windows do not have the model's shape.
+        """
+        if windows.shape[1:] != self._shape or lengths.shape != windows.shape[:1]:
+            raise ArtifactError(f"the model takes windows [B, {self._shape[0]}, {self._shape[1]}], not {windows.shape}")
+        return score_in_chunks(self._script, self._device, self._n_terms, windows, lengths)
+
+    def _warm_up(self, path: Path) -> None:
+        """Run each kind of batch a few times: the executor specialises on its first calls, and a wrong script shows."""
+        try:
+            for n in _WARM_UP_BATCHES * 2:
+                terms = self.score(np.zeros((n, *self._shape), np.float32), np.full(n, self._shape[1], np.int64))
+                if terms.shape != (n, self._n_terms):
+                    raise ArtifactError(f"{path} gives terms of shape {terms.shape}: it is not a streamad model")
+        except (RuntimeError, ValueError, TypeError) as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise ArtifactError(f"{path} does not run as a streamad model ({reason})") from error
+
+
+@torch.inference_mode()
+def score_in_chunks(
+    model: Callable[[Tensor, Tensor], Tensor],
+    device: torch.device,
+    n_terms: int,
+    windows: FloatArray,
+    lengths: IntArray,
+) -> FloatArray:
+    """Return ``model(windows, lengths)`` computed in chunks; float32 throughout, also on CUDA (no TF32)."""
+    chunk = _CPU_CHUNK if device.type == "cpu" else _CUDA_CHUNK
+    terms = np.empty((len(windows), n_terms), np.float32)
+    x_BCL = torch.from_numpy(np.ascontiguousarray(windows, dtype=np.float32))
+    lengths_B = torch.from_numpy(np.ascontiguousarray(lengths, dtype=np.int64))
+    with _full_precision():
+        for start in range(0, len(windows), chunk):
+            stop = start + chunk
+            part = model(x_BCL[start:stop].to(device), lengths_B[start:stop].to(device))
+            terms[start:stop] = part.cpu().numpy()
+    return terms
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Switch off TF32 (and reduced CPU precision) for the calls inside, whatever the process chose."""
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _load(path: Path, device: torch.device) -> torch.jit.ScriptModule:
+    with _deprecation_silenced():
+        try:
+            script: torch.jit.ScriptModule = torch.jit.load(str(path), map_location=device)  # type: ignore[no-untyped-call]
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ArtifactError(f"{path} is damaged or no TorchScript file: restore it or train again") from error
+    if not hasattr(script, "forward"):
+        raise ArtifactError(f"{path} holds no model: restore it or train again")
+    return script
+
+
+def _frozen(script: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
+    with _deprecation_silenced():
+        frozen: torch.jit.ScriptModule = torch.jit.freeze(script.eval())
+        return frozen
+
+
+def _attribute(script: torch.jit.ScriptModule, name: str, path: Path) -> int:
+    value = getattr(script, name, None)
+    if not isinstance(value, int):
+        raise ArtifactError(f"{path} does not state its {name}: it is not a streamad model")
+    return value
+
+
+@contextmanager
+def _deprecation_silenced() -> Iterator[None]:
+    """TorchScript is deprecated upstream and still the artifact here (docs/model.md); one warning less per load."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):  # which one depends on torch's version
+            warnings.filterwarnings("ignore", message=".*torch.jit", category=category)
+        yield
