@@ -1,0 +1,1 @@
+"""Training, the model registry, and what goes into service."""

@@ -1,0 +1,130 @@
+"""The fits of one training run, each able to go on after an interruption: what is done stays in a work folder."""
+
+from __future__ import annotations
+
+__all__ = ["FitProgress", "FitStep", "Fits", "fingerprint", "work_folder"]
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from streamad.errors import ArtifactError, RegistryError
+from streamad.files import write_atomically, writing
+from streamad.learn._arrays import read_npy
+from streamad.learn._locks import try_lock
+from streamad.learn._training_data import check_not_constant
+from streamad.learn.manifest import package_versions
+from streamad.ports import Detector, FittedDetector, TrainingStep
+from streamad.settings import Settings
+from streamad.types import FloatArray, IntArray, WindowSet
+
+
+@dataclass(frozen=True, slots=True)
+class FitStep:
+    """One epoch of one fit done: ``fit`` counts from 1 to ``n_fits``; the last is the model, those before calibrate."""
+
+    phase: Literal["calibration", "final"]
+    fit: int
+    n_fits: int
+    step: TrainingStep
+
+
+FitProgress: TypeAlias = Callable[[FitStep], None]
+
+
+def fingerprint(data: WindowSet, settings: Settings, device: str) -> str:
+    """Return a hash of all that decides a training run: only then may an interrupted one go on."""
+    form = (
+        settings.channel_specs,
+        settings.window.model_dump(mode="json"),
+        settings.model.model_dump(mode="json", exclude={"registry", "name", "device"}),
+        settings.alerts.false_alarm_rate,
+        device,
+        package_versions(),
+        data.ids,
+        data.values.shape,
+    )
+    digest = hashlib.sha256(msgspec.json.encode(form, order="sorted"))
+    digest.update(np.ascontiguousarray(data.values).tobytes())
+    digest.update(np.ascontiguousarray(data.lengths).tobytes())
+    return digest.hexdigest()[:32]
+
+
+@contextmanager
+def work_folder(trainings: Path, key: str) -> Iterator[Path]:
+    """Yield ``trainings/key``; after success it and what other interrupted runs left is removed, else it stays.
+
+    Raises RegistryError while another process runs the same training, OutputError.
+    """
+    with writing(trainings):
+        folder = trainings / key
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = try_lock(trainings / f"{key}.lock")
+    if lock is None:
+        raise RegistryError(f"the same training already runs in another process ({folder}): wait for it or end it")
+    try:
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+    _clear(trainings)
+
+
+def _clear(trainings: Path) -> None:
+    for path in trainings.glob("*.lock"):
+        lock = try_lock(path)
+        if lock is not None:
+            shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+            path.unlink(missing_ok=True)
+            os.close(lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Runs the fits of one training in ``folder`` and tells ``progress``."""
+
+    detector: Detector
+    settings: Settings
+    device: str
+    folder: Path
+    n_fits: int
+    progress: FitProgress | None = None
+
+    def final(self, data: WindowSet) -> FittedDetector:
+        """Train the model that is exported."""
+        return self._fit(data, "final", self.n_fits)
+
+    def out_of_fold(self, data: WindowSet, held_out: IntArray, fold: int) -> FloatArray:
+        """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; kept once known."""
+        path = self.folder / f"fold-{fold}.npy"
+        try:
+            return read_npy(path)
+        except ArtifactError:
+            keep = np.setdiff1d(np.arange(len(data)), held_out)
+            fitted = self._fit(data.take(keep), "calibration", fold)
+            test = data.take(held_out)
+            terms = fitted.score(test.values, test.lengths)
+        content = BytesIO()
+        np.save(content, terms, allow_pickle=False)
+        write_atomically(path, content.getvalue())
+        return terms
+
+    def _fit(self, data: WindowSet, phase: Literal["calibration", "final"], fit: int) -> FittedDetector:
+        check_not_constant(data, self.settings.channel_specs)
+        resume = self.folder / f"{phase}-{fit}.resume"
+        progress = self.progress
+
+        def tell(step: TrainingStep) -> None:
+            if progress is not None:
+                progress(FitStep(phase, fit, self.n_fits, step))
+
+        return self.detector.fit(data, seed=self.settings.model.seed, device=self.device, progress=tell, resume=resume)

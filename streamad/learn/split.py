@@ -1,0 +1,45 @@
+"""Which sequences calibrate and which train: decided by a seeded hash of the id, whatever their order."""
+
+from __future__ import annotations
+
+__all__ = ["OUT_OF_FOLD_BELOW", "calibration_count", "folds_of", "hash_order"]
+
+import math
+from hashlib import blake2b
+
+import numpy as np
+
+from streamad.types import IntArray
+
+OUT_OF_FOLD_BELOW = 150
+"""Fewer sequences than this are too few to hold any out: their calibration scores are out of fold."""
+_ROUNDING = 1e-9
+
+
+def hash_order(ids: tuple[str, ...], seed: int) -> IntArray:
+    """Return the indexes that shuffle ``ids`` by a hash of seed and id: the same order however the ids arrive."""
+    keys = [(blake2b(f"{seed}:{name}".encode(), digest_size=16).digest(), name) for name in ids]
+    return np.array(sorted(range(len(ids)), key=keys.__getitem__), dtype=np.int64)
+
+
+def calibration_count(n: int, share: float, false_alarm_rate: float) -> int:
+    """Return how many of ``n`` sequences calibrate: at most ``share``, and such that the rate comes out exact.
+
+    With m calibration scores the conformal rule "alert when p <= r" alerts on a fresh inlier with probability
+    floor((m + 1) r) / (m + 1) (exchangeable scores without ties): r itself only where (m + 1) r is whole, less
+    otherwise. So of the counts between half the share and the share, take the one that loses least, the largest of
+    equals: 99, not 100, for r = 0.02. Where even the share is too small for r, all of it.
+    """
+    most = int(n * share + _ROUNDING)
+    if math.floor((most + 1) * false_alarm_rate + _ROUNDING) == 0:
+        return most
+    return max(range(math.ceil(most / 2), most + 1), key=lambda m: (_attained(m, false_alarm_rate), m))
+
+
+def _attained(m: int, rate: float) -> float:
+    return round(math.floor((m + 1) * rate + _ROUNDING) / ((m + 1) * rate), 9)
+
+
+def folds_of(n: int, n_folds: int) -> tuple[IntArray, ...]:
+    """Return the held-out indexes of each fold; every index is held out once, sizes differ by at most one."""
+    return tuple(np.arange(fold, n, n_folds, dtype=np.int64) for fold in range(n_folds))
