@@ -1,0 +1,193 @@
+"""Sequences to windows: order is given, gaps are filled, time is put onto a grid, length is made L; all of it pure.
+
+Shapes: n samples, C channels, L window length, G points in time at which a window is read (G <= L).
+"""
+
+from __future__ import annotations
+
+__all__ = ["MAX_GRID_POINTS", "Unscorable", "to_window"]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streamad.settings import WindowSettings
+from streamad.types import ChannelSpec, FinishedSequence, IntArray, Window
+
+MAX_GRID_POINTS = 1_000_000
+"""A sequence whose grid would be longer is unscorable: either its times or the period are wrong."""
+_MAX_SPAN_US = 2**53  # 285 years: float64 holds every whole microsecond below
+_LATE_READING = 1.5  # a channel is silent once this many of its own usual intervals have passed without a reading
+
+_Times: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Unscorable:
+    """Why a sequence gets no score, in words for the engineer of the plant."""
+
+    detail: str
+
+
+class _RefusedError(Exception):
+    """Raised inside this room where a sequence turns out unscorable."""
+
+
+def to_window(
+    sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None = None
+) -> Window | Unscorable:
+    """Return the sequence in model form, float32 [C, L] in engineering units, or why it has none.
+
+    Missing values are interpolated over time between a channel's readings and held at the edges. ``max_missing`` is
+    judged before that, per channel, over the part of the sequence that the window shows: without a grid as the share
+    of samples without a value, with a grid as the share of time in which the channel is silent beyond its own usual
+    interval (see ``_silent_share``), so that slow sensors pass. ``channels`` names the channels in refusals.
+    The result holds no NaN or infinity and is zero from its length on.
+    """
+    try:
+        n_points = _check(sequence, settings, channels)
+        if settings.resample is None and n_points <= settings.length:
+            window = _pad(sequence.values[:n_points].T, settings.length)
+            if np.isfinite(window.values).all():
+                return window
+        return _interpolated(sequence, settings, channels, n_points)
+    except _RefusedError as refusal:
+        return Unscorable(str(refusal))
+
+
+def _check(sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None) -> int:
+    """Return the number of points the window shows at most; nothing is allocated by the length of time."""
+    n_channels = sequence.values.shape[1]
+    if sequence.partial:
+        raise _RefusedError("partial: the beginning of the sequence may not have been seen")
+    if channels is not None and n_channels != len(channels):
+        raise _RefusedError(f"wrong channels: the sequence has {n_channels}, the plant has {len(channels)}")
+    if sequence.n_samples < settings.min_samples:
+        raise _RefusedError(
+            f"too few samples: {sequence.n_samples}, needed are {settings.min_samples} (window.min_samples)"
+        )
+    if not (sequence.times_us[1:] > sequence.times_us[:-1]).all():
+        raise _RefusedError("times do not increase from sample to sample")
+    span_us = sequence.end_us - sequence.start_us
+    if span_us >= _MAX_SPAN_US:
+        raise _RefusedError(f"time span too long: {span_us / 1e6:g} s")
+    n_points = sequence.n_samples if settings.resample is None else _grid_points(span_us, settings)
+    if n_points > settings.length and settings.longer == "reject":
+        raise _RefusedError(
+            f"too long: {n_points} points, the window holds {settings.length} (window.longer is reject)"
+        )
+    return min(n_points, settings.length) if settings.longer == "truncate" else n_points
+
+
+def _grid_points(span_us: int, settings: WindowSettings) -> int:
+    assert settings.resample is not None
+    period_us = settings.resample.period
+    n_points = span_us // period_us + 1
+    if n_points > MAX_GRID_POINTS:
+        raise _RefusedError(
+            f"time span too long for the grid: {span_us / 1e6:g} s at one point per {period_us / 1e6:g} s "
+            f"(window.resample.period) are {n_points} points, at most {MAX_GRID_POINTS} are allowed"
+        )
+    if n_points < settings.min_samples:
+        raise _RefusedError(
+            f"too short for the grid: {span_us / 1e6:g} s at one point per {period_us / 1e6:g} s "
+            f"give {n_points} points, needed are {settings.min_samples} (window.min_samples)"
+        )
+    return n_points
+
+
+def _pad(values: npt.NDArray[np.floating], length: int) -> Window:
+    n_channels, n_points = values.shape
+    padded = np.zeros((n_channels, length), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        padded[:, :n_points] = values
+    return Window(padded, n_points)
+
+
+def _interpolated(
+    sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None, n_points: int
+) -> Window:
+    times = _since_start(sequence.times_us)
+    at = _reading_times(times, settings, n_points)
+    shown_us = float(at[-1]) if settings.resample is not None or n_points <= settings.length else float(times[-1])
+    has = np.isfinite(sequence.values)
+    complete = has.all(axis=0)
+    values = np.empty((has.shape[1], len(at)))
+    if complete.any():
+        _check_missing(times, times, shown_us, settings, "(any)")
+        values[complete] = _read(times, sequence.values[:, complete], at)
+    for index in np.flatnonzero(~complete).tolist():
+        name = channels[index].name if channels is not None else f"number {index}"
+        readings = times[has[:, index]]
+        _check_missing(times, readings, shown_us, settings, name)
+        values[index] = np.interp(at, readings, sequence.values[has[:, index], index])
+    window = _pad(values, settings.length)
+    if not np.isfinite(window.values).all():
+        raise _RefusedError("values too large for 32-bit numbers")
+    return window
+
+
+def _read(times: _Times, values: npt.NDArray[np.floating], at: _Times) -> _Times:
+    """Return values [n, C] linearly interpolated at the times ``at``, float64 [C, G]; none of them is missing."""
+    if len(times) == 1:
+        return np.repeat(values.T.astype(np.float64), len(at), axis=1)
+    left = np.clip(np.searchsorted(times, at, side="right") - 1, 0, len(times) - 2)
+    weight = np.clip((at - times[left]) / (times[left + 1] - times[left]), 0.0, 1.0)[:, None]
+    wide = values.astype(np.float64)
+    between: _Times = wide[left] * (1.0 - weight) + wide[left + 1] * weight
+    return between.T
+
+
+def _since_start(times_us: IntArray) -> _Times:
+    since: _Times = (times_us - times_us[0]).astype(np.float64)
+    return since
+
+
+def _reading_times(times: _Times, settings: WindowSettings, n_points: int) -> _Times:
+    """Return the microseconds since the start at which the window is read, float64 [G].
+
+    A longer sequence is squeezed onto L uniform points straight from its samples, never over a grid in between.
+    """
+    end_us = float(times[-1])
+    if settings.resample is not None:
+        end_us = float((n_points - 1) * settings.resample.period)
+    if n_points > settings.length:
+        return np.linspace(0.0, end_us, settings.length)
+    if settings.resample is None:
+        return times[:n_points]
+    return np.arange(n_points, dtype=np.float64) * settings.resample.period
+
+
+def _check_missing(times: _Times, readings: _Times, shown_us: float, settings: WindowSettings, name: str) -> None:
+    """Refuse a channel whose ``readings`` (times of its values) leave out too much of [0, ``shown_us``]."""
+    readings = readings[readings <= shown_us]
+    if not len(readings):
+        raise _RefusedError(f"channel {name} has no value in the sequence")
+    if settings.resample is None:
+        n_shown = int((times <= shown_us).sum())
+        share, what = (n_shown - len(readings)) / n_shown, "of its samples are missing"
+    else:
+        share, what = _silent_share(readings, shown_us, settings.resample.period), "of the time without a reading"
+    if share > settings.max_missing:
+        raise _RefusedError(
+            f"channel {name}: {share:.0%} {what}, allowed are {settings.max_missing:.0%} (window.max_missing)"
+        )
+
+
+def _silent_share(readings: _Times, shown_us: float, period_us: int) -> float:
+    """Return the share of [0, ``shown_us``] in which a channel was silent beyond its own usual interval.
+
+    The usual interval is the median distance of its readings, at least the grid's period and at most half of the time
+    shown. A stretch without reading (also before the first and after the last) of more than one and a half usual
+    intervals counts with what it lasts beyond one interval, as lost readings would.
+    """
+    intervals = np.diff(readings)
+    usual_us = float(period_us)
+    if len(intervals):
+        usual_us = max(usual_us, min(float(np.median(intervals)), shown_us / 2))
+    stretches = np.diff(readings, prepend=0.0, append=shown_us)
+    silent = stretches[stretches > _LATE_READING * usual_us] - usual_us
+    return float(silent.sum() / shown_us) if len(silent) else 0.0

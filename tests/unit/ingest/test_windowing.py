@@ -1,0 +1,284 @@
+"""Boundaries of to_window: exactly at, one tick before and after each limit."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamad.ingest.windowing import MAX_GRID_POINTS, Unscorable, to_window
+from streamad.settings import WindowSettings
+from streamad.types import ChannelSpec, FinishedSequence, Position, Window
+
+NAN = np.nan
+PLANT = (ChannelSpec("temp", "°C"), ChannelSpec("pressure", "bar"))
+
+
+def finished(values, times_us=None, **more) -> FinishedSequence:
+    array = np.array(values, dtype=np.float32)
+    times = np.arange(len(array)) * 1_000_000 if times_us is None else times_us
+    return FinishedSequence(
+        "reactor-1", "B-1", "marker", np.array(times, dtype=np.int64), array, Position(0, 0), **more
+    )
+
+
+def window(sequence, channels=PLANT, **settings) -> Window:
+    result = to_window(sequence, WindowSettings(**{"length": 4, **settings}), channels)
+    assert isinstance(result, Window), result
+    assert result.values.dtype == np.float32
+    assert np.isfinite(result.values).all()
+    assert not result.values[:, result.length :].any()
+    return result
+
+
+def refusal(sequence, channels=PLANT, **settings) -> str:
+    result = to_window(sequence, WindowSettings(**{"length": 4, **settings}), channels)
+    assert isinstance(result, Unscorable), result
+    return result.detail
+
+
+def test_shorter_than_the_window_is_padded_with_zeros_at_the_end():
+    result = window(finished([[1, 10], [2, 20], [3, 30]]))
+    assert result.length == 3
+    assert result.values.tolist() == [[1, 2, 3, 0], [10, 20, 30, 0]]
+
+
+def test_exactly_the_windows_length_stays_as_it_is():
+    result = window(finished([[1, 10], [2, 20], [3, 30], [4, 40]]))
+    assert result.length == 4
+    assert result.values.tolist() == [[1, 2, 3, 4], [10, 20, 30, 40]]
+
+
+def test_one_sample_longer_is_truncated():
+    result = window(finished([[1, 0], [2, 0], [3, 0], [4, 0], [99, 0]]), longer="truncate")
+    assert result.values[0].tolist() == [1, 2, 3, 4]
+
+
+def test_one_sample_longer_is_squeezed_over_the_whole_span():
+    result = window(finished([[0, 8], [3, 8], [6, 8], [9, 8], [12, 8]]), longer="resample")
+    assert result.length == 4
+    assert result.values.tolist() == [[0, 4, 8, 12], [8, 8, 8, 8]]
+
+
+def test_squeezing_is_uniform_in_time_not_in_samples():
+    sequence = finished([[0, 0], [1, 0], [2, 0], [3, 0], [30, 0]], times_us=[0, 1_000, 2_000, 3_000, 30_000])
+    assert window(sequence, longer="resample").values[0].tolist() == [0, 10, 20, 30]
+
+
+def test_one_sample_longer_is_rejected():
+    five = finished([[1, 0]] * 5)
+    assert "too long: 5 points, the window holds 4" in refusal(five, longer="reject")
+    assert window(finished([[1, 0]] * 4), longer="reject").length == 4
+
+
+def test_partial_is_unscorable_whatever_it_holds():
+    assert refusal(finished([[1, 1]] * 3, partial=True)).startswith("partial: ")
+
+
+@pytest.mark.parametrize(("n", "scorable"), [(2, False), (3, True)])
+def test_fewest_samples(n, scorable):
+    result = to_window(finished([[1, 1]] * n), WindowSettings(length=4, min_samples=3))
+    assert isinstance(result, Window) == scorable
+
+
+def test_a_single_sample_makes_a_window_where_that_is_allowed():
+    assert window(finished([[1, 2]]), min_samples=1).length == 1
+    assert window(finished([[1, 2]]), min_samples=1, resample={"period": "1s"}).values[:, 0].tolist() == [1, 2]
+
+
+def test_no_sample_at_all_is_unscorable():
+    assert "too few samples: 0" in refusal(finished(np.zeros((0, 2)), times_us=[]))
+
+
+def test_wrong_number_of_channels_is_unscorable():
+    assert "3, the plant has 2" in refusal(finished([[1, 2, 3]] * 3))
+
+
+@pytest.mark.parametrize("times", [[0, 5, 5], [0, 5, 4]])
+def test_times_that_do_not_increase_are_unscorable(times):
+    assert "do not increase" in refusal(finished([[1, 1]] * 3, times_us=times))
+
+
+# --- missing values, no grid ----------------------------------------------------------------------------------------
+
+
+def test_missing_is_interpolated_over_time_inside_and_held_at_the_edges():
+    sequence = finished([[NAN, 1], [0, 1], [NAN, 1], [10, 1]], times_us=[0, 1_000, 2_000, 11_000])
+    assert window(sequence, max_missing=0.5).values[0].tolist() == [0, 0, 1, 10]
+    sequence = finished([[5, 1], [7, 1], [NAN, 1]])
+    assert window(sequence, max_missing=0.5).values[0].tolist() == [5, 7, 7, 0]
+
+
+def test_share_of_missing_exactly_at_the_limit_passes_and_one_more_does_not():
+    values = np.ones((10, 2))
+    values[:3, 1] = NAN
+    assert window(finished(values), length=10, max_missing=0.3).length == 10
+    values[3, 1] = NAN
+    detail = refusal(finished(values), length=10, max_missing=0.3)
+    assert "pressure" in detail
+    assert "40%" in detail
+
+
+def test_missing_is_judged_per_channel_not_on_average():
+    values = np.ones((10, 2))
+    values[:5, 0] = NAN
+    assert "temp: 50%" in refusal(finished(values), length=10, max_missing=0.3)
+
+
+def test_missing_is_judged_where_the_window_looks():
+    values = np.ones((8, 2))
+    values[4:, 0] = NAN
+    assert window(finished(values), longer="truncate", max_missing=0).length == 4
+    assert "50%" in refusal(finished(values), longer="resample", max_missing=0.4)
+
+
+def test_a_channel_without_any_value_is_named_even_where_all_may_be_missing():
+    assert "channel pressure has no value" in refusal(finished([[1, NAN]] * 3), max_missing=1)
+    assert "channel number 1 has no value" in refusal(finished([[1, NAN]] * 3), channels=None, max_missing=1)
+
+
+def test_infinity_counts_as_missing():
+    assert window(finished([[1, 1], [np.inf, 1], [3, 1]]), max_missing=0.4).values[0].tolist() == [1, 2, 3, 0]
+
+
+def test_largest_finite_values_stay_finite():
+    big = float(np.finfo(np.float32).max)
+    values = [[big, -big], [NAN, big], [big, -big], [-big, big], [big, big]]
+    assert window(finished(values), longer="resample", max_missing=0.5).values.max() == big
+
+
+# --- grid -----------------------------------------------------------------------------------------------------------
+
+
+def test_grid_runs_from_first_to_last_sample():
+    sequence = finished([[0, 5], [10, 5], [30, 5]], times_us=[0, 1_000_000, 3_000_000])
+    result = window(sequence, resample={"period": "1s"})
+    assert result.values[0].tolist() == [0, 10, 20, 30]
+
+
+@pytest.mark.parametrize(("end_us", "points"), [(2_999_999, 3), (3_000_000, 4), (3_000_001, 4)])
+def test_grid_point_exactly_at_the_last_sample(end_us, points):
+    sequence = finished([[1, 1], [1, 1]], times_us=[0, end_us])
+    assert window(sequence, resample={"period": "1s"}, max_missing=1).length == points
+
+
+def test_grid_shorter_than_the_fewest_samples_is_unscorable():
+    burst = finished([[1, 1]] * 3, times_us=[0, 10, 20])
+    assert "too short for the grid" in refusal(burst, resample={"period": "1s"})
+
+
+def test_longer_grid_is_truncated_or_squeezed():
+    ramp = finished([[i, 0] for i in range(7)])
+    assert window(ramp, resample={"period": "1s"}, longer="truncate").values[0].tolist() == [0, 1, 2, 3]
+    assert window(ramp, resample={"period": "1s"}, longer="resample").values[0].tolist() == [0, 2, 4, 6]
+    assert "too long: 7 points" in refusal(ramp, resample={"period": "1s"}, longer="reject")
+
+
+def test_absurd_span_under_a_fine_grid_is_refused_at_once():
+    sequence = finished([[1, 1], [1, 1]], times_us=[0, 10**15])
+    start = time.perf_counter()
+    assert "time span too long for the grid" in refusal(sequence, resample={"period": "1ms"})
+    assert time.perf_counter() - start < 0.05
+    assert "time span too long" in refusal(finished([[1, 1]] * 2, times_us=[-(2**62), 2**62 - 1]))
+
+
+def test_longest_allowed_grid():
+    period_us = 1_000
+    at_limit = finished([[0, 1], [1, 1]], times_us=[0, (MAX_GRID_POINTS - 1) * period_us])
+    assert window(at_limit, resample={"period": "1ms"}, max_missing=1).length == 4
+    beyond = finished([[0, 1], [1, 1]], times_us=[0, MAX_GRID_POINTS * period_us])
+    assert "grid" in refusal(beyond, resample={"period": "1ms"}, max_missing=1)
+
+
+@pytest.mark.parametrize("n", [20, 30, 51])
+@pytest.mark.parametrize("first", [0, 4, 9])
+def test_slow_sensor_is_not_missing_on_a_grid(n, first):
+    values = np.ones((n, 2))
+    values[:, 1] = NAN
+    values[first::10, 1] = 7
+    assert window(finished(values), length=n, resample={"period": "1s"}).values[1].tolist() == [7] * n
+    assert "pressure" in refusal(finished(values), length=n)
+
+
+@pytest.mark.parametrize("where", [slice(0, 15), slice(20, 35), slice(36, 51)])
+def test_silent_channel_is_missing_on_a_grid(where):
+    values = np.ones((51, 2))
+    values[where, 0] = NAN
+    detail = refusal(finished(values), length=51, resample={"period": "1s"})
+    assert "temp" in detail
+    assert "without a reading" in detail
+
+
+def test_silence_of_a_slow_sensor_is_judged_by_its_own_rhythm():
+    values = np.ones((101, 2))
+    values[:, 1] = NAN
+    values[0:101:10, 1] = 7
+    values[30:60, 1] = NAN  # lost: 30, 40, 50; the silence of 40 s holds 30 s beyond one interval
+    sequence = finished(values)
+    assert window(sequence, length=101, resample={"period": "1s"}, max_missing=0.3).length == 101
+    assert "30%" in refusal(sequence, length=101, resample={"period": "1s"}, max_missing=0.29)
+
+
+def test_readings_at_both_ends_only_are_no_rhythm():
+    values = np.ones((51, 2))
+    values[1:50, 0] = NAN
+    assert "temp" in refusal(finished(values), length=51, resample={"period": "1s"})
+
+
+def test_hole_in_all_channels_counts_on_a_grid():
+    times = [*range(0, 20_000_000, 1_000_000), *range(40_000_000, 50_000_000, 1_000_000)]
+    detail = refusal(finished(np.ones((30, 2)), times_us=times), length=64, resample={"period": "1s"})
+    assert "without a reading" in detail
+
+
+# --- laws -----------------------------------------------------------------------------------------------------------
+
+_numbers = st.floats(width=32, allow_nan=True, allow_infinity=True)
+
+
+@given(
+    rows=st.lists(st.tuples(_numbers, _numbers), max_size=12),
+    steps=st.lists(st.integers(1, 10**13), min_size=12, max_size=12),
+    longer=st.sampled_from(["truncate", "resample", "reject"]),
+    period=st.sampled_from([None, {"period": "1us"}, {"period": "1s"}, {"period": "1h"}]),
+    max_missing=st.floats(0, 1),
+)
+def test_result_is_finite_and_zero_from_its_length_on(rows, steps, longer, period, max_missing):
+    values = np.array(rows, dtype=np.float32).reshape(len(rows), 2)
+    sequence = finished(values, times_us=np.cumsum(steps)[: len(rows)])
+    settings = WindowSettings(length=5, longer=longer, resample=period, max_missing=max_missing)
+    result = to_window(sequence, settings, PLANT)
+    if isinstance(result, Unscorable):
+        assert result.detail
+        return
+    assert result.values.shape == (2, 5)
+    assert result.values.dtype == np.float32
+    assert 1 <= result.length <= 5
+    assert np.isfinite(result.values).all()
+    assert not result.values[:, result.length :].any()
+
+
+@given(
+    data=st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=30),
+    shift=st.integers(-(10**15), 10**15),
+)
+def test_window_does_not_depend_on_when_the_sequence_happened(data, shift):
+    values = np.array([[x, -x] for x in data])
+    times = np.arange(len(data)) * 777_777
+    here = window(finished(values, times), resample={"period": "500ms"}, max_missing=1)
+    there = window(finished(values, times + shift), resample={"period": "500ms"}, max_missing=1)
+    assert np.array_equal(here.values, there.values)
+
+
+@given(data=st.lists(st.floats(-1e6, 1e6, width=32), min_size=2, max_size=30), seed=st.integers(0, 99))
+def test_complete_and_gappy_channels_are_read_alike(data, seed):
+    times = np.cumsum(np.random.default_rng(seed).integers(1, 10**6, len(data)))
+    complete = finished(np.array([[x, x] for x in data]), times)
+    extended = np.array([[x, x] for x in data] + [[0, NAN]])
+    gappy = finished(extended, [*times, times[-1] + 10])
+    plain = window(complete, longer="truncate", resample={"period": "100ms"}, max_missing=1, min_samples=1)
+    other = window(gappy, longer="truncate", resample={"period": "100ms"}, max_missing=1, min_samples=1)
+    common = min(plain.length, other.length)
+    inside = np.arange(common) * 100_000 <= times[-1] - times[0]
+    np.testing.assert_allclose(other.values[1, :common][inside], plain.values[1, :common][inside], rtol=1e-5, atol=1e-3)
