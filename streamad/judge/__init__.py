@@ -1,0 +1,1 @@
+"""Windows to verdicts: scoring, calibration, alerts and why they were raised."""

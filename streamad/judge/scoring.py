@@ -1,0 +1,226 @@
+"""The micro-batcher: joins windows that wait and scores them in a thread, so that the event loop never blocks.
+
+Shapes: B windows, C channels, L window length, K transformations.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MicroBatcher", "ModelInService", "Scored", "WaitingLine"]
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+from streamad.errors import DetectorError, StreamadError
+from streamad.judge.attribution import Reference
+from streamad.judge.calibration import Calibration
+from streamad.ports import Clock, Scorer
+from streamad.settings import RunSettings
+from streamad.types import FloatArray, ModelRef, Window
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelInService:
+    """A model and what judging with it needs; without ``reference`` there is no attribution."""
+
+    ref: ModelRef
+    scorer: Scorer
+    calibration: Calibration
+    reference: Reference | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """The terms float32 [K] of one window, and the model that gave them."""
+
+    terms: FloatArray
+    model: ModelInService
+
+
+@dataclass(slots=True)
+class WaitingLine(Generic[T]):
+    """What waits for company, in order of arrival; pure. A batch is due when full or when its first item waited."""
+
+    batch_size: int
+    wait_us: int
+    _items: deque[tuple[int, T]] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, item: T, now_us: int) -> None:
+        """Append ``item``, which waits from ``now_us`` on."""
+        self._items.append((now_us, item))
+
+    def due_in_us(self, now_us: int) -> int | None:
+        """Return how long the next batch may still wait: 0 if it is due, None if nothing waits."""
+        if not self._items:
+            return None
+        if len(self._items) >= self.batch_size:
+            return 0
+        return max(0, self._items[0][0] + self.wait_us - now_us)
+
+    def take(self) -> list[T]:
+        """Remove and return the next batch, the oldest first."""
+        return [self._items.popleft()[1] for _ in range(min(self.batch_size, len(self._items)))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    window: Window
+    result: asyncio.Future[Scored]
+
+
+class MicroBatcher:
+    """Scores windows in order of submission with the model in service.
+
+    At most ``capacity`` windows wait or are being scored; ``submit`` holds further ones back (back-pressure).
+    Use inside one running event loop; ``close`` ends its task and its thread.
+    """
+
+    def __init__(
+        self, model: ModelInService, clock: Clock, settings: RunSettings | None = None, *, capacity: int | None = None
+    ) -> None:
+        settings = settings or RunSettings()
+        self._model = model
+        self._clock = clock
+        self._line: WaitingLine[_Request] = WaitingLine(settings.batch_windows, settings.batch_wait)
+        self._room = asyncio.Semaphore(capacity or 4 * settings.batch_windows)
+        self._changed = asyncio.Event()
+        self._between_batches = asyncio.Lock()
+        self._open_submits = 0
+        self._to_flush = 0
+        self._closed = False
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-scoring")
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def model(self) -> ModelInService:
+        """Return the model that scores the next batch."""
+        return self._model
+
+    @property
+    def waiting(self) -> int:
+        """Return how many windows wait for their batch."""
+        return len(self._line)
+
+    async def submit(self, window: Window) -> Scored:
+        """Return the terms of ``window`` once its batch was scored.
+
+        Raises DetectorError where the window does not fit the model, the model fails or the batcher is closed.
+        """
+        if self._closed:
+            raise DetectorError("the scorer is closed: no more windows are taken")
+        self._open_submits += 1
+        try:
+            async with self._room:
+                result: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
+                self._line.push(_Request(window, result), self._clock.monotonic_us())
+                self._wake()
+                return await result
+        finally:
+            self._open_submits -= 1
+            if self._closed:
+                self._wake()
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return ``function(...)`` run in the scoring thread, so that it may use a scorer: one caller at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*args, **kwargs))
+
+    async def swap(self, model: ModelInService) -> None:
+        """Put ``model`` into service between two batches: no window is scored by half of each."""
+        async with self._between_batches:
+            self._model = model
+
+    def flush(self) -> None:
+        """Let what waits now wait no longer for company (a commit is near, or the input has ended)."""
+        self._to_flush = len(self._line)
+        self._wake()
+
+    async def close(self) -> None:
+        """Score all that was submitted, then end the task and the thread; safe to call twice."""
+        self._closed = True
+        self._wake()
+        if self._task is not None:
+            await self._task
+        self._thread.shutdown()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            self._changed.clear()
+            due_in_us = self._line.due_in_us(self._clock.monotonic_us())
+            if due_in_us is None:
+                if self._closed and not self._open_submits:
+                    return
+                await self._changed.wait()
+            elif due_in_us == 0 or self._to_flush or self._closed:
+                async with self._between_batches:
+                    batch = self._line.take()
+                    self._to_flush = max(0, self._to_flush - len(batch))
+                    await self._score(batch)
+            else:
+                await self._changed_within(due_in_us / 1e6)
+
+    async def _changed_within(self, seconds: float) -> None:
+        """Return when something changed or ``seconds`` have passed on the injected clock."""
+        tasks = {
+            asyncio.ensure_future(self._changed.wait()),
+            asyncio.ensure_future(self._clock.sleep(seconds)),
+        }
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _score(self, requests: list[_Request]) -> None:
+        """Score one batch and answer its requests; whatever goes wrong is told to them, never lost."""
+        model = self._model
+        wanted = [request for request in requests if not request.result.done()]  # a cancelled submit wants nothing
+        try:
+            terms = await self.run(_terms, model, [request.window for request in wanted])
+        except StreamadError as error:
+            _fail(wanted, error)
+        except Exception as error:  # noqa: BLE001 - the model is foreign code, and the waiting ones must hear of it
+            _fail(wanted, DetectorError(f"model {model.ref.name} {model.ref.version} failed: {error!r}"), error)
+        else:
+            for request, own in zip(wanted, terms, strict=True):
+                if not request.result.done():
+                    request.result.set_result(Scored(own, model))
+
+
+def _terms(model: ModelInService, windows: list[Window]) -> FloatArray:
+    """Return terms float32 [B, K]; raises DetectorError where windows or terms have not the model's shape."""
+    if not windows:
+        return np.zeros((0, model.scorer.n_terms), dtype=np.float32)
+    shape = model.scorer.window_shape
+    for window in windows:
+        if window.values.shape != shape:
+            raise DetectorError(f"a window is {window.values.shape}, but model {model.ref.name} takes {shape}")
+    values = np.stack([window.values for window in windows])
+    terms = model.scorer.score(values, np.array([window.length for window in windows], dtype=np.int64))
+    if terms.shape != (len(windows), model.scorer.n_terms):
+        raise DetectorError(f"model {model.ref.name} gave terms {terms.shape} for {len(windows)} windows")
+    return terms
+
+
+def _fail(requests: list[_Request], error: StreamadError, cause: BaseException | None = None) -> None:
+    for request in requests:
+        if not request.result.done():
+            copy = DetectorError(str(error))  # one each: a traceback must not grow over several waiters
+            copy.__cause__ = cause or error
+            request.result.set_exception(copy)
