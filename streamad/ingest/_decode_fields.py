@@ -1,0 +1,357 @@
+"""The general way through a message: any parsed object, own or foreign names, one check after the other.
+
+``decode.py`` has the fast way for regular messages of the own format; whatever is irregular comes here, so this is
+also where every error message is made.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FieldReader", "Samples", "ValueReader"]
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from streamad.errors import DecodeError
+from streamad.ingest._decode_scalars import TimeReader, fail, read_flag, read_id, read_number, shown
+from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.types import FloatArray, IntArray, Record
+
+_ABSENT: Any = msgspec.UNSET
+
+
+class Samples(NamedTuple):
+    """What a message holds, in its own order: ``times_us`` int64 [n]; ``values`` float32 [n, C], finite or NaN."""
+
+    stream: str
+    sequence: str | None
+    times_us: IntArray
+    values: FloatArray
+    end: bool
+    indexes: IntArray | None = None
+
+
+class _Single(NamedTuple):
+    stream: str
+    sequence: str | None
+    time_us: int
+    row: list[float]
+    end: bool
+
+
+class ValueReader:
+    """Turns rows of Python floats into float32 [n, C]."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._row = struct.Struct(f"{len(names)}f")
+
+    def finite(self, rows: list[Any]) -> FloatArray | None:
+        """Return float32 [n, C] of rows of float or None; None where a value is infinite or overflows."""
+        if len(rows) == 1:
+            try:  # several times quicker than an array call and its check
+                packed = self._row.pack(*rows[0])
+            except OverflowError:
+                return None
+            except struct.error:  # a missing value, or columns of a part of the channels
+                pass
+            else:
+                row = rows[0]
+                infinite = math.inf in row or -math.inf in row
+                return None if infinite else np.frombuffer(bytearray(packed), dtype=np.float32).reshape(1, -1)
+        with np.errstate(over="ignore"):  # what overflows becomes infinite
+            values = np.array(rows, dtype=np.float32)
+        return None if np.isinf(values).any() else values
+
+    def read(self, rows: list[list[float]], where: str) -> FloatArray:
+        """Return float32 [n, C]. Raises DecodeError (infinite) naming the sample and the channel."""
+        values = self.finite(rows)
+        if values is not None:
+            return values
+        with np.errstate(over="ignore"):
+            index, column = np.argwhere(np.isinf(np.array(rows, dtype=np.float32)))[0]
+        place = f"{where.format(index)}channel {self._names[column]}: {shown(rows[index][column])}"
+        fail("infinite", f"{place} is infinite or beyond 32-bit floats; write null for a missing value")
+
+
+class _Path:
+    """A field's name: a literal key, or a dotted path into nested objects (the literal key wins)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.first, *rest = name.split(".")
+        self._rest = rest
+
+    def get(self, message: dict[Any, Any]) -> Any:
+        """Return the field's value, UNSET where it is absent. Raises DecodeError where the path meets no object."""
+        value = message.get(self.name, _ABSENT)
+        if value is not _ABSENT or not self._rest:
+            return value
+        value = message.get(self.first, _ABSENT)
+        for key in self._rest:
+            if value is None or value is _ABSENT:
+                return _ABSENT
+            if not isinstance(value, dict):
+                fail("wrong_type", f"{self.name}: {shown(value)} stands where an object should be")
+            value = value.get(key, _ABSENT)
+        return value
+
+
+class FieldReader:
+    """Reads parsed messages by their fields; strict about types in the own format, lenient (texts) in mapped ones."""
+
+    def __init__(
+        self, settings: DecodeSettings, channels: Sequence[ChannelSettings], times: TimeReader, *, native: bool = False
+    ) -> None:
+        fields = FieldSettings() if native or settings.fields is None else settings.fields
+        self._fields = fields
+        self._as_text = not native and settings.fields is not None
+        self._times = times
+        self._default_stream = settings.default_stream
+        self._value_reader = ValueReader([channel.name for channel in channels])
+        self._max_samples = settings.max_samples_per_message
+        self._channels = [_Path(channel.field or channel.name) for channel in channels]
+        self._columns = {path.name: column for column, path in enumerate(self._channels)}
+        self._stream = None if fields.stream == "key" and self._as_text else _Path(fields.stream)
+        self._time = None if fields.time == "record" and self._as_text else _Path(fields.time)
+        self._sequence = _Path(fields.sequence) if fields.sequence else None
+        self._end = _Path(fields.end) if fields.end else None
+        self._values = _Path(fields.values) if fields.values else None
+        self._channel = _Path(fields.channel) if fields.channel else None
+        self._value = _Path(fields.value) if fields.value else None
+        used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value)
+        self._known_keys = {key for path in (*self._channels, *filter(None, used)) for key in (path.name, path.first)}
+        self._channel_keys = {key for path in self._channels for key in (path.name, path.first)}
+
+    def read(self, message: object, record: Record) -> Samples | None:
+        """Return the samples of a parsed message; None where it holds only ignored channels. Raises DecodeError."""
+        if isinstance(message, list):
+            return self._list(message, record)
+        if not isinstance(message, dict):
+            fail("wrong_type", f"a message must be an object, got {shown(message)}")
+        if self._is_chunk(message):
+            return self._chunk(message, record)
+        single = self._single(message, record)
+        return None if single is None else self._joined([single], None)
+
+    # --- single samples ---------------------------------------------------------------------------------------------
+
+    def _list(self, messages: list[Any], record: Record) -> Samples | None:
+        self._check_count(len(messages))
+        singles, indexes = [], []
+        for index, message in enumerate(messages):
+            try:
+                if not isinstance(message, dict):
+                    fail("wrong_type", f"must be an object with one sample, got {shown(message)}")
+                if self._is_chunk(message):
+                    fail("wrong_shape", "a chunk inside a list: send chunks as messages of their own")
+                single = self._single(message, record)
+            except DecodeError as error:
+                raise DecodeError(error.kind, f"[{index}] {error}") from None
+            if single is not None:
+                singles.append(single)
+                indexes.append(index)
+        return self._joined(singles, indexes) if singles else None
+
+    def _joined(self, singles: list[_Single], indexes: list[int] | None) -> Samples:
+        stream, sequence, *_ = singles[0]
+        latest = max(single.time_us for single in singles)
+        for single in singles:
+            if (single.stream, single.sequence) != (stream, sequence):
+                fail("mixed_message", "holds samples of several sequences: send one message for each")
+            if single.end and single.time_us < latest:
+                fail("mixed_message", "holds samples after the end of the sequence: send them as another message")
+        return Samples(
+            stream,
+            sequence,
+            np.array([single.time_us for single in singles], dtype=np.int64),
+            self._value_reader.read([single.row for single in singles], "" if indexes is None else "sample {}, "),
+            any(single.end for single in singles),
+            None if indexes is None else np.array(indexes, dtype=np.int64),
+        )
+
+    def _single(self, message: dict[Any, Any], record: Record) -> _Single | None:
+        end = self._read_end(message)
+        row = self._row(message, end)
+        if row is None:
+            return None
+        return _Single(*self._ids(message, record), self._read_time(message, record), row, end)
+
+    def _row(self, message: dict[Any, Any], end: bool) -> list[float] | None:
+        """Return one value per channel; None where nothing of the message concerns us and it is no end either."""
+        missing = [math.nan] * len(self._channels) if end else None
+        if self._channel is not None and self._value is not None:
+            return self._row_of_one_channel(message, missing)
+        if self._values is None:
+            if not self._fields.ignore_unknown:
+                self._refuse_unknown(message, self._known_keys)
+            return self._row_of_object(message) or missing
+        values = self._values.get(message)
+        if values is _ABSENT or values is None:
+            return missing or fail("missing_field", f"{self._values.name}: is missing")
+        if not isinstance(values, dict):
+            fail("wrong_type", f"{self._values.name}: must be an object of channels, got {shown(values)}")
+        self._refuse_unknown(values, self._channel_keys)
+        return self._row_of_object(values) or [math.nan] * len(self._channels)
+
+    def _row_of_object(self, values: dict[Any, Any]) -> list[float] | None:
+        """Return one value per channel; None where the object has none of them."""
+        row, found = [], False
+        for path in self._channels:
+            value = path.get(values)
+            found = found or value is not _ABSENT
+            row.append(value if type(value) is float else self._number(value, path.name))
+        return row if found else None
+
+    def _row_of_one_channel(self, message: dict[Any, Any], missing: list[float] | None) -> list[float] | None:
+        assert self._channel is not None
+        assert self._value is not None
+        name = self._channel.get(message)
+        if name is _ABSENT or name is None:
+            return missing or fail("missing_field", f"{self._channel.name}: is missing")
+        column = self._columns.get(read_id(name, self._channel.name))
+        if column is None:
+            if not self._fields.ignore_unknown:
+                fail("unknown_channel", f"{shown(name)} is not among the channels")
+            return missing
+        value = self._value.get(message)
+        if value is _ABSENT:
+            fail("missing_field", f"{self._value.name}: is missing")
+        row = [math.nan] * len(self._channels)
+        row[column] = self._number(value, self._channels[column].name)
+        return row
+
+    def _number(self, value: Any, channel: str) -> float:
+        if value is _ABSENT:
+            return math.nan
+        try:
+            return read_number(value, as_text=self._as_text)
+        except DecodeError as error:
+            fail("wrong_type", f"{channel}: {error}")
+
+    def _refuse_unknown(self, values: dict[Any, Any], known: set[str]) -> None:
+        for key in values:
+            if key not in known:
+                fail("unknown_channel", f"{shown(key)} is not among the channels")
+
+    # --- chunks -----------------------------------------------------------------------------------------------------
+
+    def _is_chunk(self, message: dict[Any, Any]) -> bool:
+        if self._values is None or self._channel is not None:
+            return False
+        return isinstance(self._values.get(message), list) or isinstance(self._chunk_times(message), list)
+
+    def _chunk_times(self, message: dict[Any, Any]) -> Any:
+        times = message.get("times", _ABSENT)
+        return self._time.get(message) if times is _ABSENT and self._time is not None else times
+
+    def _chunk(self, message: dict[Any, Any], record: Record) -> Samples:
+        assert self._values is not None
+        times, rows, where = self._chunk_times(message), self._values.get(message), self._values.name
+        if not isinstance(times, list):
+            fail("wrong_shape", f"{where}: is a list, so times must be a list as well")
+        if not isinstance(rows, list):
+            fail("wrong_shape", f"times: is a list, so {where} must be a list of rows")
+        if len(times) != len(rows):
+            fail("wrong_shape", f"{len(times)} times for {len(rows)} rows of {where}")
+        if not rows:
+            fail("wrong_shape", "an empty chunk: an end needs the time of at least one sample")
+        self._check_count(len(rows))
+        columns = self._chunk_columns(message)
+        matrix = [self._chunk_row(row, index, columns) for index, row in enumerate(rows)]
+        return Samples(
+            *self._ids(message, record),
+            np.array([self._chunk_time(value, index) for index, value in enumerate(times)], dtype=np.int64),
+            self._value_reader.read(matrix, f"{where}[{{}}], "),
+            self._read_end(message),
+        )
+
+    def _chunk_columns(self, message: dict[Any, Any]) -> list[int]:
+        names = message.get("channels")
+        if names is None:
+            return list(range(len(self._channels)))
+        if not isinstance(names, list):
+            fail("wrong_type", f"channels: must be a list of names, got {shown(names)}")
+        columns: list[int] = []
+        for name in names:
+            column = self._columns.get(name) if isinstance(name, str) else None
+            if column is None:
+                fail("unknown_channel", f"{shown(name)} is not among the channels")
+            if column in columns:
+                fail("wrong_shape", f"channels: {shown(name)} is named twice")
+            columns.append(column)
+        return columns
+
+    def _chunk_row(self, row: Any, index: int, columns: list[int]) -> list[float]:
+        where = f"{self._fields.values}[{index}]"
+        if not isinstance(row, list):
+            fail("wrong_type", f"{where}: must be a list of numbers, got {shown(row)}")
+        if len(row) != len(columns):
+            fail("wrong_shape", f"{where}: has {len(row)} values for {len(columns)} channels")
+        full = [math.nan] * len(self._channels)
+        for column, value in zip(columns, row, strict=True):
+            try:
+                full[column] = read_number(value, as_text=self._as_text)
+            except DecodeError as error:
+                fail("wrong_type", f"{where}, channel {self._channels[column].name}: {error}")
+        return full
+
+    def _chunk_time(self, value: Any, index: int) -> int:
+        try:
+            return self._times.one(value)
+        except DecodeError as error:
+            raise DecodeError(error.kind, f"times[{index}]: {error}") from None
+
+    # --- what both have ---------------------------------------------------------------------------------------------
+
+    def _check_count(self, count: int) -> None:
+        if count > self._max_samples:
+            fail("too_many_samples", f"{count} samples, decode.max_samples_per_message is {self._max_samples}")
+
+    def _ids(self, message: dict[Any, Any], record: Record) -> tuple[str, str | None]:
+        return self.read_stream(self._raw_stream(message, record)), self._read_sequence(message)
+
+    def _raw_stream(self, message: dict[Any, Any], record: Record) -> Any:
+        if self._stream is not None:
+            return self._stream.get(message)
+        try:
+            return None if record.key is None else record.key.decode()
+        except UnicodeDecodeError:
+            fail("bad_id", "the record's key is not UTF-8 text")
+
+    def read_stream(self, value: Any) -> str:
+        """Return the stream's id, or the configured default where the message names none. Raises DecodeError."""
+        if value is None or value is _ABSENT or (self._as_text and value == ""):
+            if self._default_stream is None:
+                fail("missing_field", f"{self._fields.stream}: is missing, and decode.default_stream is not set")
+            value = self._default_stream
+        return read_id(value, self._fields.stream)
+
+    def _read_sequence(self, message: dict[Any, Any]) -> str | None:
+        value = None if self._sequence is None else self._sequence.get(message)
+        if self._sequence is None or value is None or value is _ABSENT or (self._as_text and value == ""):
+            return None
+        return read_id(value, self._sequence.name)
+
+    def _read_time(self, message: dict[Any, Any], record: Record) -> int:
+        if self._time is None:
+            if record.timestamp_us is None:
+                fail("missing_field", "decode.fields.time is record, but the record has no time of its own")
+            return record.timestamp_us
+        value = self._time.get(message)
+        if value is _ABSENT or value is None:
+            fail("missing_field", f"{self._time.name}: is missing")
+        try:
+            return self._times.one(value)
+        except DecodeError as error:
+            raise DecodeError(error.kind, f"{self._time.name}: {error}") from None
+
+    def _read_end(self, message: dict[Any, Any]) -> bool:
+        value = None if self._end is None else self._end.get(message)
+        if self._end is None or value is _ABSENT:
+            return False
+        return read_flag(value, self._end.name, as_text=self._as_text)
