@@ -1,54 +1,140 @@
-"""Progress of a partition: what is done, what must be read again, and the clocks that make rereading exact."""
+"""The local checkpoint: outputs in files and the progress of their inputs become durable together, or not at all."""
 
 from __future__ import annotations
 
-__all__ = ["Progress", "ProgressUpdate", "StreamProgress"]
+__all__ = ["LocalCommitter", "Progress", "ProgressUpdate", "StreamProgress", "UnsavedCommitter", "merge"]
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
 
 import msgspec
 
+from streamad.errors import CheckpointError
+from streamad.files import write_atomically, writing
+from streamad.learn._locks import try_lock
+from streamad.ports import DurableSink, Sink
+from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.types import OutputRecord, Role
 
-class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """One stream's share of the progress.
+SCHEMA_VERSION = 1
 
-    Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; the clocks are those from
-    before that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its
-    late samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial`` says that the beginning of the stream's next
-    sequence may have gone unseen.
+
+class _Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file of the checkpoint holds: a partition's progress and how long every output was then."""
+
+    number: int
+    outputs: dict[str, int]
+    progress: Progress | None = None
+    schema_version: int = SCHEMA_VERSION
+
+
+class LocalCommitter:
+    """Exactly-once output on one machine: progress in a folder, outputs in sinks that can be cut back.
+
+    A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a crash
+    the outputs are cut back to the lengths of the newest commit, so what was written but not committed is written once
+    when it is decided again. Sinks that cannot be cut back (stdout) may repeat what the last commit did not cover.
     """
 
-    done_below: int
-    max_time_us: int | None = None
-    floor_us: int | None = None
-    last_record_us: int | None = None
-    closed: dict[str, int] = {}
-    closed_through_us: int | None = None
-    partial: bool = False
+    def __init__(self, folder: Path, sinks: Mapping[Role, Sink], names: Mapping[Role, str]) -> None:
+        self._folder = folder
+        self._sinks = sinks
+        self._names = names
+        self._number = 0
+        self._progress: dict[str, Progress] = {}
+        self._lock: int | None = None
+        self._is_open = False
+
+    async def open(self) -> None:
+        """Lock the folder, find the newest commit and cut the outputs back to it. Raises CheckpointError, OutputError."""
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = try_lock(self._folder / "lock")
+        if self._lock is None:
+            raise CheckpointError(f"{self._folder}: another streamad is running with this checkpoint; stop it first")
+        commits = [self._read(path) for path in sorted(self._folder.glob("*.json"))]
+        self._progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
+        newest = max(commits, key=lambda commit: commit.number, default=None)
+        if newest is not None:
+            self._number = newest.number
+            for role, sink in self._durable().items():
+                length = newest.outputs.get(self._names[role])
+                if length is not None:
+                    await sink.truncate(length)
+        # Before the first line goes out: a crash before the first commit must find the lengths of now.
+        await self._write("start", None)
+        self._is_open = True
+
+    async def restore(self, partition: str) -> Progress | None:
+        """Return the last committed progress of ``partition``; None at the first start."""
+        if not self._is_open:
+            await self.open()
+        return self._progress.get(partition)
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        """Make ``outputs`` and ``update`` durable as one. Raises OutputError."""
+        by_role: dict[Role, list[OutputRecord]] = {}
+        for record in outputs:
+            by_role.setdefault(record.role, []).append(record)
+        for role, records in by_role.items():
+            if role in self._sinks:
+                await self._sinks[role].write(records)
+                await self._sinks[role].flush()
+        progress = merge(self._progress.get(update.partition), update)
+        await self._write(blake2b(update.partition.encode(), digest_size=12).hexdigest(), progress)
+        self._progress[update.partition] = progress
+
+    async def close(self) -> None:
+        """Close the sinks and unlock the folder; safe to call twice."""
+        for sink in self._sinks.values():
+            await sink.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _durable(self) -> dict[Role, DurableSink]:
+        return {role: sink for role, sink in self._sinks.items() if isinstance(sink, DurableSink)}
+
+    async def _write(self, name: str, progress: Progress | None) -> None:
+        self._number += 1
+        lengths = {self._names[role]: await sink.position() for role, sink in self._durable().items()}
+        commit = _Commit(number=self._number, outputs=lengths, progress=progress)
+        await asyncio.to_thread(write_atomically, self._folder / f"{name}.json", msgspec.json.encode(commit))
+
+    def _read(self, path: Path) -> _Commit:
+        try:
+            commit = msgspec.json.decode(path.read_bytes(), type=_Commit)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise CheckpointError(
+                f"{path}: cannot be read ({error}); move the folder and the outputs away to begin anew"
+            ) from error
+        if commit.schema_version != SCHEMA_VERSION:
+            raise CheckpointError(f"{path}: written by another version of streamad; finish with that version first")
+        return commit
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a restart needs to know of a partition.
+class UnsavedCommitter:
+    """Writes outputs and remembers nothing: every run begins anew (replay, or ``run.checkpoint: null``)."""
 
-    ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset holding a sample whose
-    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM. Streams first
-    seen while that clock is at most ``partial_until_us`` may have begun unseen.
-    """
+    def __init__(self, sinks: Mapping[Role, Sink]) -> None:
+        self._sinks = sinks
 
-    partition: str
-    next_offset: int
-    low_watermark: int
-    clock_us: int | None = None
-    partial_until_us: int | None = None
-    streams: dict[str, StreamProgress] = {}
-    ended: bool = False
+    async def restore(self, partition: str) -> Progress | None:
+        """Return None: nothing is remembered."""
+        return None
 
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        """Write ``outputs``. Raises OutputError."""
+        for record in outputs:
+            if record.role in self._sinks:
+                await self._sinks[record.role].write([record])
+        for sink in self._sinks.values():
+            await sink.flush()
 
-class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What changed since the last commit: the partition's head and the streams that changed (None: forgotten)."""
-
-    partition: str
-    next_offset: int
-    low_watermark: int
-    clock_us: int | None = None
-    partial_until_us: int | None = None
-    streams: dict[str, StreamProgress | None] = {}
-    ended: bool = False
+    async def close(self) -> None:
+        """Close the sinks; safe to call twice."""
+        for sink in self._sinks.values():
+            await sink.close()

@@ -27,7 +27,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel
 
-from streamad.checkpoint import Progress, ProgressUpdate
+from streamad.progress import Progress, ProgressUpdate
 from streamad.types import FloatArray, IntArray, OutputRecord, SourceEvent, WindowSet
 
 

@@ -13,8 +13,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-from streamad.checkpoint import StreamProgress
 from streamad.ingest._runs import Clocks, ReorderBuffer, Run
+from streamad.progress import StreamProgress
 from streamad.settings import SequenceSettings
 from streamad.types import EndReason, FinishedSequence, FloatArray, IntArray, Position, from_us
 

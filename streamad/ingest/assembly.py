@@ -13,10 +13,10 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from streamad.checkpoint import Progress, ProgressUpdate, StreamProgress
 from streamad.errors import DecodeError
 from streamad.ingest._runs import Clocks, Run, runs_of
 from streamad.ingest._stream import Closed, LateSamples, StreamState
+from streamad.progress import Progress, ProgressUpdate, StreamProgress
 from streamad.settings import SequenceSettings
 from streamad.types import SampleBlock
 

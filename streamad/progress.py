@@ -1,0 +1,73 @@
+"""Progress of a partition: what is done, what must be read again, and the clocks that make rereading exact."""
+
+from __future__ import annotations
+
+__all__ = ["Progress", "ProgressUpdate", "StreamProgress", "merge"]
+
+import msgspec
+
+
+class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream's share of the progress.
+
+    Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; the clocks are those from
+    before that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its
+    late samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial`` says that the beginning of the stream's next
+    sequence may have gone unseen.
+    """
+
+    done_below: int
+    max_time_us: int | None = None
+    floor_us: int | None = None
+    last_record_us: int | None = None
+    closed: dict[str, int] = {}
+    closed_through_us: int | None = None
+    partial: bool = False
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a restart needs to know of a partition.
+
+    ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset holding a sample whose
+    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM. Streams first
+    seen while that clock is at most ``partial_until_us`` may have begun unseen.
+    """
+
+    partition: str
+    next_offset: int
+    low_watermark: int
+    clock_us: int | None = None
+    partial_until_us: int | None = None
+    streams: dict[str, StreamProgress] = {}
+    ended: bool = False
+
+
+class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed since the last commit: the partition's head and the streams that changed (None: forgotten)."""
+
+    partition: str
+    next_offset: int
+    low_watermark: int
+    clock_us: int | None = None
+    partial_until_us: int | None = None
+    streams: dict[str, StreamProgress | None] = {}
+    ended: bool = False
+
+
+def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:
+    """Return ``progress`` with ``update`` applied, as reading the compacted progress topic to its end would."""
+    streams = dict(progress.streams) if progress is not None else {}
+    for name, stream in update.streams.items():
+        if stream is None:
+            streams.pop(name, None)
+        else:
+            streams[name] = stream
+    return Progress(
+        partition=update.partition,
+        next_offset=update.next_offset,
+        low_watermark=update.low_watermark,
+        clock_us=update.clock_us,
+        partial_until_us=update.partial_until_us,
+        streams=streams,
+        ended=update.ended,
+    )
