@@ -1,0 +1,84 @@
+"""The options of the file source; every value may come as text from a URL's query."""
+
+from __future__ import annotations
+
+__all__ = ["FileFormat", "FileOptions", "options_without_use"]
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+FileFormat = Literal["jsonl", "csv", "parquet", "npz", "ts"]
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, (list, tuple)):
+        return tuple(str(part) for part in value)
+    return (str(value),)
+
+
+def _delimiter(value: Any) -> Any:
+    return {"tab": "\t", "\\t": "\t"}.get(value, value) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+
+
+class FileOptions(BaseModel):
+    """How recordings in files are read; each option says which formats it belongs to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["auto", "jsonl", "ndjson", "csv", "parquet", "npz", "ts"] = Field(
+        "auto", description="file format; auto goes by the file name's ending"
+    )
+    max_record_bytes: int = Field(
+        16 * 1024 * 1024,
+        gt=0,
+        description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters",
+    )
+    delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
+        "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
+    )
+    decimal: Literal[".", ","] = Field(".", description="csv: the decimal mark of numbers")
+    encoding: str = Field("utf-8-sig", description="csv: text encoding, for example cp1252 or utf-16")
+    text: Names = Field(
+        (), description="csv: columns (comma list) kept as text whatever they look like, such as ids 1.10 and 1.1"
+    )
+    split: Literal["train", "test", "all"] = Field("all", description="npz, ts: which part of the recordings to read")
+    classes: Names = Field(
+        (), description="npz, ts: keep only these classes (comma list of numbers or names); empty keeps all"
+    )
+    period: float = Field(1.0, ge=1e-6, allow_inf_nan=False, description="npz, ts: duration of one sample in seconds")
+    pause: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="npz, ts: seconds between two sequences; default ten periods"
+    )
+    start: AwareDatetime = Field(
+        datetime(2026, 1, 1, tzinfo=UTC), description="npz, ts: time of the first sample, RFC 3339"
+    )
+    stream: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$",
+        description="npz, ts: name of the stream; default the file's name without its ending",
+    )
+
+
+_USED_BY: dict[str, tuple[FileFormat, ...]] = {
+    "max_record_bytes": ("jsonl", "csv"),
+    "delimiter": ("csv",),
+    "decimal": ("csv",),
+    "encoding": ("csv",),
+    "text": ("csv",),
+    **dict.fromkeys(("split", "classes", "period", "pause", "start", "stream"), ("npz", "ts")),
+}
+
+
+def options_without_use(options: FileOptions, formats: Iterable[FileFormat]) -> dict[str, tuple[FileFormat, ...]]:
+    """Return the options that were given but that none of ``formats`` reads, each with the formats that would."""
+    found = set(formats)
+    given = options.model_fields_set & _USED_BY.keys()
+    return {name: _USED_BY[name] for name in sorted(given) if not found.intersection(_USED_BY[name])}

@@ -1,0 +1,122 @@
+"""Files as sources (JSON lines, CSV, Parquet, NPZ, UEA .ts) and JSON lines files as sinks.
+
+The URL names a file, a folder or a glob pattern; every file is one partition.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FileOptions", "FileSource", "JsonlSink", "JsonlSinkOptions"]
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import cast
+
+from pydantic import BaseModel
+
+from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext
+from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
+from streamad_connectors import _csv, _jsonl, _npz, _parquet, _ts
+from streamad_connectors._finding import FoundFile, find_files
+from streamad_connectors._jsonl_sink import JsonlSink, JsonlSinkOptions
+from streamad_connectors._options import FileFormat, FileOptions, options_without_use
+from streamad_connectors._reading import READ_FAILURES, BatchReader, Reader, read_error
+from streamad_connectors._sequences import merge_labels, stream_name
+
+_READERS: dict[FileFormat, Reader] = {
+    "jsonl": _jsonl.read_jsonl,
+    "csv": _csv.read_csv,
+    "parquet": _parquet.read_parquet,
+    "npz": _npz.read_npz,
+    "ts": _ts.read_ts,
+}
+_LABELS = {"npz": _npz.npz_labels, "ts": _ts.ts_labels}
+
+
+class FileSource:
+    """Reads recordings from files, one file after the other in the order of their names; finite.
+
+    A partition is a file, named by its path below the plant's folder, else by its absolute path. What an offset counts
+    depends on the format: bytes (jsonl), rows (csv, parquet) or chunks (npz, ts). Files may grow between two runs.
+    """
+
+    options_model: type[BaseModel] = FileOptions
+
+    def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
+        self._rest = rest
+        self._options = cast("FileOptions", options)
+        self._context = context
+        self._seeks: dict[str, int] = {}
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def batches(self) -> AsyncIterator[SourceEvent]:
+        """Yield each file as a partition with its records, once ``seek`` was called for it. Raises SourceError."""
+        offered: dict[str, FoundFile] = {}
+        for file in await asyncio.to_thread(self.files):
+            yield PartitionAssigned(file.partition)
+            offered[file.partition] = file
+            while file.partition not in self._seeks and not self._closed:
+                self._changed.clear()
+                await self._changed.wait()
+            while (sought := self._sought(offered)) is not None:
+                reader = self._open(sought)
+                try:
+                    while (batch := await reader.next_batch()) is not None and not self._stale(sought):
+                        yield batch
+                        if self._stale(sought):
+                            break
+                finally:
+                    reader.close()
+                if not self._stale(sought):
+                    yield PartitionEnded(sought.partition)
+            if self._closed:
+                return
+
+    async def seek(self, partition: str, offset: int | None) -> None:
+        """Begin ``partition`` at ``offset`` (None: at its beginning), also anew while it is being read."""
+        self._seeks[partition] = offset or 0
+        self._changed.set()
+
+    async def close(self) -> None:
+        """End the iterator; safe to call twice."""
+        self._closed = True
+        self._changed.set()
+
+    def labels(self) -> Mapping[str, str]:
+        """Return sequence id -> class label of the selected npz and ts recordings; the other formats have none."""
+        found = [file for file in self.files() if file.format in _LABELS]
+        try:
+            return merge_labels((file.path, _LABELS[file.format](file.path, self._options)) for file in found)
+        except READ_FAILURES as error:
+            raise read_error(Path(self._rest), error) from error
+
+    def files(self) -> list[FoundFile]:
+        """Return the files that the URL names now, in reading order. Raises SourceError where there is none."""
+        found = find_files(self._rest, self._options, self._context.base_dir)
+        for name, formats in options_without_use(self._options, (file.format for file in found)).items():
+            raise SourceError(f"{self._rest}: option {name!r} is for {', '.join(formats)} files only; leave it out")
+        streams: dict[str, Path] = {}
+        for file in found:
+            if file.format in _LABELS:
+                other = streams.setdefault(stream_name(file.path, self._options), file.path)
+                if other is not file.path:
+                    raise SourceError(
+                        f"{other} and {file.path} would both be stream {stream_name(file.path, self._options)!r}; "
+                        "rename one, or read them one at a time"
+                    )
+        return found
+
+    def _sought(self, offered: Mapping[str, FoundFile]) -> FoundFile | None:
+        if self._closed:
+            return None
+        return next((file for partition, file in offered.items() if partition in self._seeks), None)
+
+    def _stale(self, file: FoundFile) -> bool:
+        return self._closed or file.partition in self._seeks
+
+    def _open(self, file: FoundFile) -> BatchReader:
+        offset = self._seeks.pop(file.partition)
+        records = _READERS[file.format](file.path, offset, self._options, self._context)
+        return BatchReader(records, file.path, file.partition)

@@ -1,0 +1,71 @@
+"""Writes messages as JSON lines to standard output."""
+
+from __future__ import annotations
+
+__all__ = ["StdoutOptions", "StdoutSink"]
+
+import os
+import sys
+from collections.abc import Sequence
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from streamad.errors import OutputError
+from streamad.plugins import ConnectorContext
+from streamad.types import OutputRecord
+
+
+class StdoutOptions(BaseModel):
+    """Standard output has no options."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StdoutSink:
+    """Prints each message as one JSON line; it cannot be cut back, so a restart may repeat lines."""
+
+    options_model: type[BaseModel] = StdoutOptions
+
+    def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
+        if rest:
+            raise OutputError(f"stdout:{rest}: standard output takes no path; write stdout: alone")
+        self._encoder = msgspec.json.Encoder()
+
+    async def write(self, records: Sequence[OutputRecord]) -> None:
+        """Print ``records`` in order. Raises OutputError where the reader is gone."""
+        lines = b"".join(self._encoder.encode(record.message) + b"\n" for record in records)
+        try:
+            _write(lines)
+        except OSError as error:
+            raise _gone(error) from error
+
+    async def flush(self) -> None:
+        """Return once the lines are handed to the operating system. Raises OutputError."""
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise _gone(error) from error
+
+    async def close(self) -> None:
+        """Flush; standard output stays open for others."""
+        await self.flush()
+
+
+def _write(lines: bytes) -> None:
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:  # a notebook's or a test's replacement takes text only
+        sys.stdout.write(lines.decode())
+    else:
+        sys.stdout.flush()  # text printed before must come out before
+        buffer.write(lines)
+
+
+def _gone(error: OSError) -> OutputError:
+    if isinstance(error, BrokenPipeError):
+        # Python flushes stdout once more at exit and would complain about the same pipe again.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return OutputError("standard output: the program that read it has ended")
+    return OutputError(f"standard output: cannot be written ({error.strerror or error})")
