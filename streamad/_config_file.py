@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
-__all__ = ["line_of", "nearest_key", "read_yaml", "stray_environment"]
+__all__ = ["nearest_key", "read_yaml", "secret_variables", "stray_environment", "validation_problems"]
 
 import difflib
+import itertools
 import os
+import re
 import typing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, Problem
 
 Loc = tuple[int | str, ...]
 
+# More keys and items than any plant has: what lies above is a chain of aliases that multiply.
+_MAX_ENTRIES = 100_000
+_MAX_DEPTH = 50
+# Kubernetes puts these into every container for a service that is called streamad.
+_KUBERNETES = re.compile(
+    r"(?:[A-Z0-9]+_)*(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT(?:_[0-9]+_[A-Z]+(?:_[A-Z]+)?)?)"
+)
 
-def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int]]:
-    """Return the mapping in ``path`` and the line of each key; raises ConfigError, also for a key given twice."""
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader whose every error is a YAMLError with its line, also for ``2020-13-45`` or ``!!bool maybe``."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Make the Python value of ``node``."""
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except (ValueError, LookupError, AttributeError, TypeError, ArithmeticError) as error:
+            kind = str(node.tag).rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(None, None, f"no valid {kind}", node.start_mark) from error
+
+
+def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int], list[Problem]]:
+    """Return the mapping in ``path``, the line of each key, and a problem for each key given twice.
+
+    Raises ConfigError where there is no mapping to be had.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -30,25 +57,38 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int]]:
     except UnicodeDecodeError as error:
         raise ConfigError([Problem("", "is not UTF-8 text")], source=str(path)) from error
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
+        content, located = _parse(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
-        what = getattr(error, "problem", None) or str(error)
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError([Problem("", f"is not YAML: {what}", line)], source=str(path)) from error
+    except RecursionError as error:
+        raise ConfigError([Problem("", "is nested too deeply")], source=str(path)) from error
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError([Problem("", "must be a mapping of sections")], source=str(path))
-    located = list(_walk(node, ()))
     lines = dict(located)
-    if len(lines) < len(located):
-        counts = Counter(loc for loc, _ in located)
-        twice = [Problem(".".join(map(str, loc)), "key given twice", lines[loc]) for loc in counts if counts[loc] > 1]
-        raise ConfigError(twice, source=str(path))
-    return content, lines
+    counts = Counter(loc for loc, _ in located)
+    twice = [Problem(".".join(map(str, loc)), "key given twice", lines[loc]) for loc in counts if counts[loc] > 1]
+    return content, lines, twice
+
+
+def _parse(text: str) -> tuple[Any, list[tuple[Loc, int]]]:
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        # Before anything is built of it: aliases of aliases are small here and huge as values.
+        located = list(itertools.islice(_walk(node, ()), _MAX_ENTRIES + 1))
+        if len(located) > _MAX_ENTRIES:
+            raise yaml.YAMLError(f"more than {_MAX_ENTRIES} entries (aliases that multiply?)")
+        return (None if node is None else loader.construct_document(node)), located
+    finally:
+        loader.dispose()
 
 
 def _walk(node: Any, prefix: Loc) -> Iterator[tuple[Loc, int]]:
+    if len(prefix) > _MAX_DEPTH:
+        raise RecursionError
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             loc = (*prefix, str(key.value))
@@ -96,20 +136,85 @@ def nearest_key(model: type[BaseModel], loc: Loc) -> str:
     return f"unknown key {str(loc[-1])!r}; {hint}"
 
 
-def stray_environment(model: type[BaseModel], prefix: str, foreign: frozenset[str]) -> list[Problem]:
+def environment_of(prefix: str) -> dict[str, str]:
+    """Return the environment variables with ``prefix``, in any case: name in capitals -> name as it is set."""
+    return {name.upper(): name for name in sorted(os.environ) if name.upper().startswith(prefix)}
+
+
+def stray_environment(model: type[BaseModel], prefix: str, foreign: frozenset[str]) -> dict[str, Problem]:
     """Return a problem for each prefixed environment variable that names no key, so that a typo is not silent."""
-    problems = []
-    for variable in sorted(os.environ):
-        if not variable.startswith(prefix) or variable in foreign:
+    problems = {}
+    for variable, name in environment_of(prefix).items():
+        key = variable.removeprefix(prefix)
+        loc: Loc = tuple(key.lower().split("__"))
+        if variable in foreign or (loc[0] not in model.model_fields and _KUBERNETES.fullmatch(key)):
             continue
-        loc: Loc = tuple(part.lower() for part in variable.removeprefix(prefix).split("__"))
-        current = model
-        for depth, part in enumerate(loc):
-            if str(part) not in current.model_fields:
-                problems.append(Problem(f"environment variable {variable}", nearest_key(model, loc[: depth + 1])))
-                break
-            inner = _model_in(current.model_fields[str(part)].annotation)
-            if inner is None:
-                break
-            current = inner
+        message = _stray(model, loc, prefix)
+        if message is not None:
+            problems[variable] = Problem(f"environment variable {name}", message)
     return problems
+
+
+def _stray(model: type[BaseModel], loc: Loc, prefix: str) -> str | None:
+    for depth, part in enumerate(loc):
+        field = model.model_fields.get(str(part))
+        if field is None:
+            return nearest_key(model, (part,))
+        if typing.get_origin(field.annotation) is tuple and depth + 1 < len(loc):
+            return f"a list is overridden as a whole: set {_variable(prefix, loc[: depth + 1])} to all of it, as JSON"
+        inner = _model_in(field.annotation)
+        if inner is None:
+            return None
+        model = inner
+    return None
+
+
+def secret_variables(content: Any) -> Iterator[str]:
+    """Yield the environment variables that the config names as the place of a secret (``env: NAME``)."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            if key == "env" and isinstance(value, str):
+                yield value.upper()
+            yield from secret_variables(value)
+    elif isinstance(content, list):
+        for item in content:
+            yield from secret_variables(item)
+
+
+def validation_problems(
+    error: ValidationError, model: type[BaseModel], prefix: str, lines: dict[Loc, int], stray: Collection[str]
+) -> Iterator[Problem]:
+    """Yield pydantic's errors as problems, less those that only echo a ``stray`` environment variable."""
+    for item in error.errors():
+        loc, kind = item["loc"], item["type"]
+        variable = _variable(prefix, loc)
+        if kind == "extra_forbidden" and variable in stray:
+            continue
+        if kind == "tuple_type" and any(name.startswith(variable + "__") for name in stray):
+            continue
+        message = item["msg"].removeprefix("Value error, ")
+        if kind == "extra_forbidden":
+            message = nearest_key(model, loc)
+        elif kind == "missing":
+            message = "is required"
+        elif kind == "tuple_type":
+            message = "must be a list (in an environment variable: as JSON)"
+        elif kind == "invalid_key":
+            message = "holds a key that is not text (YAML reads on, off, yes, no and numbers so: put it in quotes)"
+            loc = loc[:-1]
+        yield _located(loc, message, prefix, lines)
+
+
+def _located(loc: Loc, message: str, prefix: str, lines: dict[Loc, int]) -> Problem:
+    variables = environment_of(prefix)
+    for depth in range(len(loc), 0, -1):
+        variable = _variable(prefix, loc[:depth])
+        # A section may be given as JSON: then its keys stand in no file.
+        if variable in variables and (depth == len(loc) or loc not in lines):
+            inside = ".".join(map(str, loc[depth:]))
+            return Problem(f"environment variable {variables[variable]}" + (f", {inside}" if inside else ""), message)
+    return Problem(".".join(map(str, loc)), message, line_of(lines, loc))
+
+
+def _variable(prefix: str, loc: Loc) -> str:
+    return prefix + "__".join(map(str, loc)).upper()

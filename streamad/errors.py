@@ -18,6 +18,7 @@ __all__ = [
 ]
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class StreamadError(Exception):
@@ -51,6 +52,14 @@ class ConfigError(StreamadError):
         count = f"{len(problems)} problems" if len(problems) != 1 else "1 problem"
         super().__init__(head + count + "".join(f"\n  {problem}" for problem in problems))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross process borders, where Exception would repeat __init__ with the text alone.
+        return _config_error, (list(self.problems), self.source)
+
+
+def _config_error(problems: list[Problem], source: str) -> ConfigError:
+    return ConfigError(problems, source=source)
+
 
 class PluginError(StreamadError):
     """Raised when no plug-in answers to a URL scheme or kind, or when one cannot be loaded."""
@@ -79,6 +88,9 @@ class DecodeError(StreamadError):
     def __init__(self, kind: str, message: str) -> None:
         self.kind = kind
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DecodeError, (self.kind, str(self))
 
 
 class TrainingDataError(StreamadError):

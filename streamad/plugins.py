@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ConnectorContext", "available", "connect_sink", "connect_source", "load", "make_detector", "split_url"]
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -20,10 +21,13 @@ from streamad.types import ChannelSpec
 
 Group = Literal["sources", "sinks", "detectors"]
 
+# RFC 3986, section 3.1; a single letter is a Windows drive.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """What every connector is told about the plant: its channels, the clock, and the folder that relative paths mean."""
+    """What every connector is told of the plant: its channels, the clock, and the folder that relative paths mean."""
 
     channels: tuple[ChannelSpec, ...]
     clock: Clock
@@ -36,11 +40,13 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     ``file:///abs``, ``file:relative`` and ``relative/path.csv`` all work; a one-letter scheme is a Windows drive.
     """
     body, _, query = url.partition("?")
+    if "=" not in query:  # a pattern such as batch-?.csv
+        body, query = url, ""
     options = dict(parse_qsl(query, keep_blank_values=True))
     scheme, colon, rest = body.partition(":")
-    if not colon or len(scheme) < 2 or not scheme.replace("+", "").isalnum():
+    if not colon or not _SCHEME.fullmatch(scheme):
         return "file", body, options
-    return scheme, rest.removeprefix("//"), options
+    return scheme.lower(), rest.removeprefix("//"), options
 
 
 def available(group: Group) -> dict[str, EntryPoint]:
@@ -57,8 +63,9 @@ def load(group: Group, name: str) -> Any:
         raise PluginError(f"no {group[:-1]} {name!r}{hint} (installed: {', '.join(sorted(known)) or 'none'})")
     try:
         return known[name].load()
-    except ImportError as error:
-        raise PluginError(f"{group[:-1]} {name!r} cannot be loaded: {error}") from error
+    except Exception as error:
+        # A third party's module may fail in any way while it is imported.
+        raise PluginError(f"{group[:-1]} {name!r} ({known[name].value}) cannot be loaded: {error}") from error
 
 
 def _options(plugin: Any, given: Mapping[str, Any], where: str) -> BaseModel:

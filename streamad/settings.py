@@ -19,13 +19,24 @@ __all__ = [
 ]
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from streamad._config_file import line_of, nearest_key, read_yaml, stray_environment
+from streamad._config_file import nearest_key, read_yaml, secret_variables, stray_environment, validation_problems
 from streamad.errors import ConfigError, Problem
 from streamad.types import ChannelSpec
 from streamad.units import Duration, Size
@@ -35,6 +46,16 @@ ENV_PREFIX = "STREAMAD_"
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_PASSWORD_IN_URL = re.compile(r"//[^/?#@]*:[^/?#@]+@")
+
+
+def _no_password(url: str) -> str:
+    if _PASSWORD_IN_URL.search(url):
+        raise ValueError("holds a password: secrets come from the environment or a file, never from the config")
+    return url
+
+
+Url = Annotated[str, AfterValidator(_no_password)]
 
 
 class _Section(BaseModel):
@@ -64,8 +85,9 @@ class SecretSource(_Section):
         assert self.file is not None
         try:
             return SecretStr(self.file.read_text(encoding="utf-8").splitlines()[0])
-        except (OSError, IndexError) as error:
-            raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from error
+        except (OSError, IndexError, UnicodeDecodeError):
+            # Without its cause: a decoding error carries the file's bytes.
+            raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None
 
 
 class ChannelSettings(_Section):
@@ -82,7 +104,7 @@ class ChannelSettings(_Section):
 class SourceSettings(_Section):
     """Where samples come from."""
 
-    url: str
+    url: Url
     """Scheme and place: a path or glob for files, later kafka://...; options may follow after '?'."""
     options: dict[str, Any] = {}
     """Options of the connector (``streamad check`` lists them)."""
@@ -106,7 +128,7 @@ class FieldSettings(_Section):
     value: str | None = None
     """One channel per message: the field that holds its value."""
     ignore_unknown: bool = True
-    """Flat and per-channel forms: skip fields and channels that are not in ``channels`` (else they are dead letters)."""
+    """Flat and per-channel forms: skip what is not in ``channels`` (else such messages are dead letters)."""
 
     @model_validator(mode="after")
     def _channel_and_value(self) -> FieldSettings:
@@ -248,18 +270,28 @@ class RunSettings(_Section):
 class SinkSettings(_Section):
     """Where messages go, one URL per role; a missing role is not written."""
 
-    alerts: str = "stdout:"
+    alerts: Url = "stdout:"
     """Alerts (without a verdicts sink, unscorable verdicts go here too)."""
-    attributions: str | None = None
+    attributions: Url | None = None
     """Why each alert was raised."""
-    verdicts: str | None = None
+    verdicts: Url | None = None
     """One verdict for every sequence."""
-    dead_letters: str | None = None
+    dead_letters: Url | None = None
     """Unreadable records."""
-    late: str | None = None
+    late: Url | None = None
     """Samples that came too late."""
-    events: str | None = None
+    events: Url | None = None
     """What an operator should know of."""
+
+
+class _Environment(EnvSettingsSource):
+    """Leaves a value that is not JSON as it is, so that validation names its variable among all other problems."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
 
 
 class Settings(BaseSettings):
@@ -270,6 +302,7 @@ class Settings(BaseSettings):
         frozen=True,
         env_prefix=ENV_PREFIX,
         env_nested_delimiter="__",
+        env_parse_none_str="null",
         use_attribute_docstrings=True,
     )
 
@@ -304,7 +337,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Let the environment win over the file, which arrives as init arguments."""
-        return env_settings, init_settings
+        return _Environment(settings_cls), init_settings
 
     @field_validator("channels")
     @classmethod
@@ -317,6 +350,7 @@ class Settings(BaseSettings):
 
     @property
     def channel_specs(self) -> tuple[ChannelSpec, ...]:
+        """Name and unit of each channel, in the order of every array."""
         return tuple(ChannelSpec(channel.name, channel.unit) for channel in self.channels)
 
 
@@ -325,26 +359,16 @@ def load_settings(path: Path) -> Settings:
 
     Raises ConfigError holding all problems at once, each with its dotted path and line, the nearest known key named.
     """
-    content, lines = read_yaml(path)
-    problems = stray_environment(Settings, ENV_PREFIX, _FOREIGN_ENVIRONMENT)
+    content, lines, problems = read_yaml(path)
+    # pydantic-settings takes keyword arguments such as _env_file for its own: they are no keys of ours.
+    private = [key for key in content if key.startswith("_")]
+    problems += [Problem(key, nearest_key(Settings, (key,)), lines.get((key,))) for key in private]
+    stray = stray_environment(Settings, ENV_PREFIX, _FOREIGN_ENVIRONMENT | set(secret_variables(content)))
+    problems += stray.values()
     try:
-        settings = Settings(**content)
+        settings = Settings(**{key: value for key, value in content.items() if key not in private})
     except ValidationError as error:
-        for item in error.errors():
-            loc = item["loc"]
-            variable = ENV_PREFIX + "__".join(map(str, loc)).upper()
-            from_environment = variable in os.environ
-            if from_environment and item["type"] == "extra_forbidden":
-                continue  # stray_environment names it
-            message = item["msg"].removeprefix("Value error, ")
-            if item["type"] == "extra_forbidden":
-                message = nearest_key(Settings, loc)
-            elif item["type"] == "missing":
-                message = "is required"
-            where = f"environment variable {variable}" if from_environment else ".".join(map(str, loc))
-            problems.append(Problem(where, message, None if from_environment else line_of(lines, loc)))
-    except (ValueError, TypeError) as error:
-        problems.append(Problem("environment", str(error)))
+        problems += validation_problems(error, Settings, ENV_PREFIX, lines, stray)
     if problems:
         raise ConfigError(problems, source=str(path))
     return settings

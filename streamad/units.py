@@ -5,23 +5,29 @@ from __future__ import annotations
 __all__ = ["Duration", "Size", "parse_duration_us", "parse_size_bytes"]
 
 import re
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SIZE_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-zµμ]*)\s*")
+# Values are kept as int64.
+_LIMIT = 2**63
 
 
 def _quantity(value: object, units: dict[str, int], plain: int, what: str, example: str) -> int:
     text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
-    unit = match.group(2).replace("µ", "u") if match else ""
+    unit = match.group(2).replace("µ", "u").replace("μ", "u") if match else ""
     factor = plain if not unit else units.get(unit, units.get(unit.upper() if plain == 1 else unit.lower(), 0))
     if match is None or not factor:
         raise ValueError(f"{value!r} is not a {what}: write {example}")
-    return round(float(match.group(1)) * factor)
+    quantity = Decimal(match.group(1)) * factor
+    if quantity >= _LIMIT:
+        raise ValueError(f"{text!r} is too large for a {what}")
+    return round(quantity)
 
 
 def parse_duration_us(value: object) -> int:
