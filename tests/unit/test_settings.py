@@ -172,7 +172,7 @@ def test_a_key_that_yaml_reads_as_a_truth_value_is_explained(load: Load) -> None
 def test_settings_cannot_be_changed(load: Load) -> None:
     settings = load()
     with pytest.raises(ValueError, match="frozen"):
-        settings.window.length = 3  # type: ignore[misc]
+        settings.window.length = 3
 
 
 # --- the environment -------------------------------------------------------------------------------------------------

@@ -1,0 +1,228 @@
+"""Plug-ins: found by entry point, ours and third parties' alike; mistakes name the nearest."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from streamad.errors import ConfigError, PluginError
+from streamad.plugins import (
+    ConnectorContext,
+    available,
+    connect_sink,
+    connect_source,
+    load,
+    make_detector,
+    split_url,
+)
+from streamad.types import ChannelSpec
+
+
+class StoppedClock:
+    """A clock for plug-ins that never look at it."""
+
+    def now_us(self) -> int:
+        return 0
+
+    def monotonic_us(self) -> int:
+        return 0
+
+    async def sleep(self, seconds: float) -> None:
+        return None
+
+
+CONTEXT = ConnectorContext((ChannelSpec("temp_c", "°C"),), StoppedClock())
+
+MODULE = """
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pydantic import BaseModel, ConfigDict, Field
+
+class Options(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    unit_id: int = Field(default=1, ge=0, le=247)
+    mode: str = "tcp"
+
+class Source:
+    options_model = Options
+    def __init__(self, rest, options, context):
+        self.rest, self.options, self.context = rest, options, context
+    async def batches(self):
+        return
+        yield
+    async def seek(self, partition, offset):
+        pass
+    async def close(self):
+        pass
+
+class Sink(Source):
+    async def write(self, records):
+        pass
+    async def flush(self):
+        pass
+
+class Detector:
+    options_model = Options
+    def __init__(self, options):
+        self.options = options
+"""
+ENTRY_POINTS = """
+[streamad.sources]
+opc-ua = acme_streamad:Source
+acme+tls = acme_streamad:Source
+acme-broken = acme_streamad_missing:Source
+acme-nothing = acme_streamad:Nothing
+acme-crash = acme_streamad_crash:Source
+
+[streamad.sinks]
+acme = acme_streamad:Sink
+
+[streamad.detectors]
+acme_forest = acme_streamad:Detector
+"""
+
+
+@pytest.fixture
+def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Install a third party's distribution, as pip leaves it on disk."""
+    (tmp_path / "acme_streamad.py").write_text(MODULE)
+    (tmp_path / "acme_streamad_crash.py").write_text("1 / 0")
+    info = tmp_path / "acme_streamad-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-streamad\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("acme_streamad")
+    sys.modules.pop("acme_streamad", None)
+
+
+# --- URLs ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("recordings/*.csv", ("file", "recordings/*.csv", {})),
+        ("batch-?.csv", ("file", "batch-?.csv", {})),
+        ("file:recordings", ("file", "recordings", {})),
+        ("file:///var/data/x.npz?split=train", ("file", "/var/data/x.npz", {"split": "train"})),
+        ("FILE:x.csv", ("file", "x.csv", {})),
+        ("/data/run:7.csv", ("file", "/data/run:7.csv", {})),
+        ("C:\\data\\x.csv", ("file", "C:\\data\\x.csv", {})),
+        ("stdout:", ("stdout", "", {})),
+        ("opc-ua://plc:4840/line", ("opc-ua", "plc:4840/line", {})),
+        ("acme+tls://h?mode=a%20b&empty=", ("acme+tls", "h", {"mode": "a b", "empty": ""})),
+        ("", ("file", "", {})),
+    ],
+)
+def test_urls(url: str, expected: tuple[str, str, dict[str, str]]) -> None:
+    assert split_url(url) == expected
+
+
+@given(st.from_regex(r"[a-z][a-z0-9+.-]{1,10}", fullmatch=True), st.text(st.characters(exclude_characters="?")))
+def test_a_scheme_and_its_place_are_told_apart(scheme: str, place: str) -> None:
+    assert split_url(f"{scheme}://{place}") == (scheme, place, {})
+
+
+@given(st.text())
+def test_any_text_is_a_url(text: str) -> None:
+    scheme, rest, _ = split_url(text)
+    assert scheme
+    assert rest in text
+
+
+# --- ours ------------------------------------------------------------------------------------------------------------
+
+
+def test_ours_are_found() -> None:
+    assert {"file", "memory"} <= set(available("sources"))
+    assert {"file", "memory", "stdout"} <= set(available("sinks"))
+    assert "neutral_ad" in available("detectors")
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "nearest"),
+    [("sources", "fil", "file"), ("sinks", "stdoutt", "stdout"), ("detectors", "neutralad", "neutral_ad")],
+)
+def test_an_unknown_name_gets_the_nearest_and_the_list(group: Any, name: str, nearest: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        load(group, name)
+    text = str(caught.value)
+    assert text.startswith(f"no {group[:-1]} '{name}'; did you mean '{nearest}'? (installed: ")
+    assert all(known in text for known in available(group))
+    assert caught.value.exit_code == 2
+
+
+def test_a_name_like_no_other_gets_the_list_alone() -> None:
+    with pytest.raises(PluginError, match=r"^no source 'zzz' \(installed: .*file"):
+        connect_source("zzz://x", {}, CONTEXT)
+
+
+# --- a third party's -------------------------------------------------------------------------------------------------
+
+
+def test_a_third_partys_source_is_made_as_ours(acme: Any) -> None:
+    source: Any = connect_source("opc-ua://plc:4840/line?mode=rtu", {"unit_id": 7, "mode": "tcp"}, CONTEXT)
+    assert type(source) is acme.Source
+    assert source.rest == "plc:4840/line"
+    assert source.context is CONTEXT
+    assert source.options == acme.Options(unit_id=7, mode="rtu")  # the URL wins
+    asyncio.run(source.close())
+
+
+def test_a_third_partys_sink_and_detector(acme: Any) -> None:
+    sink: Any = connect_sink("acme:alerts", {}, CONTEXT)
+    assert (type(sink), sink.rest) == (acme.Sink, "alerts")
+    detector: Any = make_detector("acme_forest", {"unit_id": "3"})
+    assert (type(detector), detector.options.unit_id) == (acme.Detector, 3)
+
+
+@pytest.mark.usefixtures("acme")
+def test_wrong_options_are_told_all_at_once_with_their_paths() -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect_source("acme+tls://plc?unit_id=248&moed=x", {"deep": {"x": 1}}, CONTEXT)
+    assert sorted(map(str, caught.value.problems)) == [
+        "source.options.deep: unknown key 'deep'",
+        "source.options.moed: unknown key 'moed'; did you mean 'mode'?",
+        "source.options.unit_id: Input should be less than or equal to 247",
+    ]
+    with pytest.raises(ConfigError, match=r"sinks\.alerts\.unit_id: Input should be a valid integer"):
+        connect_sink("acme:x?unit_id=one", {}, CONTEXT, where="sinks.alerts")
+    with pytest.raises(ConfigError, match=r"model\.options\.mode: Input should be a valid string"):
+        make_detector("acme_forest", {"mode": 3})
+
+
+@pytest.mark.usefixtures("acme")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("acme-broken", "No module named 'acme_streamad_missing'"),
+        ("acme-nothing", "has no attribute 'Nothing'"),
+        ("acme-crash", "division by zero"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_loaded_says_which_and_why(name: str, why: str) -> None:
+    with pytest.raises(PluginError, match=rf"^source '{name}' \(acme_streamad\w*:\w+\) cannot be loaded: .*{why}"):
+        load("sources", name)
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_third_partys_scheme_is_suggested_too() -> None:
+    with pytest.raises(PluginError, match="did you mean 'opc-ua'"):
+        load("sources", "opcua")
+
+
+def test_every_installed_plug_in_has_options_that_refuse_unknown_keys() -> None:
+    for group in ("sources", "sinks", "detectors"):
+        for name in available(group):
+            model = load(group, name).options_model
+            assert issubclass(model, BaseModel)
+            assert model.model_config.get("extra") == "forbid", f"{group} {name}"
