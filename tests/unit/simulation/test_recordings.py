@@ -1,0 +1,96 @@
+"""Recordings are deterministic, keep their truth, and do not depend on how many are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamad.simulation import CHANNELS, FAULTS, simulate
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    return simulate(6, 16, seed=3)
+
+
+def test_same_seed_gives_the_same_recordings():
+    first, second = simulate(3, 2, seed=11), simulate(3, 2, seed=11)
+    for a, b in zip(first, second, strict=True):
+        assert (a.stream, a.sequence, a.fault, a.severity, a.start_us) == (
+            b.stream, b.sequence, b.fault, b.severity, b.start_us,
+        )  # fmt: skip
+        np.testing.assert_array_equal(a.values, b.values)
+        np.testing.assert_array_equal(a.times_us, b.times_us)
+
+
+def test_another_seed_gives_other_batches():
+    assert not np.array_equal(simulate(1, 0, seed=1)[0].values[:50], simulate(1, 0, seed=2)[0].values[:50])
+
+
+def test_a_batch_does_not_depend_on_how_many_there_are_or_where_the_call_began():
+    few, many = simulate(3, 0, seed=4), simulate(5, 0, seed=4, n_streams=3)
+    later = simulate(2, 0, seed=4, first_index=3)
+    for a, b in zip(few + later, many, strict=True):
+        assert a.sequence == b.sequence
+        np.testing.assert_array_equal(a.values, b.values)
+
+
+def test_each_kind_of_fault_occurs_and_places_are_mixed(recordings):
+    faults = [recording.fault for recording in recordings]
+    assert sorted(filter(None, faults)) == sorted(fault.name for fault in FAULTS)
+    assert faults.count("") == 6
+    assert faults != sorted(faults)
+
+
+def test_truth_is_consistent(recordings):
+    channels = {name for name, _ in CHANNELS}
+    for recording in recordings:
+        if recording.fault:
+            assert recording.fault_channel in channels
+            assert recording.onset_us in recording.times_us
+            assert recording.severity > 0
+        else:
+            assert (recording.fault_channel, recording.onset_us, recording.severity) == (None, None, 0.0)
+
+
+def test_arrays_have_the_stated_types_and_shapes(recordings):
+    for recording in recordings:
+        n = len(recording.times_us)
+        assert recording.values.shape == (n, len(CHANNELS))
+        assert (recording.values.dtype, recording.times_us.dtype) == (np.float32, np.int64)
+        assert recording.times_us[0] == recording.start_us
+        assert np.isnan(recording.values).mean() < 0.02
+        assert not np.isinf(recording.values).any()
+
+
+def test_batches_follow_each_other_on_a_stream_with_a_pause(recordings):
+    for stream in ("fermenter-1", "fermenter-2"):
+        own = [recording for recording in recordings if recording.stream == stream]
+        assert len(own) == 11
+        for before, after in zip(own, own[1:], strict=False):
+            pause_h = (after.start_us - before.times_us[-1]) / 3.6e9
+            assert 1.5 <= pause_h <= 4.0
+
+
+def test_a_later_call_comes_after_an_earlier_one():
+    first, later = simulate(4, 0, seed=4), simulate(2, 0, seed=4, first_index=4)
+    for recording in later:
+        ends = [other.times_us[-1] for other in first if other.stream == recording.stream]
+        assert recording.start_us > max(ends)
+    assert len({recording.sequence for recording in first + later}) == 6
+
+
+def test_progress_counts_every_batch():
+    seen = []
+    simulate(2, 1, seed=1, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_nothing_asked_gives_nothing():
+    assert simulate(0, 0, seed=1) == []
+
+
+@pytest.mark.parametrize("wrong", [{"n_normal": -1}, {"n_faulty": -1}, {"first_index": -1}, {"n_streams": 0}])
+def test_impossible_requests_are_refused(wrong):
+    with pytest.raises(ValueError, match="simulate needs"):
+        simulate(**{"n_normal": 1, "n_faulty": 0, "seed": 1, **wrong})
