@@ -51,13 +51,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, temporary: Path | None = None) -> None:
     """Replace ``path`` by ``content``: after a crash at any moment it holds the old bytes or the new, never a mixture.
 
-    One writer of ``path`` at a time: the temporary file ``.NAME.tmp`` beside it has a fixed name, so killed writers
-    leave at most one, which the next overwrites. Raises OutputError; then ``path`` is as it was.
+    One writer of ``path`` at a time: ``temporary`` (default ``.NAME.tmp`` beside it; must be on the same file system)
+    has a fixed name, so killed writers leave at most one, which the next overwrites.
+    Raises OutputError; then ``path`` is unchanged.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary or path.with_name(f".{path.name}.tmp")
     with writing(path):
         try:
             with temporary.open("wb") as file:

@@ -127,4 +127,6 @@ class Fits:
             if progress is not None:
                 progress(FitStep(phase, fit, self.n_fits, step))
 
-        return self.detector.fit(data, seed=self.settings.model.seed, device=self.device, progress=tell, resume=resume)
+        seed = self.settings.model.seed  # the same for every fit: fold models then start from the final model's weights
+        with writing(resume):
+            return self.detector.fit(data, seed=seed, device=self.device, progress=tell, resume=resume)

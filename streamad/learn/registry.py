@@ -110,7 +110,8 @@ class Registry:
         folder = self._existing(name, version)
         with self._locked(name):
             manifest = msgspec.structs.replace(self.manifest(name, version), decision=decision)
-            write_atomically(folder / MANIFEST_FILE, encode_manifest(manifest))
+            temporary = self._home(name) / f".{MANIFEST_FILE}.tmp"  # a killed writer leaves nothing inside a version
+            write_atomically(folder / MANIFEST_FILE, encode_manifest(manifest), temporary=temporary)
 
     def load(
         self,
