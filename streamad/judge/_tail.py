@@ -21,7 +21,7 @@ _MAX_SHAPE = 1.0  # a heavier tail has no mean; a fit that says so has failed
 
 @dataclass(frozen=True, slots=True)
 class ParetoTail:
-    """p-values above ``threshold``: ``p_threshold`` times the survival of a generalised Pareto distribution."""
+    """p-values above ``threshold``: ``p_threshold`` times the survival of a generalised Pareto law, shape > 0."""
 
     threshold: float
     p_threshold: float
@@ -30,15 +30,18 @@ class ParetoTail:
 
     def p_value(self, score: float) -> float:
         """Return the extrapolated p-value of a score above the threshold; never 0."""
-        survival = float(genpareto.sf(score - self.threshold, self.shape, scale=self.scale))
+        excess = (score - self.threshold) / self.scale
+        survival = math.exp(-math.log1p(self.shape * excess) / self.shape)
         return max(self.p_threshold * survival, sys.float_info.min)
 
 
 def fit_tail(scores: npt.NDArray[np.float64]) -> ParetoTail | None:
     """Fit the tail of ascending ``scores`` [n]; None where they cannot carry one (fewer than two distinct).
 
-    The tail never ends: a negative shape would call every score beyond a fitted end point impossible, which a few
-    exceedances cannot know, so it becomes an exponential tail.
+    The tail leans to the safe side, that is to larger p-values. It never ends: a negative shape would call every score
+    beyond a fitted end point impossible, which a few exceedances cannot know, so it becomes 0. And half a standard
+    error of the shape, (1 + shape) / sqrt(exceedances) (Coles 2001), is added: with maximum likelihood alone the false
+    alarms came out at 1.3 to 3.4 times the configured rate on distributions with tails heavier than normal.
     """
     n = len(scores)
     n_top = min(max(_MIN_TOP, math.ceil(_TOP_SHARE * n)), n - 1)
@@ -49,6 +52,7 @@ def fit_tail(scores: npt.NDArray[np.float64]) -> ParetoTail | None:
     if not len(excesses) or not math.isfinite(mean := float(excesses.mean())):
         return None
     shape, scale = _fit(excesses, mean)
+    shape += (1.0 + shape) / (2.0 * math.sqrt(len(excesses)))
     return ParetoTail(threshold, (1 + len(excesses)) / (n + 1), shape, scale)
 
 

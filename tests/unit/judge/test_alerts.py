@@ -1,0 +1,206 @@
+"""Verdicts, alerts and attributions hold what was decided, and real messages fit their published schemas."""
+
+import hashlib
+from datetime import UTC, datetime
+
+import jsonschema
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamad.ingest.windowing import Unscorable
+from streamad.judge.alerts import alert_id, learning, make_alert, make_attribution, scored, unscorable
+from streamad.judge.calibration import Calibration
+from streamad.judge.schemas import message_schemas
+from streamad.settings import AlertSettings
+from streamad.types import (
+    ChannelSpec,
+    DeadLetter,
+    Event,
+    FinishedSequence,
+    LateRecord,
+    ModelRef,
+    Origin,
+    Position,
+    message_types,
+)
+
+START_US = 1_772_352_930_250_000
+NOW_US = START_US + 60_000_000
+MODEL = ModelRef("default", "0007")
+CHANNELS = (ChannelSpec("temp", "°C"), ChannelSpec("pressure", "bar"), ChannelSpec("ph"))
+SEQUENCE = FinishedSequence(
+    "reactor-1",
+    "B-1042",
+    "marker",
+    np.array([START_US, START_US + 500_000], dtype=np.int64),
+    np.zeros((2, 3), dtype=np.float32),
+    Position(17, 3),
+)
+CALIBRATION = Calibration.from_terms(np.arange(98, dtype=np.float32).reshape(49, 2))
+POLICY = AlertSettings(false_alarm_rate=0.02)
+
+
+def judged(terms, policy=POLICY, calibration=CALIBRATION):
+    return scored(
+        SEQUENCE,
+        np.array(terms, dtype=np.float32),
+        calibration=calibration,
+        settings=policy,
+        model=MODEL,
+        now_us=NOW_US,
+    )
+
+
+def test_alert_id_is_fixed_by_its_documented_encoding():
+    expected = hashlib.sha256(b'["reactor-1","B-1042",17,3]').hexdigest()[:32]
+    assert alert_id("reactor-1", "B-1042", Position(17, 3)) == expected
+
+
+_identity = st.tuples(st.text(max_size=4), st.text(max_size=4), st.integers(0, 20), st.integers(0, 20))
+
+
+@given(_identity, _identity)
+def test_alert_ids_are_equal_only_for_equal_identities(one, other):
+    ids = [alert_id(stream, sequence, Position(*at)) for stream, sequence, *at in (one, other)]
+    assert (ids[0] == ids[1]) == (one == other)
+
+
+def test_alert_id_does_not_confuse_where_names_end():
+    at = Position(0, 0)
+    assert alert_id('a","b', "c", at) != alert_id("a", 'b","c', at)
+    assert alert_id("a", "b", Position(1, 11)) != alert_id("a", "b", Position(11, 1))
+
+
+@pytest.mark.parametrize(("score", "decision"), [(193.0, "normal"), (193.5, "anomalous")])
+def test_alert_exactly_at_the_rate(score, decision):
+    """Calibration scores end at 96 + 97 = 193; only above it p = 1/50 = 0.02, exactly the rate."""
+    verdict = judged([score - 100, 100])
+    assert verdict.decision == decision
+    assert (make_alert(verdict, POLICY) is not None) == (decision == "anomalous")
+
+
+def test_alert_repeats_the_verdict():
+    verdict = judged([100, 200])
+    alert = make_alert(verdict, POLICY)
+    assert alert is not None
+    assert alert.alert_id == verdict.verdict_id == alert_id("reactor-1", "B-1042", Position(17, 3))
+    assert (alert.score, alert.p_value, alert.false_alarm_rate, alert.tail) == (300.0, 0.02, 0.02, "empirical")
+    assert (alert.stream, alert.sequence, alert.reason, alert.n_samples) == ("reactor-1", "B-1042", "marker", 2)
+    assert alert.start_time == datetime(2026, 3, 1, 8, 15, 30, 250_000, tzinfo=UTC)
+    assert alert.end_time == datetime(2026, 3, 1, 8, 15, 30, 750_000, tzinfo=UTC)
+    assert alert.created_at == datetime(2026, 3, 1, 8, 16, 30, 250_000, tzinfo=UTC)
+    assert alert.model == MODEL
+
+
+def test_extrapolated_tail_is_said_in_verdict_and_alert():
+    policy = AlertSettings(false_alarm_rate=1e-3)
+    terms = np.arange(98, dtype=np.float32).reshape(49, 2)
+    table = Calibration.from_terms(terms, policy.false_alarm_rate)
+    verdict = judged([5000, 5000], policy, table)
+    alert = make_alert(verdict, policy)
+    assert verdict.tail == "extrapolated"
+    assert alert is not None
+    assert alert.tail == "extrapolated"
+    assert judged([0, 0], policy, table).tail == "extrapolated"
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_not_finite_terms_are_unscorable_not_normal(bad):
+    verdict = judged([1.0, bad])
+    assert verdict.decision == "unscorable"
+    assert verdict.score is None
+    assert "no finite score" in verdict.detail
+    assert verdict.model == MODEL
+
+
+def test_unscorable_and_learning_say_why():
+    verdict = unscorable(SEQUENCE, Unscorable("too few samples: 2"), NOW_US)
+    assert (verdict.decision, verdict.detail, verdict.score, verdict.p_value) == (
+        "unscorable",
+        "too few samples: 2",
+        None,
+        None,
+    )
+    assert learning(SEQUENCE, NOW_US, "12 of 60").detail == "12 of 60"
+    assert learning(SEQUENCE, NOW_US).decision == "learning"
+    assert make_alert(verdict, POLICY) is None
+
+
+def test_attribution_orders_channels_and_names_the_dominating_transformation():
+    alert = make_alert(judged([500, 7]), POLICY)
+    terms, shares = np.array([500, 7], dtype=np.float32), np.array([0.2, 0.7, 0.1])
+    why = make_attribution(
+        alert, terms, calibration=CALIBRATION, shares=shares, channels=CHANNELS, method="channel-exchange"
+    )
+    assert why.alert_id == alert.alert_id
+    assert [(c.channel, c.unit, c.share) for c in why.channels] == [
+        ("pressure", "bar", 0.7),
+        ("temp", "°C", 0.2),
+        ("ph", "", 0.1),
+    ]
+    assert why.dominating_transformation == 0
+    assert [(t.transformation, t.term) for t in why.terms] == [(0, 500.0), (1, 7.0)]
+    assert why.terms[0].calibration_quantile == 1.0
+    assert why.terms[1].calibration_quantile == 3 / 49  # 1, 3 and 5 lie below 7
+
+
+def messages():
+    verdict = judged([500, 7])
+    alert = make_alert(verdict, POLICY)
+    why = make_attribution(
+        alert,
+        np.array([500, 7], dtype=np.float32),
+        calibration=CALIBRATION,
+        shares=np.array([0.2, 0.7, 0.1]),
+        channels=CHANNELS,
+        method="channel-exchange",
+    )
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    origin = Origin("plant.jsonl", 7)
+    return [
+        alert,
+        why,
+        verdict,
+        unscorable(SEQUENCE, Unscorable("too few samples"), NOW_US),
+        learning(SEQUENCE, NOW_US),
+        DeadLetter(
+            origin=origin, kind="json", error="not JSON", value=b"\xff{", size_bytes=2, sha256="0" * 64, created_at=at
+        ),
+        LateRecord(
+            origin=origin,
+            stream="r",
+            sequence=None,
+            cause="late",
+            times=[at],
+            values=[[1.0, None, 2.0]],
+            created_at=at,
+        ),
+        Event(kind="model_loaded", message="default 0007", created_at=at),
+    ]
+
+
+@pytest.mark.parametrize("message", messages(), ids=lambda message: type(message).__name__)
+def test_real_messages_fit_their_schema(message):
+    name = next(name for name, kind in message_types().items() if kind is type(message))
+    schema = message_schemas()[name]
+    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+    validator.check_schema(schema)
+    sent = msgspec.json.decode(msgspec.json.encode(message))
+    validator.validate(sent)
+    for required in schema["required"]:
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate({key: value for key, value in sent.items() if key != required})
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({**sent, "schema_version": 2})
+
+
+def test_every_schema_says_what_each_field_means():
+    for name, schema in message_schemas().items():
+        assert schema["$id"] == f"urn:streamad:message:{name}:1"
+        assert schema["$schema"].endswith("2020-12/schema")
+        for definition in [schema, *schema.get("$defs", {}).values()]:
+            assert definition["title"]
+            assert all(field["description"] for field in definition["properties"].values())

@@ -1,0 +1,70 @@
+"""AUC with ties, exact intervals, and figures of a labelled replay."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamad.judge.evaluation import auc, clopper_pearson, evaluate
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "expected"),
+    [
+        ([1, 2, 3, 4], [0, 0, 1, 1], 1.0),
+        ([4, 3, 2, 1], [0, 0, 1, 1], 0.0),
+        ([1, 1, 1, 1], [0, 1, 0, 1], 0.5),
+        ([1, 2, 2, 3], [0, 0, 1, 1], 0.875),
+        ([0, np.inf], [0, 1], 1.0),
+    ],
+)
+def test_auc(scores, labels, expected):
+    assert auc(scores, labels) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
+def test_auc_is_the_share_of_pairs_in_order(pairs):
+    positive = [s for s, label in pairs if label]
+    negative = [s for s, label in pairs if not label]
+    if not positive or not negative:
+        with pytest.raises(ValueError, match="both kinds"):
+            auc([s for s, _ in pairs], [label for _, label in pairs])
+        return
+    wins = sum((p > n) + 0.5 * (p == n) for p in positive for n in negative)
+    assert auc(*zip(*pairs, strict=True)) == pytest.approx(wins / len(positive) / len(negative))
+
+
+def test_auc_refuses_nan():
+    with pytest.raises(ValueError, match="NaN"):
+        auc([1, np.nan], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "low", "high"),  # published: exact 95 % intervals, e.g. R's binom.test
+    [(0, 10, 0.0, 0.3084971), (10, 10, 0.6915029, 1.0), (1, 10, 0.002528579, 0.4450161), (7, 20, 0.1539092, 0.5921885)],
+)
+def test_clopper_pearson(k, n, low, high):
+    assert clopper_pearson(k, n) == pytest.approx((low, high), abs=1e-6)
+
+
+@pytest.mark.parametrize(("k", "n"), [(-1, 5), (6, 5), (0, 0)])
+def test_clopper_pearson_refuses_impossible_counts(k, n):
+    with pytest.raises(ValueError, match="cannot have seen"):
+        clopper_pearson(k, n)
+
+
+def test_evaluation_of_a_replay():
+    found = evaluate(scores=[1, 5, 2, 9, 4], alerts=[False, True, False, True, False], labels=[0, 0, 0, 1, 1])
+    assert (found.n_normal, found.n_anomalous) == (3, 2)
+    assert found.detection_rate == 0.5
+    assert found.false_alarm_rate == pytest.approx(1 / 3)
+    assert found.false_alarm_interval == clopper_pearson(1, 3)
+    assert found.auc == pytest.approx(5 / 6)
+
+
+def test_evaluation_without_one_kind_says_none():
+    found = evaluate(scores=[1, 2], alerts=[False, False], labels=[0, 0])
+    assert found.auc is None
+    assert found.detection_rate is None
+    assert found.false_alarm_rate == 0
+    assert evaluate([1], [True], [1]).false_alarm_interval is None
