@@ -72,5 +72,5 @@ def test_same_generator_same_fault():
 
 @pytest.mark.parametrize(("channel", "kind"), [(4, "bias"), (-1, "bias"), (0, "melted")])
 def test_nonsense_is_refused(channel, kind):
-    with pytest.raises(ValueError, match="kind|channel"):
+    with pytest.raises(ValueError, match=r"kind|channel"):
         inject_sensor_fault(recorded(), channel, kind, np.random.default_rng(0), 1.0, 1.0)

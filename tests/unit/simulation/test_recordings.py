@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -67,7 +69,7 @@ def test_batches_follow_each_other_on_a_stream_with_a_pause(recordings):
     for stream in ("fermenter-1", "fermenter-2"):
         own = [recording for recording in recordings if recording.stream == stream]
         assert len(own) == 11
-        for before, after in zip(own, own[1:], strict=False):
+        for before, after in itertools.pairwise(own):
             pause_h = (after.start_us - before.times_us[-1]) / 3.6e9
             assert 1.5 <= pause_h <= 4.0
 
