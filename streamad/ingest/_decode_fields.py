@@ -6,33 +6,28 @@ also where every error message is made.
 
 from __future__ import annotations
 
-__all__ = ["FieldReader", "Samples", "ValueReader"]
+__all__ = ["FieldReader"]
 
 import math
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.ingest._decode_scalars import TimeReader, fail, read_flag, read_id, read_number, shown
+from streamad.ingest._decode_scalars import (
+    MAX_TIME_US,
+    TimeReader,
+    fail,
+    located,
+    read_flag,
+    read_id,
+    read_number,
+    shown,
+)
+from streamad.ingest._decode_values import ABSENT, FieldPath, Samples, ValueReader
 from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
-from streamad.types import FloatArray, IntArray, Record
-
-_ABSENT: Any = msgspec.UNSET
-
-
-class Samples(NamedTuple):
-    """What a message holds, in its own order: ``times_us`` int64 [n]; ``values`` float32 [n, C], finite or NaN."""
-
-    stream: str
-    sequence: str | None
-    times_us: IntArray
-    values: FloatArray
-    end: bool
-    indexes: IntArray | None = None
+from streamad.types import Record
 
 
 class _Single(NamedTuple):
@@ -41,64 +36,6 @@ class _Single(NamedTuple):
     time_us: int
     row: list[float]
     end: bool
-
-
-class ValueReader:
-    """Turns rows of Python floats into float32 [n, C]."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._row = struct.Struct(f"{len(names)}f")
-
-    def finite(self, rows: list[Any]) -> FloatArray | None:
-        """Return float32 [n, C] of rows of float or None; None where a value is infinite or overflows."""
-        if len(rows) == 1:
-            try:  # several times quicker than an array call and its check
-                packed = self._row.pack(*rows[0])
-            except OverflowError:
-                return None
-            except struct.error:  # a missing value, or columns of a part of the channels
-                pass
-            else:
-                row = rows[0]
-                infinite = math.inf in row or -math.inf in row
-                return None if infinite else np.frombuffer(bytearray(packed), dtype=np.float32).reshape(1, -1)
-        with np.errstate(over="ignore"):  # what overflows becomes infinite
-            values = np.array(rows, dtype=np.float32)
-        return None if np.isinf(values).any() else values
-
-    def read(self, rows: list[list[float]], where: str) -> FloatArray:
-        """Return float32 [n, C]. Raises DecodeError (infinite) naming the sample and the channel."""
-        values = self.finite(rows)
-        if values is not None:
-            return values
-        with np.errstate(over="ignore"):
-            index, column = np.argwhere(np.isinf(np.array(rows, dtype=np.float32)))[0]
-        place = f"{where.format(index)}channel {self._names[column]}: {shown(rows[index][column])}"
-        fail("infinite", f"{place} is infinite or beyond 32-bit floats; write null for a missing value")
-
-
-class _Path:
-    """A field's name: a literal key, or a dotted path into nested objects (the literal key wins)."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.first, *rest = name.split(".")
-        self._rest = rest
-
-    def get(self, message: dict[Any, Any]) -> Any:
-        """Return the field's value, UNSET where it is absent. Raises DecodeError where the path meets no object."""
-        value = message.get(self.name, _ABSENT)
-        if value is not _ABSENT or not self._rest:
-            return value
-        value = message.get(self.first, _ABSENT)
-        for key in self._rest:
-            if value is None or value is _ABSENT:
-                return _ABSENT
-            if not isinstance(value, dict):
-                fail("wrong_type", f"{self.name}: {shown(value)} stands where an object should be")
-            value = value.get(key, _ABSENT)
-        return value
 
 
 class FieldReader:
@@ -114,15 +51,15 @@ class FieldReader:
         self._default_stream = settings.default_stream
         self._value_reader = ValueReader([channel.name for channel in channels])
         self._max_samples = settings.max_samples_per_message
-        self._channels = [_Path(channel.field or channel.name) for channel in channels]
+        self._channels = [FieldPath(channel.field or channel.name) for channel in channels]
         self._columns = {path.name: column for column, path in enumerate(self._channels)}
-        self._stream = None if fields.stream == "key" and self._as_text else _Path(fields.stream)
-        self._time = None if fields.time == "record" and self._as_text else _Path(fields.time)
-        self._sequence = _Path(fields.sequence) if fields.sequence else None
-        self._end = _Path(fields.end) if fields.end else None
-        self._values = _Path(fields.values) if fields.values else None
-        self._channel = _Path(fields.channel) if fields.channel else None
-        self._value = _Path(fields.value) if fields.value else None
+        self._stream = None if fields.stream == "key" and self._as_text else FieldPath(fields.stream)
+        self._time = None if fields.time == "record" and self._as_text else FieldPath(fields.time)
+        self._sequence = FieldPath(fields.sequence) if fields.sequence else None
+        self._end = FieldPath(fields.end) if fields.end else None
+        self._values = FieldPath(fields.values) if fields.values else None
+        self._channel = FieldPath(fields.channel) if fields.channel else None
+        self._value = FieldPath(fields.value) if fields.value else None
         used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value)
         self._known_keys = {key for path in (*self._channels, *filter(None, used)) for key in (path.name, path.first)}
         self._channel_keys = {key for path in self._channels for key in (path.name, path.first)}
@@ -142,6 +79,8 @@ class FieldReader:
 
     def _list(self, messages: list[Any], record: Record) -> Samples | None:
         self._check_count(len(messages))
+        if not messages:
+            fail("wrong_shape", "an empty list")
         singles, indexes = [], []
         for index, message in enumerate(messages):
             try:
@@ -151,7 +90,7 @@ class FieldReader:
                     fail("wrong_shape", "a chunk inside a list: send chunks as messages of their own")
                 single = self._single(message, record)
             except DecodeError as error:
-                raise DecodeError(error.kind, f"[{index}] {error}") from None
+                raise located(error, f"[{index}]") from None
             if single is not None:
                 singles.append(single)
                 indexes.append(index)
@@ -169,7 +108,7 @@ class FieldReader:
             stream,
             sequence,
             np.array([single.time_us for single in singles], dtype=np.int64),
-            self._value_reader.read([single.row for single in singles], "" if indexes is None else "sample {}, "),
+            self._value_reader.read([single.row for single in singles], None if indexes is None else ""),
             any(single.end for single in singles),
             None if indexes is None else np.array(indexes, dtype=np.int64),
         )
@@ -191,7 +130,7 @@ class FieldReader:
                 self._refuse_unknown(message, self._known_keys)
             return self._row_of_object(message) or missing
         values = self._values.get(message)
-        if values is _ABSENT or values is None:
+        if values is ABSENT or values is None:
             return missing or fail("missing_field", f"{self._values.name}: is missing")
         if not isinstance(values, dict):
             fail("wrong_type", f"{self._values.name}: must be an object of channels, got {shown(values)}")
@@ -202,8 +141,10 @@ class FieldReader:
         """Return one value per channel; None where the object has none of them."""
         row, found = [], False
         for path in self._channels:
-            value = path.get(values)
-            found = found or value is not _ABSENT
+            value = values.get(path.name, ABSENT)
+            if value is ABSENT and path.rest:
+                value = path.get(values)
+            found = found or value is not ABSENT
             row.append(value if type(value) is float else self._number(value, path.name))
         return row if found else None
 
@@ -211,7 +152,7 @@ class FieldReader:
         assert self._channel is not None
         assert self._value is not None
         name = self._channel.get(message)
-        if name is _ABSENT or name is None:
+        if name is ABSENT or name is None:
             return missing or fail("missing_field", f"{self._channel.name}: is missing")
         column = self._columns.get(read_id(name, self._channel.name))
         if column is None:
@@ -219,19 +160,19 @@ class FieldReader:
                 fail("unknown_channel", f"{shown(name)} is not among the channels")
             return missing
         value = self._value.get(message)
-        if value is _ABSENT:
+        if value is ABSENT:
             fail("missing_field", f"{self._value.name}: is missing")
         row = [math.nan] * len(self._channels)
         row[column] = self._number(value, self._channels[column].name)
         return row
 
     def _number(self, value: Any, channel: str) -> float:
-        if value is _ABSENT:
+        if value is ABSENT:
             return math.nan
         try:
             return read_number(value, as_text=self._as_text)
         except DecodeError as error:
-            fail("wrong_type", f"{channel}: {error}")
+            raise located(error, channel) from None
 
     def _refuse_unknown(self, values: dict[Any, Any], known: set[str]) -> None:
         for key in values:
@@ -246,8 +187,8 @@ class FieldReader:
         return isinstance(self._values.get(message), list) or isinstance(self._chunk_times(message), list)
 
     def _chunk_times(self, message: dict[Any, Any]) -> Any:
-        times = message.get("times", _ABSENT)
-        return self._time.get(message) if times is _ABSENT and self._time is not None else times
+        times = message.get("times", ABSENT)
+        return self._time.get(message) if times is ABSENT and self._time is not None else times
 
     def _chunk(self, message: dict[Any, Any], record: Record) -> Samples:
         assert self._values is not None
@@ -266,7 +207,7 @@ class FieldReader:
         return Samples(
             *self._ids(message, record),
             np.array([self._chunk_time(value, index) for index, value in enumerate(times)], dtype=np.int64),
-            self._value_reader.read(matrix, f"{where}[{{}}], "),
+            self._value_reader.read(matrix, where),
             self._read_end(message),
         )
 
@@ -297,14 +238,14 @@ class FieldReader:
             try:
                 full[column] = read_number(value, as_text=self._as_text)
             except DecodeError as error:
-                fail("wrong_type", f"{where}, channel {self._channels[column].name}: {error}")
+                raise located(error, f"{where}, channel {self._channels[column].name}") from None
         return full
 
     def _chunk_time(self, value: Any, index: int) -> int:
         try:
             return self._times.one(value)
         except DecodeError as error:
-            raise DecodeError(error.kind, f"times[{index}]: {error}") from None
+            raise located(error, f"times[{index}]") from None
 
     # --- what both have ---------------------------------------------------------------------------------------------
 
@@ -325,7 +266,7 @@ class FieldReader:
 
     def read_stream(self, value: Any) -> str:
         """Return the stream's id, or the configured default where the message names none. Raises DecodeError."""
-        if value is None or value is _ABSENT or (self._as_text and value == ""):
+        if value is None or value is ABSENT or (self._as_text and value == ""):
             if self._default_stream is None:
                 fail("missing_field", f"{self._fields.stream}: is missing, and decode.default_stream is not set")
             value = self._default_stream
@@ -333,7 +274,7 @@ class FieldReader:
 
     def _read_sequence(self, message: dict[Any, Any]) -> str | None:
         value = None if self._sequence is None else self._sequence.get(message)
-        if self._sequence is None or value is None or value is _ABSENT or (self._as_text and value == ""):
+        if self._sequence is None or value is None or value is ABSENT or (self._as_text and value == ""):
             return None
         return read_id(value, self._sequence.name)
 
@@ -341,17 +282,19 @@ class FieldReader:
         if self._time is None:
             if record.timestamp_us is None:
                 fail("missing_field", "decode.fields.time is record, but the record has no time of its own")
+            if not 0 <= record.timestamp_us <= MAX_TIME_US:
+                fail("bad_time", "the record's own time lies before 1970 or after 2200")
             return record.timestamp_us
         value = self._time.get(message)
-        if value is _ABSENT or value is None:
+        if value is ABSENT or value is None:
             fail("missing_field", f"{self._time.name}: is missing")
         try:
             return self._times.one(value)
         except DecodeError as error:
-            raise DecodeError(error.kind, f"{self._time.name}: {error}") from None
+            raise located(error, self._time.name) from None
 
     def _read_end(self, message: dict[Any, Any]) -> bool:
         value = None if self._end is None else self._end.get(message)
-        if self._end is None or value is _ABSENT:
+        if self._end is None or value is ABSENT:
             return False
         return read_flag(value, self._end.name, as_text=self._as_text)

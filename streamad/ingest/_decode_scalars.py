@@ -12,6 +12,7 @@ __all__ = [
     "DecodeErrorKind",
     "TimeReader",
     "fail",
+    "located",
     "read_flag",
     "read_id",
     "read_number",
@@ -52,20 +53,24 @@ MAX_TIME_US = 7_258_118_400_000_000
 MAX_ID_CHARACTERS = 256
 _MAX_MESSAGE_CHARACTERS = 280
 _MAX_SHOWN_CHARACTERS = 60
+_MAX_NUMBER_CHARACTERS = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
-_SPECIAL_NUMBERS = dict.fromkeys(("", "nan", "null", "none", "na", "n/a"), math.nan) | dict.fromkeys(
-    ("inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"), math.inf
-)
+_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_MISSING = frozenset({"", "null", "none", "na", "n/a"})
 _FLAGS = {"": False, "false": False, "0": False, "no": False, "true": True, "1": True, "yes": True}
 _JSON_TYPES = {dict: "an object", list: "a list", type(None): "null", datetime: "a timestamp", bytes: "binary data"}
 
 
 def fail(kind: DecodeErrorKind, message: str) -> NoReturn:
     """Raise DecodeError with ``message`` cut to a length that a log line and a dead letter can carry."""
-    raise DecodeError(kind, message if len(message) <= _MAX_MESSAGE_CHARACTERS else message[:_MAX_MESSAGE_CHARACTERS])
+    raise DecodeError(kind, message[:_MAX_MESSAGE_CHARACTERS])
+
+
+def located(error: DecodeError, where: str) -> DecodeError:
+    """Return ``error`` with the place in the message before its text."""
+    return DecodeError(error.kind, f"{where}: {error}"[:_MAX_MESSAGE_CHARACTERS])
 
 
 def shown(value: object) -> str:
@@ -110,12 +115,13 @@ def read_number(value: object, *, as_text: bool) -> float:
         try:
             return float(value)
         except OverflowError:
-            return math.inf
-    if as_text and isinstance(value, str):
-        text = value.strip().lower()
-        special = _SPECIAL_NUMBERS.get(text)
-        if special is not None or _DECIMAL.fullmatch(text):
-            return float(text) if special is None else special
+            return math.inf if value > 0 else -math.inf
+    if as_text and isinstance(value, str) and len(value) <= _MAX_NUMBER_CHARACTERS and "_" not in value:
+        try:
+            return float(value)
+        except ValueError:
+            if value.strip().lower() in _MISSING:
+                return math.nan
     fail("wrong_type", f"must be a number or null, got {shown(value)}")
 
 
@@ -164,16 +170,12 @@ class TimeReader:
             fail("bad_time", f"{shown(value)} lies after the year 2200: is decode.time_unit right?")
         return time_us
 
-    def many(self, values: list[datetime | float | int]) -> IntArray | None:
-        """Return int64 [n] of typed times; None where one of them is no time. The same microseconds as ``one``."""
+    def many(self, values: list[datetime | float | int]) -> IntArray:
+        """Return int64 [n] of typed times, the same microseconds as ``one``. Raises DecodeError."""
         raw = np.array(values)
-        if raw.dtype.kind not in "if" or (raw.dtype.kind == "f" and not self._factor):
-            try:
-                return np.array([self.one(value) for value in values], dtype=np.int64)
-            except DecodeError:
-                return None
-        if not (raw.min() >= 0 and raw.max() <= self._latest):  # false for NaN
-            return None
+        regular = raw.dtype.kind == "i" or (raw.dtype.kind == "f" and self._factor)
+        if not regular or not (raw.min() >= 0 and raw.max() <= self._latest):  # false for NaN
+            return np.array([self.one(value) for value in values], dtype=np.int64)
         if raw.dtype.kind == "i":
             exact: IntArray = raw * self._factor if self._factor else (raw + 500) // 1_000
             return exact
@@ -181,7 +183,7 @@ class TimeReader:
         return rounded
 
     def _from_text(self, text: str) -> int | float | datetime:
-        stripped = text.strip() if len(text) <= MAX_ID_CHARACTERS else ""
+        stripped = text.strip() if len(text) <= _MAX_NUMBER_CHARACTERS else ""
         if _INTEGER.fullmatch(stripped):
             return int(stripped)
         if _DECIMAL.fullmatch(stripped):

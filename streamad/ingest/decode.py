@@ -1,7 +1,7 @@
 """Bytes to samples: JSON and msgpack, streamad's own format or a plant's, every bad message a DecodeError.
 
-The own format is decoded into a typed struct and one array call (the hot path); everything irregular or foreign takes
-the general way in ``_decode_fields.py``, which gives the same samples.
+Regular messages of the own format take the fast way of ``_decode_own.py``, everything else the general one of
+``_decode_fields.py``; both give the same samples.
 """
 
 from __future__ import annotations
@@ -9,35 +9,21 @@ from __future__ import annotations
 __all__ = ["DECODE_ERROR_KINDS", "DecodeErrorKind", "Decoder"]
 
 import json
-import math
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from streamad.errors import ConfigError, Problem
-from streamad.ingest._decode_fields import FieldReader, Samples, ValueReader
-from streamad.ingest._decode_scalars import DECODE_ERROR_KINDS, DecodeErrorKind, TimeReader, fail, read_id
+from streamad.ingest._decode_fields import FieldReader
+from streamad.ingest._decode_own import PARSE_ERRORS, OwnReader, Wire
+from streamad.ingest._decode_scalars import DECODE_ERROR_KINDS, DecodeErrorKind, TimeReader, fail
+from streamad.ingest._decode_values import Samples
 from streamad.settings import ChannelSettings, DecodeSettings
-from streamad.types import IntArray, Record, SampleBlock
+from streamad.types import Record, SampleBlock
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# What parsers raise for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
-_PARSE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
-
-
-class _OwnMessage(msgspec.Struct, gc=False):
-    """The own format, single or chunked; other top-level keys are skipped."""
-
-    stream: str | int | None = None
-    sequence: str | int | None = None
-    time: datetime | float | int | None = None
-    times: list[datetime | float | int] | None = None
-    values: dict[str, float | None] | list[list[float | None]] | None = None
-    channels: list[str] | None = None
-    end: bool | None = None
 
 
 class Decoder:
@@ -49,19 +35,11 @@ class Decoder:
     def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> None:
         _check(settings, channels)
         self._settings = settings
-        self._names = [channel.name for channel in channels]
-        self._columns = {channel.field or channel.name: column for column, channel in enumerate(channels)}
-        self._values = ValueReader(self._names)
-        self._missing = [math.nan] * len(channels)
         self._relative = settings.time == "relative"
-        times = TimeReader(settings.time_unit, relative=self._relative)
-        native_times = TimeReader("s", relative=self._relative)
-        self._plain = _Way(FieldReader(settings, channels, times), times, own=settings.fields is None)
-        self._native = _Way(FieldReader(settings, channels, native_times, native=True), native_times, own=True)
-        self._own_json = msgspec.json.Decoder(_OwnMessage)
-        self._own_msgpack = msgspec.msgpack.Decoder(_OwnMessage)
-        self._any_json = msgspec.json.Decoder()
-        self._any_msgpack = msgspec.msgpack.Decoder()
+        self._native = _Readers(settings, channels, native=True)
+        self._plain = _Readers(settings, channels, native=False)
+        self._json = msgspec.json.Decoder()
+        self._msgpack = msgspec.msgpack.Decoder()
 
     def decode(self, record: Record, now_us: int) -> SampleBlock | None:
         """Return the samples of ``record``, ordered by time; None where it holds only ignored channels.
@@ -72,70 +50,23 @@ class Decoder:
         value = record.value
         if len(value) > self._settings.max_message_bytes:
             fail("too_large", f"{len(value)} bytes, allowed are {self._settings.max_message_bytes}")
-        way = self._native if record.native else self._plain
-        wire = "msgpack" if record.native else _wire_format(value, self._settings.format)
-        samples = self._fast(value, wire, way) if way.own else None
+        readers = self._native if record.native else self._plain
+        wire: Wire = "msgpack" if record.native else _wire_format(value, self._settings.format)
+        samples = None if readers.own is None else readers.own.read(value, wire)
         if samples is None:
-            samples = way.reader.read(self._parse(value, wire), record)
+            samples = readers.fields.read(self._parse(value, wire), record)
         return None if samples is None else self._block(samples, record, now_us)
 
-    def _fast(self, value: bytes, wire: Literal["json", "msgpack"], way: _Way) -> Samples | None:
-        """Return the samples of a regular message of the own format; None for whatever needs the general way."""
-        try:
-            message = (self._own_json if wire == "json" else self._own_msgpack).decode(value)
-        except _PARSE_ERRORS:
-            return None
-        values = message.values
-        if message.stream is None or values is None:
-            return None
-        if isinstance(values, list):
-            return self._fast_chunk(message, values, way)
-        if message.time is None or message.times is not None:
-            return None
-        row = self._missing.copy()
-        for name, number in values.items():
-            column = self._columns.get(name)
-            if column is None:
-                return None
-            if number is not None:
-                row[column] = number
-        return self._samples(message, np.array([way.times.one(message.time)]), [row])
-
-    def _fast_chunk(self, message: _OwnMessage, rows: list[list[float | None]], way: _Way) -> Samples | None:
-        times = message.times
-        if not times or len(times) != len(rows) or len(times) > self._settings.max_samples_per_message:
-            return None
-        columns = None if message.channels is None else [self._columns.get(name, -1) for name in message.channels]
-        if columns is not None and (-1 in columns or len(set(columns)) < len(columns)):
-            return None
-        width = len(self._names) if columns is None else len(columns)
-        if any(len(row) != width for row in rows):
-            return None
-        times_us = way.times.many(times)
-        return None if times_us is None else self._samples(message, times_us, rows, columns)
-
-    def _samples(
-        self, message: _OwnMessage, times_us: IntArray, rows: list[Any], columns: list[int] | None = None
-    ) -> Samples | None:
-        values = self._values.finite(rows)
-        if values is None:
-            return None
-        if columns is not None:
-            listed, values = values, np.full((len(rows), len(self._names)), np.nan, dtype=np.float32)
-            values[:, columns] = listed
-        sequence = None if message.sequence is None else read_id(message.sequence, "sequence")
-        return Samples(read_id(message.stream, "stream"), sequence, times_us, values, message.end is True)
-
-    def _parse(self, value: bytes, wire: Literal["json", "msgpack"]) -> Any:
+    def _parse(self, value: bytes, wire: Wire) -> Any:
         if wire == "msgpack":
             try:
-                return self._any_msgpack.decode(value)
-            except _PARSE_ERRORS as error:
+                return self._msgpack.decode(value)
+            except PARSE_ERRORS as error:
                 fail("malformed", f"not msgpack: {_reason(error)}")
         value = value.removeprefix(_BYTE_ORDER_MARK)
         try:
-            return self._any_json.decode(value)
-        except _PARSE_ERRORS as error:
+            return self._json.decode(value)
+        except PARSE_ERRORS as error:
             # Not JSON, but what Python's and others' encoders write for missing and infinite numbers.
             if b"NaN" in value or b"Infinity" in value or "out of range" in str(error):
                 return _parse_lenient_json(value)
@@ -163,13 +94,14 @@ class Decoder:
             )
 
 
-class _Way:
-    """How a kind of record is read: its general reader, its times, and whether the fast way may be tried first."""
+class _Readers:
+    """How one kind of record is read: always by its fields, and first the fast way where it has our own format."""
 
-    def __init__(self, reader: FieldReader, times: TimeReader, *, own: bool) -> None:
-        self.reader = reader
-        self.times = times
-        self.own = own
+    def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], *, native: bool) -> None:
+        times = TimeReader("s" if native else settings.time_unit, relative=settings.time == "relative")
+        own = native or settings.fields is None
+        self.fields = FieldReader(settings, channels, times, native=native)
+        self.own = OwnReader(channels, times, settings.max_samples_per_message) if own else None
 
 
 def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> None:
@@ -182,7 +114,7 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
         raise ConfigError(problems)
 
 
-def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Literal["json", "msgpack"]:
+def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:
     """Return the wire format: msgpack maps and arrays begin with a byte that JSON text never begins with."""
     if setting != "auto":
         return setting
@@ -193,7 +125,7 @@ def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> L
 def _parse_lenient_json(value: bytes) -> Any:
     try:
         return json.loads(value.decode())
-    except _PARSE_ERRORS as error:
+    except PARSE_ERRORS as error:
         fail("malformed", f"not JSON: {_reason(error)}")
 
 

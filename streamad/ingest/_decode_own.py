@@ -1,0 +1,107 @@
+"""The fast way through messages of the own format: a typed decoder, one array call, one check.
+
+It takes regular messages only and leaves the rest to ``_decode_fields.py``, which gives the same samples for the same
+message (a law under test) and makes the error messages.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PARSE_ERRORS", "OwnReader", "Wire"]
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from streamad.errors import DecodeError
+from streamad.ingest._decode_scalars import TimeReader, read_id
+from streamad.ingest._decode_values import Samples, ValueReader
+from streamad.settings import ChannelSettings
+from streamad.types import IntArray
+
+Wire = Literal["json", "msgpack"]
+# What parsers raise for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
+PARSE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
+
+
+class _Message(msgspec.Struct, gc=False):
+    """The own format, single or chunked; other top-level keys are skipped."""
+
+    stream: str | int | None = None
+    sequence: str | int | None = None
+    time: datetime | float | int | None = None
+    times: list[datetime | float | int] | None = None
+    values: dict[str, float | None] | list[list[float | None]] | None = None
+    channels: list[str] | None = None
+    end: bool | None = None
+
+
+class OwnReader:
+    """Reads regular messages of the own format."""
+
+    def __init__(self, channels: Sequence[ChannelSettings], times: TimeReader, max_samples: int) -> None:
+        self._json = msgspec.json.Decoder(_Message)
+        self._msgpack = msgspec.msgpack.Decoder(_Message)
+        self._times = times
+        self._max_samples = max_samples
+        self._columns = {channel.field or channel.name: column for column, channel in enumerate(channels)}
+        self._missing = [math.nan] * len(channels)
+        self._values = ValueReader([channel.name for channel in channels])
+
+    def read(self, value: bytes, wire: Wire) -> Samples | None:
+        """Return the samples of a regular message; None for one that needs the general way."""
+        try:
+            message = (self._json if wire == "json" else self._msgpack).decode(value)
+        except PARSE_ERRORS:
+            return None
+        try:
+            return self._read(message)
+        except DecodeError:  # the general way says it again, with its place
+            return None
+
+    def _read(self, message: _Message) -> Samples | None:
+        if message.stream is None:
+            return None
+        if isinstance(message.values, list):
+            return self._chunk(message, message.values)
+        if message.values is None or message.time is None or message.times is not None:
+            return None
+        return self._single(message, message.values, message.time)
+
+    def _single(
+        self, message: _Message, values: dict[str, float | None], time: datetime | float | int
+    ) -> Samples | None:
+        row = self._missing.copy()
+        for name, value in values.items():
+            column = self._columns.get(name)
+            if column is None:
+                return None
+            if value is not None:
+                row[column] = value
+        return self._samples(message, np.array([self._times.one(time)]), [row], None)
+
+    def _chunk(self, message: _Message, rows: list[list[float | None]]) -> Samples | None:
+        times = message.times
+        if not times or len(times) != len(rows) or len(times) > self._max_samples:
+            return None
+        columns = None if message.channels is None else [self._columns.get(name, -1) for name in message.channels]
+        if columns is not None and (-1 in columns or len(set(columns)) < len(columns)):
+            return None
+        if set(map(len, rows)) != {len(self._missing if columns is None else columns)}:
+            return None
+        return self._samples(message, self._times.many(times), rows, columns)
+
+    def _samples(
+        self, message: _Message, times_us: IntArray, rows: list[Any], columns: list[int] | None
+    ) -> Samples | None:
+        values = self._values.finite(rows)
+        if values is None:
+            return None
+        if columns is not None:
+            listed, values = values, np.full((len(rows), len(self._missing)), np.nan, dtype=np.float32)
+            values[:, columns] = listed
+        sequence = None if message.sequence is None else read_id(message.sequence, "sequence")
+        return Samples(read_id(message.stream, "stream"), sequence, times_us, values, message.end is True)

@@ -1,0 +1,131 @@
+"""Whatever the bytes: a block that keeps its promises, None, or a DecodeError, and nothing else."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode import DECODE_ERROR_KINDS, Decoder
+from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.types import Record, SampleBlock
+from tests.support.mutations import CHANNELS, START_S, mutated_messages
+
+NOW_US = (START_S + 7_200) * 1_000_000
+N_MESSAGES = 20_000
+CHANNEL_SETTINGS = [ChannelSettings(name=name) for name in CHANNELS]
+DECODERS = {
+    "own": DecodeSettings(),
+    "json": DecodeSettings(format="json"),
+    "msgpack": DecodeSettings(format="msgpack", time_unit="ns"),
+    "relative": DecodeSettings(time="relative", default_stream="x", max_samples_per_message=5),
+    "mapped": DecodeSettings(fields=FieldSettings()),
+    "flat": DecodeSettings(fields=FieldSettings(values=None, stream="key"), default_stream="x"),
+    "nested flat": DecodeSettings(fields=FieldSettings(values=None, time="record", end="values.temp")),
+    "per channel": DecodeSettings(fields=FieldSettings(channel="sequence", value="values.temp", ignore_unknown=False)),
+}
+
+
+def outcome(decoder: Decoder, record: Record) -> str:
+    """Decode ``record``, check what a block promises, and return what came of it."""
+    try:
+        block = decoder.decode(record, NOW_US)
+    except DecodeError as error:
+        assert_readable(error)
+        return error.kind
+    if block is None:
+        return "ignored"
+    assert_sound(block)
+    return "block"
+
+
+def assert_readable(error: DecodeError) -> None:
+    assert error.kind in DECODE_ERROR_KINDS
+    assert 0 < len(str(error)) < 300
+    assert str(error).isprintable()
+
+
+def assert_sound(block: SampleBlock) -> None:
+    n_samples = len(block)
+    assert n_samples > 0
+    assert block.times_us.dtype == np.int64
+    assert block.times_us.shape == (n_samples,)
+    assert (np.diff(block.times_us) >= 0).all()
+    assert block.times_us[0] >= 0
+    assert block.times_us[-1] <= 7_258_118_400_000_000
+    assert block.values.dtype == np.float32
+    assert block.values.shape == (n_samples, len(CHANNELS))
+    assert not np.isinf(block.values).any()
+    assert type(block.end) is bool
+    for text in filter(None, (block.stream, block.sequence)):
+        text.encode()
+        assert not any(unicodedata.category(character) == "Cc" for character in text)
+    assert 0 < len(block.stream) <= 256
+    assert block.sequence is None or 0 < len(block.sequence) <= 256
+    if block.indexes is not None:
+        assert block.indexes.dtype == np.int64
+        assert len(set(block.indexes.tolist())) == n_samples
+        assert block.indexes.min() >= 0
+
+
+def test_twenty_thousand_mutated_messages_end_as_blocks_or_errors() -> None:
+    decoder = Decoder(DecodeSettings(), CHANNEL_SETTINGS)
+    outcomes = Counter(
+        outcome(decoder, Record(offset, value, timestamp_us=NOW_US))
+        for offset, value in enumerate(mutated_messages(N_MESSAGES))
+    )
+    assert outcomes.total() == N_MESSAGES
+    assert outcomes["block"] > N_MESSAGES / 10  # the valid ones at least
+    # The mutator reaches every check that the own format has.
+    assert set(outcomes) >= set(DECODE_ERROR_KINDS) - {"too_large", "too_many_samples"}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_mutated_messages_under_every_kind_of_settings(name: str) -> None:
+    decoder = Decoder(DECODERS[name], CHANNEL_SETTINGS)
+    for offset, value in enumerate(mutated_messages(1_500, seed=len(name))):
+        native = offset % 5 == 0
+        outcome(decoder, Record(offset, value, timestamp_us=NOW_US, key=value[:9], native=native))
+
+
+def test_the_same_seed_gives_the_same_messages() -> None:
+    assert list(mutated_messages(50, seed=3)) == list(mutated_messages(50, seed=3))
+    assert list(mutated_messages(50, seed=3)) != list(mutated_messages(50, seed=4))
+
+
+@given(value=st.binary(max_size=200), native=st.booleans(), name=st.sampled_from(sorted(DECODERS)))
+def test_any_bytes(value: bytes, native: bool, name: str) -> None:
+    outcome(Decoder(DECODERS[name], CHANNEL_SETTINGS), Record(0, value, timestamp_us=NOW_US, native=native))
+
+
+scalars = st.none() | st.booleans() | st.floats() | st.text(max_size=9) | st.binary(max_size=5)
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=9)
+    | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+keys = st.sampled_from(["stream", "sequence", "time", "times", "values", "channels", "end", "temp"])
+
+
+@given(
+    message=st.dictionaries(keys, anything, min_size=1),
+    named=st.booleans(),
+    name=st.sampled_from(sorted(DECODERS)),
+)
+def test_any_content_under_our_keys(message: dict[str, object], named: bool, name: str) -> None:
+    if named:
+        message = {**message, "stream": "r", "time": START_S}
+    decoder = Decoder(DECODERS[name], CHANNEL_SETTINGS)
+    outcome(decoder, Record(0, msgspec.msgpack.encode(message), timestamp_us=NOW_US, native=True))
+    outcome(decoder, Record(0, msgspec.msgpack.encode(message), timestamp_us=NOW_US))
