@@ -63,10 +63,7 @@ def read_csv(path: Path, offset: int, options: FileOptions, context: ConnectorCo
 
 @contextmanager
 def _opened(path: Path, options: FileOptions) -> Iterator[TextIO]:
-    try:
-        handle = io.TextIOWrapper(open_bytes(path), encoding=options.encoding, errors="surrogateescape", newline="")
-    except LookupError as error:
-        raise SourceError(f"{path}: {error}; the option encoding needs a name such as utf-8 or cp1252") from error
+    handle = io.TextIOWrapper(open_bytes(path), encoding=options.encoding, errors="surrogateescape", newline="")
     with handle:
         try:
             yield handle
@@ -150,7 +147,7 @@ def _numeric_columns(path: Path, options: FileOptions, names: list[str], channel
                     numbers[column] += 1
                 else:
                     texts[column] += 1
-                    padded[column] |= cell.isdecimal()
+                    padded[column] |= cell[0] == "0" and cell.isdecimal()
     return [
         name not in options.text and (name in channels or (not padded[i] and numbers[i] > texts[i]))
         for i, name in enumerate(names)
@@ -168,15 +165,10 @@ def _message(row: _Row, names: list[str], numeric: list[bool], decimal: str) -> 
 
 
 def _cell(raw: str, as_number: bool, decimal: str) -> object:
+    if as_number and (number := _number(raw, decimal)) is not None:
+        return number
     text = raw.strip()
-    if not text:
-        return None
-    if not as_number:
-        return text
-    if text.lower() in _MISSING:
-        return None
-    number = _number(text, decimal)
-    return text if number is None else number
+    return None if not text or (as_number and text.lower() in _MISSING) else text
 
 
 def _is_number(text: str, decimal: str) -> bool:
@@ -184,16 +176,20 @@ def _is_number(text: str, decimal: str) -> bool:
 
 
 def _number(text: str, decimal: str) -> int | float | None:
-    """Return the number that ``text`` writes; None for anything else, leading zeros and digit groups included."""
+    """Return the number that ``text`` writes; None for anything else, such as ``007`` or ``1_000``."""
+    if decimal == "." and "." in text and "_" not in text:  # the usual reading, first for speed
+        return _float(text)
     digits = text[1:] if text[:1] in ("-", "+") else text
-    if digits[:1] == "0" and digits[1:2].isdecimal():
+    if "_" in text or (digits[:1] == "0" and digits[1:2].isdecimal()) or (decimal != "." and "." in text):
         return None
     if digits.isascii() and digits.isdecimal():
         return int(text) if len(digits) <= _MAX_INTEGER_DIGITS else None
-    if "_" in text or (decimal != "." and "." in text):
-        return None
+    return _float(text.replace(decimal, "."))
+
+
+def _float(text: str) -> float | None:
     try:
-        return float(text.replace(decimal, ".") if decimal != "." else text)
+        return float(text)
     except ValueError:
         return None
 

@@ -6,7 +6,6 @@ __all__ = ["JsonlSink", "JsonlSinkOptions"]
 
 import asyncio
 import contextlib
-import errno
 import os
 import stat
 import sys
@@ -18,6 +17,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from streamad.errors import CheckpointError, OutputError
+from streamad.files import sync_folder, writing
 from streamad.plugins import ConnectorContext
 from streamad.types import OutputRecord
 
@@ -26,17 +26,6 @@ if sys.platform != "win32":
 
 _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")
-
-_ADVICE = {
-    errno.EACCES: "no permission to write; change the rights of the file or its folder, or name another path",
-    errno.EPERM: "no permission to write; change the rights of the file or its folder, or name another path",
-    errno.ENOSPC: "the disk is full; free some space and start again, nothing half-written is left",
-    errno.EDQUOT: "the disk quota is used up; free some space and start again, nothing half-written is left",
-    errno.EROFS: "the file system is read-only; name a path that can be written",
-    errno.EISDIR: "is a folder; name a file in it",
-    errno.ENOTDIR: "a part of the path is a file, not a folder; name another path",
-    errno.EEXIST: "a part of the path is a file, not a folder; name another path",
-}
 
 
 class JsonlSinkOptions(BaseModel):
@@ -99,18 +88,18 @@ class JsonlSink:
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         async with self._lock:
-            task = asyncio.ensure_future(asyncio.to_thread(work))
+            task = asyncio.ensure_future(asyncio.to_thread(self._guarded, work))
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
                 await asyncio.wait([task])  # the thread must leave the file before anybody else touches it
                 raise
-            except OSError as error:
-                raise self._output_error(error) from error
 
-    def _output_error(self, error: OSError) -> OutputError:
-        advice = _ADVICE.get(error.errno or 0) or f"cannot be written ({error.strerror or error})"
-        return OutputError(f"{self.path}: {advice}")
+    def _guarded(self, work: Callable[[], _T]) -> _T:
+        if self.path.is_dir():
+            raise OutputError(f"cannot write {self.path}: it is a folder; name a file in it")
+        with writing(self.path):
+            return work()
 
     def _open(self) -> int:
         if self._descriptor is not None:
@@ -145,7 +134,8 @@ class JsonlSink:
         descriptor = self._open()
         if not self._buffer:
             return descriptor
-        pending = memoryview(bytes(self._line_end_before(descriptor) + self._buffer))
+        taken = len(self._buffer)
+        pending = memoryview(self._line_end_before(descriptor) + bytes(self._buffer[:taken]))
         written = 0
         try:
             while written < len(pending):
@@ -156,7 +146,7 @@ class JsonlSink:
                     os.ftruncate(descriptor, self._length)
             raise
         self._length += written
-        self._buffer.clear()
+        del self._buffer[:taken]  # what was written meanwhile stays
         return descriptor
 
     def _line_end_before(self, descriptor: int) -> bytes:
@@ -176,16 +166,9 @@ class JsonlSink:
                 f"{self.path}: was deleted or changed by somebody else while streamad wrote to it; "
                 "stop the other program and start again"
             )
-        if self._new and sys.platform != "win32":
-            self._sync_folder()
+        if self._new:
+            sync_folder(self.path.parent)
             self._new = False
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def _cut(self, position: int) -> None:
         descriptor = self._open()

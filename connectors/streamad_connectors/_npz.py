@@ -122,7 +122,7 @@ def _select(
     numbers = _class_numbers(archive, prefix, path, len(lengths))
     names = [str(name) for name in _array(archive, "classes", path)] if "classes" in archive else []
     labels = None if numbers is None else [_label(number, names) for number in numbers.tolist()]
-    kept = _kept_classes(numbers, names, path, options)
+    kept = _kept_classes(archive, names, path, options)
     return [
         _Selected(index, ids[index], int(length), labels[index] if labels else None)
         for index, length in enumerate(lengths)
@@ -151,8 +151,14 @@ def _class_numbers(
     archive: Mapping[str, npt.NDArray[Any]], prefix: str, path: Path, n_sequences: int
 ) -> npt.NDArray[Any] | None:
     numbers = _per_sequence(archive, f"{prefix}y", path, n_sequences)
-    whole = numbers is not None and numbers.dtype.kind == "f" and np.equal(numbers, np.rint(numbers)).all()
-    return numbers.astype(np.int64) if whole and numbers is not None else numbers
+    return None if numbers is None else _whole(numbers)
+
+
+def _whole(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return class numbers that were stored as 0.0, 1.0, ... as integers."""
+    if numbers.dtype.kind == "f" and np.equal(numbers, np.rint(numbers)).all():
+        return numbers.astype(np.int64)
+    return numbers
 
 
 def _lengths(archive: Mapping[str, npt.NDArray[Any]], prefix: str, path: Path, x: FloatArray | None) -> IntArray:
@@ -182,15 +188,17 @@ def _ids(archive: Mapping[str, npt.NDArray[Any]], prefix: str, path: Path, n_seq
 
 
 def _kept_classes(
-    numbers: npt.NDArray[Any] | None, names: list[str], path: Path, options: FileOptions
+    archive: Mapping[str, npt.NDArray[Any]], names: list[str], path: Path, options: FileOptions
 ) -> set[Any] | None:
     """Return the class numbers that the option ``classes`` names; a number goes before a name that looks like one."""
     if not options.classes:
         return None
-    if numbers is None:
+    keys = [key for key in ("y", "train_y", "test_y") if key in archive]
+    if not keys:
         raise SourceError(f"{path}: has no classes (array y); leave the option classes out")
+    numbers = {number for key in keys for number in _whole(_array(archive, key, path)).tolist()}
     by_text = {name: number for number, name in enumerate(names)}
-    by_text |= {str(number): number for number in [*range(len(names)), *sorted(set(numbers.tolist()))]}
+    by_text |= {str(number): number for number in [*range(len(names)), *sorted(numbers)]}
     unknown = [item for item in options.classes if item not in by_text]
     if unknown:
         raise SourceError(f"{path}: no class {unknown[0]!r} (there are: {', '.join(by_text)})")

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from streamad.units import Duration, Size
 
 FileFormat = Literal["jsonl", "csv", "parquet", "npz", "ts"]
 
@@ -25,6 +27,14 @@ def _delimiter(value: Any) -> Any:
     return {"tab": "\t", "\\t": "\t"}.get(value, value) if isinstance(value, str) else value
 
 
+def _known_encoding(value: str) -> str:
+    try:
+        "".encode(value)
+    except LookupError:
+        raise ValueError(f"{value!r} is no text encoding: write for example utf-8, cp1252 or utf-16") from None
+    return value
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
@@ -36,16 +46,18 @@ class FileOptions(BaseModel):
     format: Literal["auto", "jsonl", "ndjson", "csv", "parquet", "npz", "ts"] = Field(
         "auto", description="file format; auto goes by the file name's ending"
     )
-    max_record_bytes: int = Field(
+    max_record_bytes: Size = Field(
         16 * 1024 * 1024,
-        gt=0,
+        ge=1,
         description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters",
     )
     delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
         "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
     )
     decimal: Literal[".", ","] = Field(".", description="csv: the decimal mark of numbers")
-    encoding: str = Field("utf-8-sig", description="csv: text encoding, for example cp1252 or utf-16")
+    encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
+        "utf-8-sig", description="csv: text encoding, for example cp1252 or utf-16"
+    )
     text: Names = Field(
         (), description="csv: columns (comma list) kept as text whatever they look like, such as ids 1.10 and 1.1"
     )
@@ -53,9 +65,9 @@ class FileOptions(BaseModel):
     classes: Names = Field(
         (), description="npz, ts: keep only these classes (comma list of numbers or names); empty keeps all"
     )
-    period: float = Field(1.0, ge=1e-6, allow_inf_nan=False, description="npz, ts: duration of one sample in seconds")
-    pause: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="npz, ts: seconds between two sequences; default ten periods"
+    period: Duration = Field(1_000_000, ge=1, description="npz, ts: duration of one sample, such as 20ms; default 1s")
+    pause: Duration | None = Field(
+        None, ge=0, description="npz, ts: time between two sequences; default ten times the period"
     )
     start: AwareDatetime = Field(
         datetime(2026, 1, 1, tzinfo=UTC), description="npz, ts: time of the first sample, RFC 3339"

@@ -21,6 +21,7 @@ from streamad_connectors._options import FileOptions
 from streamad_connectors._reading import ReadRecord, shrunk_error
 
 CHUNK_SAMPLES = 256
+_CHUNK_VALUES = 65_536  # keeps a chunk of very many channels well below decode.max_message_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,19 +67,21 @@ def native_records(
     """Yield the chunks of ``sequences`` from chunk number ``offset`` on.
 
     The times are made up: sample after sample by ``period``, the sequences one after the other with ``pause`` between.
+    A record's own time is that of its last sample.
     """
     encoder = msgspec.msgpack.Encoder()
     stream = stream_name(path, options)
-    period_us = options.period * 1e6
-    pause_us = round((10 * options.period if options.pause is None else options.pause) * 1e6)
+    period_us = options.period
+    pause_us = 10 * period_us if options.pause is None else options.pause
     start_us = round(options.start.timestamp() * 1e6)
     number = 0
     for recorded in sequences:
-        n = recorded.values.shape[1]
-        for first in range(0, n, CHUNK_SAMPLES):
-            last = min(first + CHUNK_SAMPLES, n)
+        n_channels, n = recorded.values.shape
+        step = min(CHUNK_SAMPLES, max(1, _CHUNK_VALUES // n_channels))
+        for first in range(0, n, step):
+            last = min(first + step, n)
             if number >= offset:
-                times_us = start_us + np.rint(np.arange(first, last) * period_us)
+                times_us = start_us + np.arange(first, last, dtype=np.int64) * period_us
                 message: dict[str, object] = {
                     "stream": stream,
                     "sequence": recorded.sequence,
@@ -87,9 +90,10 @@ def native_records(
                 }
                 if last == n:
                     message["end"] = True
-                yield Record(number, encoder.encode(message), native=True), number + 1
+                record = Record(number, encoder.encode(message), timestamp_us=int(times_us[-1]), native=True)
+                yield record, number + 1
             number += 1
-        start_us += round(n * period_us) + pause_us
+        start_us += n * period_us + pause_us
     if number < offset:
         raise shrunk_error(path, offset, number, "chunks (with these options)")
 
