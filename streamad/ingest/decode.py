@@ -35,7 +35,6 @@ class Decoder:
     def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> None:
         _check(settings, channels)
         self._settings = settings
-        self._relative = settings.time == "relative"
         self._native = _Readers(settings, channels, native=True)
         self._plain = _Readers(settings, channels, native=False)
         self._json = msgspec.json.Decoder()
@@ -45,7 +44,8 @@ class Decoder:
         """Return the samples of ``record``, ordered by time; None where it holds only ignored channels.
 
         ``now_us`` stands in for the record's own time in the clock-skew check. ``end`` of an unordered message belongs
-        to its last sample in time. Raises DecodeError for anything unreadable, and nothing else, whatever the bytes.
+        to its last sample in time. With ``decode.time: relative`` the times count from the sequence's start; those of
+        native records never do. Raises DecodeError for anything unreadable, and nothing else, whatever the bytes.
         """
         value = record.value
         if len(value) > self._settings.max_message_bytes:
@@ -55,7 +55,11 @@ class Decoder:
         samples = None if readers.own is None else readers.own.read(value, wire)
         if samples is None:
             samples = readers.fields.read(self._parse(value, wire), record)
-        return None if samples is None else self._block(samples, record, now_us)
+        if samples is None:
+            return None
+        if not readers.relative:
+            self._check_skew(samples, now_us if record.timestamp_us is None else record.timestamp_us)
+        return _block(samples, record.offset)
 
     def _parse(self, value: bytes, wire: Wire) -> Any:
         if wire == "msgpack":
@@ -72,19 +76,9 @@ class Decoder:
                 return _parse_lenient_json(value)
             fail("malformed", f"not JSON: {_reason(error)}")
 
-    def _block(self, samples: Samples, record: Record, now_us: int) -> SampleBlock:
-        times_us, values, indexes = samples.times_us, samples.values, samples.indexes
-        if not self._relative:
-            latest_us = int(times_us.max()) if len(times_us) > 1 else int(times_us[0])
-            self._check_skew(latest_us, now_us if record.timestamp_us is None else record.timestamp_us)
-        if len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
-            order = np.argsort(times_us, kind="stable")
-            times_us, values = times_us[order], values[order]
-            indexes = order.astype(np.int64) if indexes is None else indexes[order]
-        return SampleBlock(samples.stream, samples.sequence, record.offset, times_us, values, samples.end, indexes)
-
-    def _check_skew(self, latest_us: int, reference_us: int) -> None:
-        ahead_us = latest_us - reference_us
+    def _check_skew(self, samples: Samples, reference_us: int) -> None:
+        times_us = samples.times_us
+        ahead_us = int(times_us.max() if len(times_us) > 1 else times_us[0]) - reference_us
         if ahead_us > self._settings.max_clock_skew:
             allowed_s = self._settings.max_clock_skew / 1e6
             fail(
@@ -95,10 +89,14 @@ class Decoder:
 
 
 class _Readers:
-    """How one kind of record is read: always by its fields, and first the fast way where it has our own format."""
+    """How one kind of record is read: by its fields, after a try of the fast way where it has our own format.
+
+    Native records are our own words, absolute times in seconds, whatever ``decode`` says.
+    """
 
     def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], *, native: bool) -> None:
-        times = TimeReader("s" if native else settings.time_unit, relative=settings.time == "relative")
+        self.relative = settings.time == "relative" and not native
+        times = TimeReader("s" if native else settings.time_unit, relative=self.relative)
         own = native or settings.fields is None
         self.fields = FieldReader(settings, channels, times, native=native)
         self.own = OwnReader(channels, times, settings.max_samples_per_message) if own else None
@@ -112,6 +110,15 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
         problems.append(Problem("decode.time", "relative times cannot be the record's own: name their field"))
     if problems:
         raise ConfigError(problems)
+
+
+def _block(samples: Samples, offset: int) -> SampleBlock:
+    stream, sequence, times_us, values, end, indexes = samples
+    if len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
+        order = np.argsort(times_us, kind="stable")
+        times_us, values = times_us[order], values[order]
+        indexes = order.astype(np.int64) if indexes is None else indexes[order]
+    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes)
 
 
 def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:

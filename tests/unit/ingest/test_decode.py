@@ -151,7 +151,9 @@ def test_wire_formats() -> None:
 
 
 def test_native_records_are_our_own_msgpack_whatever_decode_says() -> None:
-    settings = DecodeSettings(format="json", time_unit="ms", fields=FieldSettings(stream="unit", values=None))
+    settings = DecodeSettings(
+        format="json", time="relative", time_unit="ms", fields=FieldSettings(stream="unit", values=None)
+    )
     assert_same(decoded(msgspec.msgpack.encode(chunk()), settings, native=True), decoded(chunk()))
     with pytest.raises(DecodeError):
         decode(single(), settings, native=True)
