@@ -32,6 +32,7 @@ _AGITATOR_MIN = 0.35  # share of the full speed
 _BASE_MOL_L = 10.0
 _BUFFER_MOL_L_PH = 0.05
 _JACKET_L = 80.0
+_JACKET_LIMIT_C = 50.0  # a thermostat of its own cuts the heater, whatever the loop wants
 _UA_KW_K = 0.75
 _LOSS_KW_K = 0.03
 _WATER_KJ_L_K = 4.18
@@ -186,7 +187,8 @@ class Plant:
         metabolic = _HEAT_KJ_PER_G_OXYGEN * oxygen_uptake * volume
         losses = 3600.0 * _LOSS_KW_K * (temp - plan.ambient_c - tide)
         cold_feed = _WATER_KJ_L_K * (feed + base) * (temp - plan.ambient_c)
-        heating = 3600.0 * _HEATER_MAX_KW * max(-heat_set, 0.0)
+        thermostat = _clip((_JACKET_LIMIT_C - jacket) / 3.0, 0.0, 1.0)
+        heating = 3600.0 * _HEATER_MAX_KW * max(-heat_set, 0.0) * thermostat
         flushed = _WATER_KJ_L_K * coolant * (plan.coolant_c + 0.5 * tide - jacket)
 
         acid = (_PROTONS_MOL_PER_G * growth + (q_a * x + z_a * z) / 60.0) * volume

@@ -112,3 +112,10 @@ def test_dropout_reads_zero_for_the_stated_share_and_then_recovers():
         zeros = int((feed == 0.0).sum())
         assert zeros == pytest.approx(injection.severity * len(faulty), abs=3)
         assert feed[-1] > 1.0
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_a_runaway_heater_is_cut_by_the_jacket_thermostat(index):
+    _, course, _, _ = batch(SEED, index, BY_NAME["temp_sensor_stuck"])
+    assert course.states[:, State.TEMPERATURE].min() > 5.0
+    assert course.states[:, [State.TEMPERATURE, State.JACKET]].max() < 51.0
