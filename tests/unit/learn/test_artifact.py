@@ -179,15 +179,15 @@ def test_a_model_that_scores_otherwise_than_when_trained(root: Path, offset: flo
 
 
 def test_rounding_of_another_machine_is_no_deviation(root: Path) -> None:
-    load(root, detector=MeanDetector(2e-5))
+    load(root, detector=MeanDetector(5e-6))
 
 
 @pytest.mark.parametrize(
     ("found", "stored", "expected"),
     [
         ([[1.0]], [[1.0]], 0.0),
-        ([[0.0]], [[0.5]], 1 / 3),
-        ([[101.0]], [[99.0]], 0.02),
+        ([[0.0]], [[0.4]], 0.8),
+        ([[101.9]], [[99.9]], 0.02),
         ([[1.0, 2.0]], [[1.0]], np.inf),
         ([[np.nan]], [[np.nan]], np.inf),
     ],
@@ -259,7 +259,7 @@ def test_mutated_array_files_load_or_are_refused(root: Path, name: str) -> None:
     """Behind a matching checksum (a hand-made artifact) whatever bytes there are give an answer or an ArtifactError."""
     path = folder_of(root) / name
     original, rng = path.read_bytes(), random.Random(name)
-    for _ in range(300):
+    for _ in range(150):
         content = bytearray(original)
         for _ in range(rng.randint(1, 8)):
             content[rng.randrange(len(content))] = rng.randrange(256)
