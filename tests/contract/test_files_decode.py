@@ -1,0 +1,114 @@
+"""What the readers of files deliver is what the decoder takes: the examples of docs/files.md, as samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode import Decoder
+from streamad.plugins import ConnectorContext, connect_source
+from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.testing import ManualClock
+from streamad.types import ChannelSpec, PartitionAssigned, RecordBatch, SampleBlock
+
+CHANNELS = ("temp_c", "pressure_bar")
+T_US = 1_772_352_930_250_000  # 2026-03-01T08:15:30.250Z
+WIDE = {"stream": "unit", "sequence": "batch", "time": "time", "values": None}
+LONG = {"stream": "unit", "sequence": "batch", "time": "ts", "channel": "tag", "value": "value"}
+
+
+async def decode(url: str, base: Path, fields: dict[str, Any] | None) -> list[SampleBlock | str]:
+    """Return the samples of each record, or the kind of its error."""
+    clock = ManualClock(T_US + 10**9)
+    source = connect_source(url, {}, ConnectorContext(tuple(map(ChannelSpec, CHANNELS)), clock, base))
+    settings = DecodeSettings(fields=None if fields is None else FieldSettings(**fields))
+    decoder = Decoder(settings, [ChannelSettings(name=name) for name in CHANNELS])
+    found: list[SampleBlock | str] = []
+    async for event in source.batches():
+        if isinstance(event, PartitionAssigned):
+            await source.seek(event.partition, None)
+        elif isinstance(event, RecordBatch):
+            for record in event.records:
+                try:
+                    block = decoder.decode(record, clock.now_us())
+                except DecodeError as error:
+                    found.append(error.kind)
+                else:
+                    assert block is not None
+                    found.append(block)
+    await source.close()
+    return found
+
+
+def expect(block: SampleBlock | str, sequence: str, time_us: int, values: list[float]) -> None:
+    assert isinstance(block, SampleBlock), block
+    assert (block.sequence, block.times_us.tolist()) == (sequence, [time_us])
+    np.testing.assert_array_equal(block.values, np.array([values], dtype=np.float32))
+
+
+async def test_wide_csv(tmp_path: Path) -> None:
+    rows = [
+        "unit,batch,time,temp_c,pressure_bar,remark",
+        "reactor-1,1042,2026-03-01T08:15:30.250Z,81.2,3.1,",
+        "reactor-1,1042,2026-03-01T08:15:30.500Z,81.3,,fine",
+        "reactor-1,1042,2026-03-01T08:15:30.750Z,Bad Input,3,",
+        "reactor-1,1042,2026-03-01T08:15",
+        "reactor-1,0042,2026-03-01T08:15:31.000Z,81.5,NaN,",
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(rows))
+    first, second, bad, cut, last = await decode("a.csv?text=batch", tmp_path, WIDE)
+    expect(first, "1042", T_US, [81.2, 3.1])
+    expect(second, "1042", T_US + 250_000, [81.3, np.nan])
+    assert (bad, cut) == ("wrong_type", "malformed")
+    expect(last, "0042", T_US + 750_000, [81.5, np.nan])
+
+
+async def test_long_csv(tmp_path: Path) -> None:
+    text = "unit;batch;ts;tag;value\nR1;7;1772352930,25;temp_c;81,2\nR1;7;1772352930,25;pressure_bar;3\n"
+    (tmp_path / "a.csv").write_text(text)
+    first, second = await decode("a.csv?decimal=,", tmp_path, LONG)
+    expect(first, "7", T_US, [81.2, np.nan])
+    expect(second, "7", T_US, [np.nan, 3])
+
+
+async def test_wide_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "unit": ["R1"],
+        "batch": [1042],
+        "time": pyarrow.array([T_US], pyarrow.timestamp("us")),
+        "temp_c": [81.5],
+        "pressure_bar": pyarrow.array([None], pyarrow.float64()),
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    (block,) = await decode("a.parquet", tmp_path, WIDE)
+    expect(block, "1042", T_US, [81.5, np.nan])
+
+
+async def test_long_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"unit": ["R1"], "batch": ["B"], "ts": [T_US / 1e6], "tag": ["pressure_bar"], "value": [3.5]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    (block,) = await decode("a.parquet", tmp_path, LONG)
+    expect(block, "B", T_US, [np.nan, 3.5])
+
+
+@pytest.mark.parametrize("fields", [None, WIDE])
+async def test_npz_is_read_whatever_decode_says(fields: dict[str, Any] | None, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(1, 2, 300)).astype(np.float32)
+    x[0, 1, 7] = np.nan
+    np.savez(tmp_path / "a.npz", x=x, channels=np.array(["pressure_bar", "temp_c"]))
+    # Far in the future, and in a period whose microseconds no binary fraction holds.
+    blocks = await decode("a.npz?start=2090-01-01T00:00:00Z&period=333us", tmp_path, fields)
+    assert all(isinstance(block, SampleBlock) for block in blocks), blocks
+    parts = [block for block in blocks if isinstance(block, SampleBlock)]
+    assert [(part.stream, part.sequence, part.end) for part in parts] == [("a", "0000", False), ("a", "0000", True)]
+    np.testing.assert_array_equal(np.concatenate([part.values for part in parts]), x[0, ::-1].T)
+    times_us = np.concatenate([part.times_us for part in parts])
+    np.testing.assert_array_equal(np.diff(times_us), 333)
