@@ -28,5 +28,5 @@ if __name__ == "__main__":
     found = long_files()
     for path, n_lines in found:
         word = "error" if n_lines > TOO_LONG_LINES else "warning"
-        print(f"{word}: {path} has {n_lines} lines (aim below {LONG_LINES}, never above {TOO_LONG_LINES})")  # noqa: T201
+        print(f"{word}: {path} has {n_lines} lines (aim below {LONG_LINES}, never above {TOO_LONG_LINES})")
     sys.exit(1 if any(n_lines > TOO_LONG_LINES for _, n_lines in found) else 0)
