@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import ConfigError, DecodeError
+from streamad.ingest._decode_own import OwnReader
+from streamad.ingest._decode_scalars import TimeReader
 from streamad.ingest.decode import DECODE_ERROR_KINDS, Decoder
 from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
@@ -104,6 +106,12 @@ def test_unordered_chunk_is_sorted_stably_and_keeps_the_places() -> None:
     assert block.end
 
 
+def test_many_equal_times_keep_their_order() -> None:
+    n_samples = 500
+    block = decoded(chunk(times=[T + 1, T] * n_samples, values=[[i, i] for i in range(2 * n_samples)]))
+    assert block.values[:, 0].tolist() == [*range(1, 2 * n_samples, 2), *range(0, 2 * n_samples, 2)]
+
+
 def test_end_marker_without_values_is_one_missing_sample() -> None:
     for message in (single(values=..., end=True), single(values=None, end=True), single(values={}, end=True)):
         block = decoded(message)
@@ -160,6 +168,16 @@ def test_native_records_are_our_own_msgpack_whatever_decode_says() -> None:
     with pytest.raises(DecodeError) as caught:
         decode(msgspec.msgpack.encode(chunk(values=[["1", "2"], [3, 4]])), settings, native=True)
     assert caught.value.kind == "wrong_type"
+
+
+PART = chunk(channels=["temp"], values=[[1], [None]])
+
+
+@pytest.mark.parametrize("message", [single(), single(values={"temp": None}), chunk(end=True), PART])
+def test_regular_messages_take_the_fast_way(message: dict[str, Any]) -> None:
+    reader = OwnReader(CHANNELS, TimeReader("s", relative=False), max_samples=2)
+    assert reader.read(json.dumps(message).encode(), "json") is not None
+    assert reader.read(msgspec.msgpack.encode(message), "msgpack") is not None
 
 
 def test_decoded_arrays_can_be_written_to() -> None:
