@@ -11,13 +11,14 @@ from typing import Any
 class Counters:
     """What was read, what it became, and where it went.
 
-    ``samples`` = samples in sequences + ``merged`` + ``late_samples`` + what is still held (DESIGN: no sample lost).
+    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + what is still held: no sample is lost.
     """
 
     def __init__(self) -> None:
         self.records = 0
         self.samples = 0
         self.ignored = 0
+        self.sequence_samples = 0
         self.merged = 0
         self.duplicates = 0
         self.late_samples = 0

@@ -229,6 +229,8 @@ class ModelSettings(_Section):
 
     name: Name = "default"
     """Name in the registry."""
+    recordings: Url | None = None
+    """Recordings of normal sequences that ``streamad train`` learns from; default: the source."""
     registry: Path = Path("registry")
     """Folder of the model registry."""
     detector: str = "neutral_ad"
@@ -263,8 +265,8 @@ class RunSettings(_Section):
     """Longest wait of a window for company."""
     commit_interval: Duration = 1_000_000
     """Longest time between two commits while outputs wait."""
-    idle_timeout: Duration | None = None
-    """Longest silence of a caught-up source before wall-clock time counts as idle time; null: at once."""
+    outage_after: Duration = 10_000_000
+    """A source silent for longer than this (not even an empty poll) was away: wall-clock idle time starts anew."""
 
 
 class SinkSettings(_Section):

@@ -79,7 +79,7 @@ class Position(NamedTuple):
     """Where a sample lies in its partition: the record's offset and the index inside a chunk."""
 
     offset: int
-    index: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index, which nobody needs here
 
 
 # --- what a source yields ------------------------------------------------------------------------------------------

@@ -27,9 +27,14 @@ class Clocks(NamedTuple):
 
 
 class Run:
-    """Samples of one sequence with strictly rising times; ``position`` is the lowest one in it."""
+    """Samples of one sequence with strictly rising times.
+
+    ``position`` is the lowest one in it, ``before`` the clocks as they were before that one's record, ``arrived_us`` the
+    partition's clock when the samples came.
+    """
 
     __slots__ = (
+        "arrived_us",
         "before",
         "duplicates",
         "end",
@@ -49,6 +54,7 @@ class Run:
         values: FloatArray,
         position: Position,
         before: Clocks,
+        arrived_us: int,
         *,
         end: bool = False,
     ) -> None:
@@ -57,6 +63,7 @@ class Run:
         self.values = values
         self.position = position
         self.before = before
+        self.arrived_us = arrived_us
         self.end = end
         self.first_us = int(times_us[0])
         self.last_us = int(times_us[-1])
@@ -72,45 +79,46 @@ class Run:
 
     def split(self, at: int) -> tuple[Run, Run]:
         """Return the runs before and from sample ``at`` (0 < at < n); an end mark stays with the last sample."""
-        head = Run(self.sequence, self.times_us[:at], self.values[:at], self.position, self.before)
-        tail_position = Position(self.position.offset, self.position.index + at)
-        tail = Run(self.sequence, self.times_us[at:], self.values[at:], tail_position, self.before, end=self.end)
-        return head, tail
-
-    def singles(self) -> list[Run]:
-        """Return one run per sample."""
-        if len(self) == 1:
-            return [self]
         offset, index = self.position
-        last = len(self) - 1
-        return [
+        return (
+            Run(self.sequence, self.times_us[:at], self.values[:at], self.position, self.before, self.arrived_us),
             Run(
                 self.sequence,
-                self.times_us[i : i + 1],
-                self.values[i : i + 1],
-                Position(offset, index + i),
+                self.times_us[at:],
+                self.values[at:],
+                Position(offset, index + at),
                 self.before,
-                end=self.end and i == last,
-            )
-            for i in range(len(self))
-        ]
+                self.arrived_us,
+                end=self.end,
+            ),
+        )
+
+    def split_at(self, time_us: int) -> tuple[Run, Run | None]:
+        """Return the samples before ``time_us``, of which there must be one, and the others, if any."""
+        if self.last_us < time_us:
+            return self, None
+        return self.split(int(np.searchsorted(self.times_us, time_us)))
 
     def absorb(self, later: Run) -> None:
-        """Merge a single sample of the same time and a higher position: its readings replace ours, channel by channel."""
+        """Merge a single sample of the same time that came later: its readings replace ours, channel by channel."""
         present = ~np.isnan(later.values)
         self.duplicates += later.duplicates + int(np.count_nonzero(present & ~np.isnan(self.values)))
         self.values = np.where(present, later.values, self.values)
         self.end = self.end or later.end
+        self.arrived_us = max(self.arrived_us, later.arrived_us)
         self.merged += later.merged + 1
         if later.position < self.position:
             self.position, self.before = later.position, later.before
 
 
-def runs_of(block: SampleBlock, before: Clocks) -> list[Run]:
-    """Return the runs of a block: one where its times rise strictly and in order, else one per sample in time order."""
+def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
+    """Return the runs of a block in the order in which its record holds them.
+
+    One run where its times rise strictly and in order, else one per sample.
+    """
     if block.indexes is None and (len(block) == 1 or bool((block.times_us[1:] > block.times_us[:-1]).all())):
         position = Position(block.offset, 0)
-        return [Run(block.sequence, block.times_us, block.values, position, before, end=block.end)]
+        return [Run(block.sequence, block.times_us, block.values, position, before, arrived_us, end=block.end)]
     indexes = range(len(block)) if block.indexes is None else block.indexes.tolist()
     last = len(block) - 1
     return [
@@ -118,20 +126,17 @@ def runs_of(block: SampleBlock, before: Clocks) -> list[Run]:
             block.sequence,
             block.times_us[i : i + 1],
             block.values[i : i + 1],
-            Position(block.offset, int(index)),
+            Position(block.offset, index),
             before,
+            arrived_us,
             end=block.end and i == last,
         )
-        for i, index in enumerate(indexes)
+        for index, i in sorted(zip(indexes, range(len(block)), strict=True))
     ]
 
 
-def _order(run: Run) -> tuple[int, Position]:
-    return run.first_us, run.position
-
-
 class ReorderBuffer:
-    """Runs waiting for late-comers, in time order; equal times of one sequence are merged, the highest position wins."""
+    """Runs waiting for late-comers, in time order; equal times of one sequence are merged, the latest reading wins."""
 
     __slots__ = ("nbytes", "runs")
 
@@ -140,43 +145,68 @@ class ReorderBuffer:
         self.nbytes = 0
 
     def add(self, run: Run) -> None:
-        """Take ``run`` into its place; runs that overlap it in time are taken apart into samples."""
-        if not self.runs or run.first_us > self.runs[-1].last_us:
-            self.runs.append(run)
+        """Take ``run``, which came after all that waits, into its place; runs are cut only where they interleave."""
+        runs = self.runs
+        if not runs or run.first_us > runs[-1].last_us:
+            runs.append(run)
             self.nbytes += run.nbytes
             return
-        at = bisect_left(self.runs, run.first_us, key=lambda waiting: waiting.last_us)
-        overlapping = [single for waiting in (*self.runs[at:], run) for single in waiting.singles()]
-        merged = _merge(sorted(overlapping, key=_order))
-        self.nbytes += sum(r.nbytes for r in merged) - sum(r.nbytes for r in self.runs[at:])
-        self.runs[at:] = merged
+        start = end = bisect_left(runs, run.first_us, key=lambda waiting: waiting.last_us)
+        while end < len(runs) and runs[end].first_us <= run.last_us:
+            end += 1
+        together = _interleave(runs[start:end], run)
+        self.nbytes += sum(piece.nbytes for piece in together) - sum(waiting.nbytes for waiting in runs[start:end])
+        runs[start:end] = together
 
     def release(self, through_us: int | None) -> list[Run]:
         """Take out all samples with time <= ``through_us`` (None: all), in order."""
         runs = self.runs
-        at = len(runs)
-        if through_us is not None:
-            at = 0
-            while at < len(runs) and runs[at].last_us <= through_us:
-                at += 1
-            if at < len(runs) and runs[at].first_us <= through_us:
-                cut = int(np.searchsorted(runs[at].times_us, through_us, side="right"))
-                runs[at : at + 1] = runs[at].split(cut)
-                self.nbytes += _RUN_OVERHEAD_BYTES
-                at += 1
-        released, self.runs = runs[:at], runs[at:]
+        if through_us is None:
+            released, self.runs, self.nbytes = runs, [], 0
+            return released
+        at = 0
+        while at < len(runs) and runs[at].last_us <= through_us:
+            at += 1
+        released = runs[:at]
+        del runs[:at]
         self.nbytes -= sum(run.nbytes for run in released)
+        if runs and runs[0].first_us <= through_us:
+            held = runs[0].nbytes
+            head, runs[0] = runs[0].split(int(np.searchsorted(runs[0].times_us, through_us, side="right")))
+            self.nbytes += runs[0].nbytes - held
+            released.append(head)
         return released
 
 
-def _merge(singles: list[Run]) -> list[Run]:
-    merged: list[Run] = []
-    by_sequence: dict[str | None, Run] = {}
-    for run in singles:
-        twin = by_sequence.get(run.sequence)
-        if twin is not None and twin.first_us == run.first_us:
-            twin.absorb(run)
+def _interleave(waiting: list[Run], new: Run) -> list[Run]:
+    """Return runs in time order with the samples of ``new`` at their places, after those of equal time."""
+    ordered: list[Run] = []
+    queue = waiting[::-1]
+    rest: Run | None = new
+    while queue and rest is not None:
+        first = queue.pop()
+        if rest.first_us < first.first_us:
+            queue.append(first)
+            head, rest = rest.split_at(first.first_us)
+            ordered.append(head)
             continue
-        by_sequence[run.sequence] = run
-        merged.append(run)
-    return merged
+        is_equal = first.first_us == rest.first_us
+        head, tail = first.split_at(rest.first_us + is_equal)
+        ordered.append(head)
+        if tail is not None:
+            queue.append(tail)
+        if is_equal and not (queue and queue[-1].first_us == rest.first_us):
+            single, rest = rest.split_at(rest.first_us + 1)
+            _place(ordered, single)
+    return ordered + ([] if rest is None else [rest]) + queue[::-1]
+
+
+def _place(ordered: list[Run], single: Run) -> None:
+    """Merge ``single`` with the sample of the same time and sequence at the end of ``ordered``, or put it there."""
+    for run in reversed(ordered):
+        if run.last_us != single.first_us:
+            break
+        if run.sequence == single.sequence:
+            run.absorb(single)
+            return
+    ordered.append(single)

@@ -2,6 +2,9 @@
 
 Limits are inclusive: a sample exactly ``gap`` after its predecessor, or exactly ``max_duration`` after the first one,
 still belongs; one tick later it does not.
+
+What is decided here depends only on the stream's clocks and on samples of sequences that are not done yet, never on what
+was committed when: this is what makes rereading exact.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ __all__ = ["Closed", "LateSamples", "OpenSequence", "StreamState"]
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import itemgetter
 
 import numpy as np
 
@@ -19,6 +23,7 @@ from streamad.settings import SequenceSettings
 from streamad.types import EndReason, FinishedSequence, FloatArray, IntArray, Position, from_us
 
 MAX_CLOSED_IDS = 100_000
+_NEVER_US = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +40,14 @@ class LateSamples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Closed:
-    """A finished sequence and what its progress needs until the verdict is committed."""
+    """A finished sequence and what its progress needs until the verdict is committed.
+
+    ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed.
+    """
 
     sequence: FinishedSequence
     key: str | None
+    at_us: int
     through_us: int
     merged: int
     before: Clocks
@@ -50,7 +59,7 @@ def id_hash(key: str) -> str:
 
 
 class OpenSequence:
-    """The samples of one sequence so far."""
+    """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock."""
 
     __slots__ = (
         "before",
@@ -63,14 +72,15 @@ class OpenSequence:
         "partial",
         "position",
         "runs",
+        "seen_us",
         "since_us",
         "start_us",
     )
 
-    def __init__(self, run: Run, since_us: int, *, partial: bool) -> None:
+    def __init__(self, run: Run, *, partial: bool) -> None:
         self.key = run.sequence
         self.start_us = run.first_us
-        self.since_us = since_us
+        self.since_us = self.seen_us = max(run.arrived_us, run.first_us)
         self.partial = partial
         self.position = run.position
         self.before = run.before
@@ -85,6 +95,7 @@ class OpenSequence:
         """Add a run that lies wholly after what is here, or a single sample of the same time as the last one."""
         if run.position < self.position:
             self.position, self.before = run.position, run.before
+        self.seen_us = max(self.seen_us, run.arrived_us, run.last_us)
         self.duplicates += run.duplicates
         self.merged += run.merged
         if run.first_us == self.last_us:
@@ -96,14 +107,31 @@ class OpenSequence:
         self.last_us = run.last_us
 
     def _merge(self, run: Run) -> None:
-        last = self.runs[-1]
-        if len(last) > 1:
-            self.runs[-1:] = last.split(len(last) - 1)
-            last = self.runs[-1]
+        last = self._take_last()
         merged, duplicates = last.merged, last.duplicates
         last.absorb(run)
         self.merged += last.merged - merged - run.merged
         self.duplicates += last.duplicates - duplicates - run.duplicates
+        self.runs.append(last)
+        self.nbytes += last.nbytes
+
+    def _take_last(self) -> Run:
+        """Take the last sample out."""
+        last = self.runs.pop()
+        self.nbytes -= last.nbytes
+        if len(last) > 1:
+            head, last = last.split(len(last) - 1)
+            self.runs.append(head)
+            self.nbytes += head.nbytes
+        return last
+
+    def drop_bare_marker(self) -> None:
+        """Take an end mark without readings out of the samples, unless it is all there is."""
+        if self.n == 1 or not np.isnan(self.runs[-1].values[-1]).all():
+            return
+        self._take_last()
+        self.n -= 1
+        self.merged += 1
 
     def finish(self, stream: str, reason: EndReason) -> FinishedSequence:
         times_us = np.concatenate([run.times_us for run in self.runs])
@@ -116,17 +144,24 @@ class StreamState:
     """Everything known of one stream in one partition; pure, driven by ``Assembler``."""
 
     __slots__ = (
-        "base_us", "clock_us", "closed", "closed_through_us", "committed_through_us", "done_below", "finished", "floor_us",
-        "in_flight", "last_record_us", "late", "max_time_us", "name", "open", "partial", "pending", "settings",
+        "base_us", "closed", "closed_memory_us", "closed_through_us", "committed_ids", "committed_through_us",
+        "done_below", "finished", "floor_us", "in_flight", "last_record_us", "late", "max_time_us", "name", "open",
+        "partial", "pending", "settings",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: SequenceSettings, *, partial: bool) -> None:
         self.name = name
         self.settings = settings
         self.partial = partial
+        self.closed_memory_us = (
+            settings.closed_memory
+            if settings.closed_memory is not None
+            else settings.max_duration + settings.allowed_lateness
+        )
         self.pending = ReorderBuffer()
         self.open: dict[str | None, OpenSequence] = {}
         self.closed: dict[str, int] = {}
+        self.committed_ids: dict[str, int] = {}
         self.in_flight: dict[tuple[str | None, Position], Closed] = {}
         self.base_us: dict[str | None, int] = {}
         self.max_time_us: int | None = None
@@ -135,7 +170,6 @@ class StreamState:
         self.closed_through_us: int | None = None
         self.committed_through_us: int | None = None
         self.done_below = 0
-        self.clock_us = 0
         self.finished: list[Closed] = []
         self.late: list[LateSamples] = []
 
@@ -145,198 +179,231 @@ class StreamState:
     def watermark_us(self) -> int | None:
         """Return the time below which a sample is late; None before the first one."""
         if self.max_time_us is None:
-            return self.floor_us
+            return None
         watermark = self.max_time_us - self.settings.allowed_lateness
         return watermark if self.floor_us is None else max(watermark, self.floor_us)
 
-    def deadline_us(self, closed_memory_us: int) -> int:
-        """Return the partition clock after which something ends by silence, or memory of it may go."""
-        lateness = self.settings.allowed_lateness
-        last = self.last_record_us if self.last_record_us is not None else self.clock_us
-        if self.pending.runs:
-            return last + lateness
-        limits = [sequence.since_us + self.settings.max_duration + lateness for sequence in self.open.values()]
-        if self.open and self.settings.gap is not None:
-            limits.append(last + self.settings.gap + lateness)
-        return min(limits) if limits else last + closed_memory_us
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether late-comers may still precede the newest sample (known from the clocks alone)."""
+        watermark_us = self.watermark_us
+        return watermark_us is not None and self.max_time_us is not None and watermark_us < self.max_time_us
+
+    @property
+    def forget_us(self) -> int:
+        """Return the clock after which all has ended and no id is remembered."""
+        if self.last_record_us is None:
+            return _NEVER_US
+        newest = max(self.last_record_us, self.last_record_us if self.max_time_us is None else self.max_time_us)
+        gap, max_duration = self.settings.gap, self.settings.max_duration
+        longest_silence = max_duration if gap is None else min(gap, max_duration)
+        return newest + longest_silence + self.settings.allowed_lateness + self.closed_memory_us
+
+    @property
+    def deadline_us(self) -> int:
+        """Return the partition clock after which something ends by silence, or the stream may be forgotten."""
+        if self.last_record_us is None:
+            return _NEVER_US
+        if self.is_waiting:
+            return self.last_record_us + self.settings.allowed_lateness
+        if not self.open:
+            return self.forget_us
+        return min(self._silence_end_us(sequence) for sequence in self.open.values())
+
+    def _silence_end_us(self, sequence: OpenSequence) -> int:
+        end_us = sequence.since_us + self.settings.max_duration
+        if self.settings.gap is not None and self.last_record_us is not None:
+            end_us = min(end_us, self.last_record_us + self.settings.gap)
+        return end_us + self.settings.allowed_lateness
 
     # --- samples in event-time order ---
 
-    def feed(self, run: Run) -> None:
-        """Take the next run in event-time order."""
-        if self._fits_whole(run):
-            sequence = self.open.get(run.sequence) or self._begin(run)
-            sequence.append(run)
-            self._end_if_done(sequence, run)
-            return
-        for single in run.singles():
-            self._feed_single(single)
+    def accept(self, run: Run) -> None:
+        """Take the next run in the order of arrival: late samples fall aside, the others wait until the watermark."""
+        watermark_us = self.watermark_us
+        if watermark_us is not None and run.first_us < watermark_us:
+            late, accepted = run.split_at(watermark_us)
+            self._drop_late(late, closed=False)
+            if accepted is None:
+                return
+            run = accepted
+        self.max_time_us = run.last_us if self.max_time_us is None else max(self.max_time_us, run.last_us)
+        self.pending.add(run)
+        for released in self.pending.release(self.watermark_us):
+            self._feed(released)
 
-    def _fits_whole(self, run: Run) -> bool:
+    def _feed(self, run: Run) -> None:
+        """Take the next run in event-time order, piece by piece."""
+        rest: Run | None = run
+        while rest is not None:
+            n = self._fitting(rest)
+            if n == len(rest) or len(rest) == 1:
+                piece, rest = rest, None
+            else:
+                piece, rest = rest.split(max(n, 1))
+            if n == 0:
+                self._feed_single(piece)
+            else:
+                self._append(piece)
+
+    def _fitting(self, run: Run) -> int:
+        """Return how many of the first samples of ``run`` join their sequence without ending or merging anything."""
         settings = self.settings
         sequence = self.open.get(run.sequence)
-        if len(self.open) > (sequence is not None) and self._disturbs_others(run):
-            return False
-        if self._is_closed(run):
-            return False
-        start_us = run.first_us if sequence is None else sequence.start_us
-        count = len(run) + (0 if sequence is None else sequence.n)
-        if run.last_us - start_us > settings.max_duration or count > min(
-            settings.length or settings.max_samples, settings.max_samples
-        ):
-            return False
-        if sequence is not None and run.first_us == sequence.last_us:
-            return False
-        if settings.gap is None:
-            return True
-        if sequence is not None and run.first_us - sequence.last_us > settings.gap:
-            return False
-        return len(run) == 1 or int(np.diff(run.times_us).max()) <= settings.gap
+        limit_us, room = run.first_us + settings.max_duration, min(settings.length or _NEVER_US, settings.max_samples)
+        if sequence is not None:
+            limit_us, room = sequence.start_us + settings.max_duration, room - sequence.n
+            if run.first_us == sequence.last_us:
+                return 0
+        elif self._is_closed(run):
+            return 0
+        if len(self.open) > (sequence is not None):
+            if "change" in settings.end:
+                return 0
+            limit_us = min(limit_us, *(self._limit_us(other) for other in self.open.values() if other is not sequence))
+        n = min(len(run), room)
+        if run.last_us > limit_us:
+            n = min(n, int(np.searchsorted(run.times_us, limit_us, side="right")))
+        if settings.gap is not None and n > 0:
+            if sequence is not None and run.first_us - sequence.last_us > settings.gap:
+                return 0
+            gaps = np.diff(run.times_us[:n]) > settings.gap
+            n = int(gaps.argmax()) + 1 if gaps.any() else n
+        return n
 
-    def _disturbs_others(self, run: Run) -> bool:
-        if "change" in self.settings.end:
-            return True
-        gap, max_duration = self.settings.gap, self.settings.max_duration
-        return any(
-            run.last_us - other.start_us > max_duration or (gap is not None and run.last_us - other.last_us > gap)
-            for other in self.open.values()
-            if other.key != run.sequence
-        )
+    def _limit_us(self, sequence: OpenSequence) -> int:
+        """Return the last event time at which ``sequence`` is still open."""
+        limit_us = sequence.start_us + self.settings.max_duration
+        return limit_us if self.settings.gap is None else min(limit_us, sequence.last_us + self.settings.gap)
 
     def _feed_single(self, run: Run) -> None:
-        self._end_overdue(run.first_us)
+        # A sample of a closed sequence ends nothing: after a restart it may not be read again.
+        if not self._is_closed(run):
+            self._end_before(run)
         if self._is_closed(run):
-            self.drop_late(run, closed=True)
+            self._drop_late(run, closed=True)
             return
-        if "change" in self.settings.end:
-            for key in [key for key in self.open if key != run.sequence]:
-                self.close(self.open[key], "change")
+        self._append(run)
+
+    def _end_before(self, run: Run) -> None:
+        """End what the single sample ``run`` shows to be over."""
+        clock_us = max(run.arrived_us, run.first_us)
+        self.end_overdue(run.first_us, clock_us)
         sequence = self.open.get(run.sequence)
-        is_new_time = sequence is not None and run.first_us > sequence.last_us
-        if sequence is not None and is_new_time and sequence.n >= self.settings.max_samples:
-            self.close(sequence, "max_samples")
-            if self._is_closed(run):
-                self.drop_late(run, closed=True)
-                return
-            sequence = None
+        if sequence is not None and run.first_us > sequence.last_us and sequence.n >= self.settings.max_samples:
+            self.close(sequence, "max_samples", clock_us)
+        if "change" in self.settings.end and not self._is_closed(run):
+            for key in [key for key in self.open if key != run.sequence]:
+                self.close(self.open[key], "change", clock_us)
+
+    def _append(self, run: Run) -> None:
+        sequence = self.open.get(run.sequence)
         if sequence is None:
-            sequence = self._begin(run)
+            sequence = self.open[run.sequence] = OpenSequence(run, partial=self.partial)
+            self.partial = False
         sequence.append(run)
-        self._end_if_done(sequence, run)
-
-    def _begin(self, run: Run) -> OpenSequence:
-        sequence = OpenSequence(run, self.clock_us, partial=self.partial)
-        self.partial = False
-        self.open[run.sequence] = sequence
-        return sequence
-
-    def _is_closed(self, run: Run) -> bool:
-        if run.sequence is None:
-            return self.closed_through_us is not None and run.first_us <= self.closed_through_us
-        return bool(self.closed) and id_hash(run.sequence) in self.closed
-
-    def _end_overdue(self, time_us: int) -> None:
-        for sequence in list(self.open.values()):
-            gap_end = sequence.last_us + (self.settings.gap if self.settings.gap is not None else 1 << 62)
-            duration_end = sequence.start_us + self.settings.max_duration
-            if time_us > min(gap_end, duration_end):
-                self.close(sequence, "gap" if gap_end <= duration_end else "max_duration")
-
-    def _end_if_done(self, sequence: OpenSequence, run: Run) -> None:
         if run.end and "marker" in self.settings.end:
-            self._drop_bare_marker(sequence)
+            sequence.drop_bare_marker()
             self.close(sequence, "marker", through_us=run.last_us)
         elif self.settings.length is not None and sequence.n >= self.settings.length:
             self.close(sequence, "length")
 
-    @staticmethod
-    def _drop_bare_marker(sequence: OpenSequence) -> None:
-        """Take an end mark without readings out of the samples; it said only that the sequence is over."""
-        last = sequence.runs[-1]
-        if sequence.n == 1 or not np.isnan(last.values[-1]).all():
-            return
-        sequence.runs.pop()
-        if len(last) > 1:
-            sequence.runs.append(last.split(len(last) - 1)[0])
-        sequence.n -= 1
-        sequence.merged += 1
+    def _is_closed(self, run: Run) -> bool:
+        if run.sequence in self.open:
+            return False
+        if run.sequence is None:
+            return self.closed_through_us is not None and run.first_us <= self.closed_through_us
+        if not self.closed:
+            return False
+        at_us = self.closed.get(id_hash(run.sequence))
+        return at_us is not None and max(run.arrived_us, run.first_us) <= at_us + self.closed_memory_us
 
     # --- ends ---
 
-    def close(self, sequence: OpenSequence, reason: EndReason, *, through_us: int | None = None) -> None:
+    def end_overdue(self, time_us: int, clock_us: int) -> None:
+        """End what can have no sample at event time ``time_us`` any more."""
+        for sequence in list(self.open.values()):
+            if time_us > self._limit_us(sequence):
+                self.close(sequence, self._limit_reason(sequence), clock_us)
+
+    def _limit_reason(self, sequence: OpenSequence) -> EndReason:
+        """Return which limit comes first in event time, whichever clock finds out."""
+        gap = self.settings.gap
+        is_gap = gap is not None and sequence.last_us + gap <= sequence.start_us + self.settings.max_duration
+        return "gap" if is_gap else "max_duration"
+
+    def close(
+        self, sequence: OpenSequence, reason: EndReason, clock_us: int = -_NEVER_US, *, through_us: int | None = None
+    ) -> None:
         """End ``sequence``; it stays in flight until its verdict is committed."""
         del self.open[sequence.key]
-        self.base_us.pop(sequence.key, None)
-        through = max(sequence.last_us, through_us if through_us is not None else sequence.last_us)
+        through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         finished = sequence.finish(self.name, reason)
-        closed = Closed(finished, sequence.key, through, sequence.merged, sequence.before)
+        at_us = max(sequence.seen_us, clock_us)
+        closed = Closed(finished, sequence.key, at_us, through, sequence.merged, sequence.before)
         if sequence.key is None:
-            self.closed_through_us = max(through, self.closed_through_us or through)
+            self.closed_through_us = through if self.closed_through_us is None else max(self.closed_through_us, through)
+            if not self.pending.runs:
+                self.base_us.pop(None, None)
         else:
-            self.closed[id_hash(sequence.key)] = self.clock_us
-            if len(self.closed) > MAX_CLOSED_IDS:
-                del self.closed[next(iter(self.closed))]
+            self.closed[id_hash(sequence.key)] = at_us
         self.in_flight[sequence.key, sequence.position] = closed
         self.finished.append(closed)
 
-    def drop_late(self, run: Run, *, closed: bool) -> None:
-        """Hand ``run`` to the late samples."""
+    def _drop_late(self, run: Run, *, closed: bool) -> None:
         self.late.append(LateSamples(self.name, run.sequence, closed, run.position.offset, run.times_us, run.values))
 
     def flush(self) -> None:
         """Release all that waits for late-comers: nothing older is accepted any more."""
+        self.floor_us = self.max_time_us
         for run in self.pending.release(None):
-            self.feed(run)
-        if self.max_time_us is not None:
-            self.floor_us = self.max_time_us
+            self._feed(run)
 
-    def expire(self, now_us: int, closed_memory_us: int) -> None:
-        """End what silence or a limit has ended when the partition's clock says ``now_us``."""
-        lateness = self.settings.allowed_lateness
-        last = self.last_record_us if self.last_record_us is not None else now_us
-        if self.pending.runs and now_us > last + lateness:
+    def expire(self, deadline_us: int) -> None:
+        """Do what is due when the partition's clock has passed ``deadline_us``, the next deadline."""
+        if self.is_waiting:
             self.flush()
-        gap_end = last + self.settings.gap if self.settings.gap is not None else 1 << 62
+            return
         for sequence in list(self.open.values()):
-            duration_end = sequence.since_us + self.settings.max_duration
-            if now_us > min(gap_end, duration_end) + lateness:
-                self.close(sequence, "gap" if gap_end <= duration_end else "max_duration")
-        while self.closed:
-            oldest = next(iter(self.closed))
-            if now_us <= self.closed[oldest] + closed_memory_us:
-                break
-            del self.closed[oldest]
+            if self._silence_end_us(sequence) <= deadline_us:
+                self.close(sequence, self._limit_reason(sequence), deadline_us)
 
-    @property
-    def is_forgettable(self) -> bool:
-        return not (self.open or self.pending.runs or self.in_flight or self.closed)
+    def forget_closed(self, clock_us: int) -> None:
+        """Forget the ids of sequences so long closed that they may recur."""
+        clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)
+        _forget_before(self.closed, clock_us - self.closed_memory_us)
 
     # --- progress ---
 
-    def committed(self, closed: Closed) -> None:
-        """Note that the verdict of ``closed`` is durable."""
-        del self.in_flight[closed.key, closed.sequence.first_position]
-        if closed.key is None:
-            self.committed_through_us = max(closed.through_us, self.committed_through_us or closed.through_us)
+    def committed(self, closed: Closed) -> bool:
+        """Note that the verdict of ``closed`` is durable; return whether it was in flight here."""
+        if self.in_flight.pop((closed.key, closed.sequence.first_position), None) is None:
+            return False
+        if closed.key is not None:
+            self.committed_ids[id_hash(closed.key)] = closed.at_us
+        elif self.committed_through_us is None or closed.through_us > self.committed_through_us:
+            self.committed_through_us = closed.through_us
+        return True
 
     def oldest(self) -> tuple[int, Clocks] | None:
         """Return the lowest offset that holds an undone sample, with the clocks before it; None if all is done."""
         undone = [(run.position.offset, run.before) for run in self.pending.runs]
         undone += [(sequence.position.offset, sequence.before) for sequence in self.open.values()]
         undone += [(closed.sequence.first_position.offset, closed.before) for closed in self.in_flight.values()]
-        return min(undone, key=lambda entry: entry[0]) if undone else None
+        return min(undone, key=itemgetter(0)) if undone else None
 
-    def progress(self, next_offset: int) -> StreamProgress:
-        """Return what a restart at ``next_offset`` must know of this stream."""
-        oldest = self.oldest()
-        done_below, clocks = oldest or (next_offset, Clocks(self.max_time_us, self.floor_us, self.last_record_us, None))
-        in_flight = {id_hash(closed.key) for closed in self.in_flight.values() if closed.key is not None}
+    def progress(self, next_offset: int, clock_us: int | None) -> StreamProgress:
+        """Return what a restart must know of this stream at ``next_offset``, when the partition's clock is ``clock_us``."""
+        now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us)
+        done_below, clocks = self.oldest() or (next_offset, now)
+        if clocks.partition_us is not None:
+            _forget_before(self.committed_ids, clocks.partition_us - self.closed_memory_us)
         return StreamProgress(
             done_below=done_below,
             max_time_us=clocks.max_time_us,
             floor_us=clocks.floor_us,
             last_record_us=clocks.last_record_us,
-            closed={key: at for key, at in self.closed.items() if key not in in_flight},
+            closed=dict(self.committed_ids),
             closed_through_us=self.committed_through_us,
             partial=self.partial
             or any(sequence.partial for sequence in self.open.values())
@@ -350,5 +417,15 @@ class StreamState:
         self.floor_us = progress.floor_us
         self.last_record_us = progress.last_record_us
         self.closed = dict(progress.closed)
+        self.committed_ids = dict(progress.closed)
         self.closed_through_us = self.committed_through_us = progress.closed_through_us
         self.partial = progress.partial
+
+
+def _forget_before(ids: dict[str, int], clock_us: int) -> None:
+    """Drop the ids closed before ``clock_us``, and the oldest ones where there are too many."""
+    while ids:
+        oldest = next(iter(ids))
+        if ids[oldest] >= clock_us and len(ids) <= MAX_CLOSED_IDS:
+            break
+        del ids[oldest]

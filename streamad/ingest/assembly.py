@@ -54,6 +54,7 @@ class Assembler:
         self._due_us: dict[str, int] = {}
         self._changed: set[str] = set()
         self._late: list[LateSamples] = []
+        self._new_streams: list[str] = []
         self._bytes: dict[str, int] = {}
         self._partial_until_us: int | None = None
         self.clock_us: int | None = None
@@ -128,6 +129,7 @@ class Assembler:
             raise DecodeError("too_many_streams", f"stream {name[:80]!r} would be one more than max_streams")
         stream = StreamState(name, self._settings, partial=self._may_be_partial(record_us))
         self._streams[name] = stream
+        self._new_streams.append(name)
         self._bytes[name] = 0
         stream.clock_us = record_us
         self._schedule(stream)
@@ -238,6 +240,11 @@ class Assembler:
         late, self._late = self._late, []
         return late
 
+    def take_new_streams(self) -> list[str]:
+        """Return the streams first seen since the last call."""
+        new, self._new_streams = self._new_streams, []
+        return new
+
     # --- progress ---
 
     @property
@@ -284,5 +291,6 @@ class Assembler:
             stream = StreamState(name, self._settings, partial=saved.partial)
             stream.restore(saved)
             self._streams[name] = stream
+            self._new_streams.append(name)
             self._bytes[name] = 0
             self._schedule(stream)

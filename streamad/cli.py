@@ -1,0 +1,78 @@
+"""The command line: ``streamad --help``. Errors are one line on stderr; exit code 0, 1 (failed) or 2 (usage, config)."""
+
+from __future__ import annotations
+
+__all__ = ["app", "main"]
+
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import click
+import typer
+
+from streamad.commands.check import check
+from streamad.commands.init import init
+from streamad.commands.models import models
+from streamad.commands.replay import replay
+from streamad.commands.run import run
+from streamad.commands.schema import schema
+from streamad.commands.score import score
+from streamad.commands.simulate import simulate
+from streamad.commands.train import train
+from streamad.errors import StreamadError
+from streamad.logs import configure_logs
+
+app = typer.Typer(
+    name="streamad",
+    help="Monitor whole sensor sequences (batches, movements): calibrated alerts that say why.\n\n"
+    "First steps: streamad simulate --out demo, then streamad train and streamad run in that folder; or with your own "
+    "recordings: streamad init recording.csv, streamad check, streamad train, streamad run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (run, replay, train, score, check, schema, simulate, init):
+    app.command()(command)
+app.add_typer(models, name="models")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"streamad {version('streamad-monitor')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every step to stderr.")] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    configure_logs(verbose=verbose)
+
+
+def main() -> None:
+    """Run the command line and exit; a user's mistake never ends in a traceback."""
+    try:
+        code = app(standalone_mode=False)
+    except StreamadError as error:
+        typer.echo(f"error: {error}", err=True)
+        code = error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        typer.echo(error.format_message())
+        code = 2
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        typer.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output is gone (head, less): nobody is left to tell; keep the interpreter quiet as well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,1 @@
+"""The commands of the streamad command line, one file each."""

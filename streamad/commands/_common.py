@@ -1,0 +1,105 @@
+"""What the commands share: options, the loaded plant, output for people and for machines, the stop on Ctrl-C."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigOption",
+    "JsonOption",
+    "Plant",
+    "err",
+    "load_plant",
+    "local_url",
+    "out",
+    "print_json",
+    "run_async",
+    "stop_on_signals",
+]
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+
+from streamad.clock import SystemClock
+from streamad.plugins import ConnectorContext, split_url
+from streamad.ports import Clock
+from streamad.settings import Settings, load_settings
+from streamad.wiring import context_for
+
+T = TypeVar("T")
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", help="The plant's config.", show_default=True, metavar="FILE")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")]
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """A validated config, the folder that its relative paths mean, and the clock."""
+
+    settings: Settings
+    base_dir: Path
+    clock: Clock
+
+    @property
+    def context(self) -> ConnectorContext:
+        """Return what connectors are told."""
+        return context_for(self.settings, self.base_dir, self.clock)
+
+
+def load_plant(config: Path) -> Plant:
+    """Load the config; relative paths in it mean its own folder. Raises ConfigError."""
+    return Plant(load_settings(config), config.absolute().parent, SystemClock())
+
+
+def local_url(url: str) -> str:
+    """Make a path given on the command line absolute, so that it means the working directory."""
+    scheme, rest, _ = split_url(url)
+    if scheme != "file" or Path(rest).is_absolute():
+        return url
+    return str(Path(rest).absolute()) + (f"?{url.partition('?')[2]}" if "?" in url else "")
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object on a line of its own."""
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end."""
+    return asyncio.run(work)
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":
+        yield
+        return
+
+    def first() -> None:
+        err.print("stopping: finishing what is being scored (again to stop at once)")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, first)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

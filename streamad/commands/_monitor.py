@@ -1,0 +1,137 @@
+"""Runs a pipeline for ``run`` and ``replay``: the same code, another source, committer and speed."""
+
+from __future__ import annotations
+
+__all__ = ["Monitor", "RunReport", "alert_line"]
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+
+from streamad.commands._common import Plant, err, stop_on_signals
+from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.judge.judging import Judgement
+from streamad.judge.scoring import MicroBatcher
+from streamad.pipeline import JudgedSequence, Pipeline
+from streamad.ports import Committer, Source
+from streamad.types import Event
+from streamad.wiring import model_in_service
+
+
+def alert_line(judgement: Judgement) -> str:
+    """Return one line for a person: what, how sure, and which channels."""
+    alert, attribution = judgement.alert, judgement.attribution
+    assert alert is not None
+    why = ""
+    if attribution is not None:
+        first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share > 0]
+        why = f"  because of {', '.join(first)}" if first else ""
+    tail = "  (extrapolated)" if alert.tail == "extrapolated" else ""
+    return (
+        f"[bold red]ALERT[/] {escape(alert.stream)} {escape(alert.sequence)}  "
+        f"score {alert.score:.3f}  p {alert.p_value:.4f}{tail}{escape(why)}"
+    )
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did, for the summary."""
+
+    counters: dict[str, Any]
+    wall_s: float
+    model: str
+    judged: list[JudgedSequence] = field(default_factory=list)
+
+    @property
+    def sequences(self) -> int:
+        """Return the number of verdicts."""
+        return sum(self.counters["verdicts"].values())
+
+    def latency_ms(self, share: float) -> float | None:
+        """Return a quantile of the time from a sequence's end to its committed verdict."""
+        if not self.judged:
+            return None
+        return float(np.quantile([judged.latency_us for judged in self.judged], share)) / 1e3
+
+    def evaluation(self, is_anomalous: Mapping[str, bool]) -> Evaluation:
+        """Compare the scored sequences that have a label with it."""
+        verdicts = [judged.judgement.verdict for judged in self.judged]
+        labelled = [verdict for verdict in verdicts if verdict.score is not None and verdict.sequence in is_anomalous]
+        return evaluate(
+            [verdict.score for verdict in labelled if verdict.score is not None],
+            [verdict.decision == "anomalous" for verdict in labelled],
+            [is_anomalous[verdict.sequence] for verdict in labelled],
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures for machines."""
+        return {
+            "sequences": self.sequences,
+            "alerts": self.counters["alerts"],
+            "model": self.model,
+            "wall_s": round(self.wall_s, 3),
+            "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
+            "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},
+            "counters": self.counters,
+        }
+
+
+class Monitor:
+    """Puts a plant's pipeline to work once."""
+
+    def __init__(self, plant: Plant, *, quiet: bool = False, keep: bool = False) -> None:
+        self._plant = plant
+        self._quiet = quiet
+        self._keep = keep
+        self._judged: list[JudgedSequence] = []
+
+    async def run(
+        self, source: Source, committer: Committer, *, explain: bool, with_verdicts: bool, version: str | None = None
+    ) -> RunReport:
+        """Run to the end of the source or the first signal. Raises StreamadError."""
+        plant = self._plant
+        try:
+            model = model_in_service(plant.settings, plant.base_dir, version)
+            batcher = MicroBatcher(model, plant.clock, plant.settings.run)
+            pipeline = Pipeline(
+                plant.settings,
+                source,
+                committer,
+                batcher,
+                plant.clock,
+                explain=explain,
+                with_verdicts=with_verdicts,
+                on_judged=self._on_judged,
+                on_event=self._on_event,
+            )
+            started = time.perf_counter()
+            with stop_on_signals(pipeline.request_stop):
+                try:
+                    await pipeline.run()
+                finally:
+                    await batcher.close()
+        finally:
+            await source.close()
+            await committer.close()
+        wall_s = time.perf_counter() - started
+        return RunReport(pipeline.counters.as_dict(), wall_s, f"{model.ref.name} {model.ref.version}", self._judged)
+
+    def _on_judged(self, judged: JudgedSequence) -> None:
+        if self._keep or len(self._judged) < 100_000:
+            self._judged.append(judged)
+        if self._quiet:
+            return
+        verdict = judged.judgement.verdict
+        if judged.judgement.alert is not None:
+            err.print(alert_line(judged.judgement))
+        elif verdict.decision == "unscorable":
+            line = f"{verdict.stream} {verdict.sequence}  {verdict.detail or ''}"
+            err.print(f"[yellow]UNSCORABLE[/] {escape(line)}")
+
+    def _on_event(self, event: Event) -> None:
+        if not self._quiet:
+            err.print(f"[yellow]EVENT[/] {escape(f'{event.kind}: {event.stream or event.partition}: {event.message}')}")

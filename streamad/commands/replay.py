@@ -1,0 +1,97 @@
+"""``streamad replay``: what the monitor would have said about recordings."""
+
+from __future__ import annotations
+
+__all__ = ["replay"]
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamad.checkpoint import UnsavedCommitter
+from streamad.commands._common import ConfigOption, JsonOption, Plant, load_plant, local_url, print_json, run_async
+from streamad.commands._labels import read_labels
+from streamad.commands._monitor import Monitor
+from streamad.commands._summary import evaluation_dict, print_summary
+from streamad.errors import StreamadError
+from streamad.plugins import connect_sink
+from streamad.ports import Sink, Source
+from streamad.replay import PacedSource
+from streamad.types import Role
+from streamad.wiring import source_for
+
+_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+
+
+class UsageError(StreamadError):
+    """Raised when options of a command contradict each other or the input."""
+
+    exit_code = 2
+
+
+def replay(
+    recordings: Annotated[
+        str | None, typer.Argument(help="Recordings to replay instead of the config's source: path or URL.")
+    ] = None,
+    config: ConfigOption = Path("plant.yaml"),
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="Truth to compare with: a CSV file with the columns sequence and label, or 'source' for the labels "
+            "in the recordings themselves (npz, ts)."
+        ),
+    ] = None,
+    normal: Annotated[
+        str, typer.Option(help="Labels that mean normal, separated by commas; all others are anomalous.")
+    ] = "0",
+    speed: Annotated[str, typer.Option(help="max, real, or a factor such as 10 (times real time).")] = "max",
+    write_to: Annotated[
+        Path | None, typer.Option("--out", help="Folder for alerts.jsonl, verdicts.jsonl and the others.")
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
+    as_json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts as they come.")] = False,
+) -> None:
+    """Replay recordings through the monitor: the same code as run, without its checkpoint and sinks.
+
+    Prints the alerts it would have raised; with --labels also AUC, detection rate at the configured false-alarm rate
+    and the achieved false-alarm rate with its interval.
+    """
+    plant = load_plant(config)
+    factor = _speed(speed)
+    source = source_for(plant.settings, plant.context, None if recordings is None else local_url(recordings))
+    truth = None if labels is None else read_labels(labels, source, normal)
+    sinks = {} if write_to is None else _sinks(plant, write_to)
+
+    async def work() -> None:
+        paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
+        report = await Monitor(plant, quiet=quiet or as_json, keep=True).run(
+            paced, UnsavedCommitter(sinks), explain=bool(sinks) or not quiet, with_verdicts=True, version=version
+        )
+        evaluation = None if truth is None else report.evaluation(truth)
+        if as_json:
+            print_json({**report.as_dict(), **({} if evaluation is None else evaluation_dict(evaluation))})
+        else:
+            print_summary(report, plant.settings.alerts.false_alarm_rate, evaluation)
+
+    run_async(work())
+
+
+def _speed(text: str) -> float | None:
+    if text in ("max", "real"):
+        return None if text == "max" else 1.0
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise UsageError(f"--speed {text}: must be max, real or a factor above 0")
+    return factor
+
+
+def _sinks(plant: Plant, folder: Path) -> dict[Role, Sink]:
+    existing = [role for role in _ROLES if (folder / f"{role}.jsonl").exists()]
+    if existing:
+        raise UsageError(f"{folder} already holds {existing[0]}.jsonl: name another folder with --out")
+    return {role: connect_sink(str(folder.absolute() / f"{role}.jsonl"), {}, plant.context) for role in _ROLES}

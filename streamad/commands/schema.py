@@ -1,0 +1,26 @@
+"""``streamad schema``: the JSON Schemas of the messages and of the config."""
+
+from __future__ import annotations
+
+__all__ = ["schema"]
+
+import json
+from typing import Annotated
+
+import typer
+
+from streamad.judge.schemas import message_schemas
+from streamad.settings import Settings
+
+
+def schema(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="alert, attribution, verdict, dead_letter, late, event or config; all if left out."),
+    ] = None,
+) -> None:
+    """Print JSON Schemas (2020-12) of the messages that streamad writes, and of plant.yaml."""
+    schemas = {**message_schemas(), "config": Settings.model_json_schema()}
+    if name is not None and name not in schemas:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(schemas)}", param_hint="NAME")
+    typer.echo(json.dumps(schemas if name is None else schemas[name], indent=2, ensure_ascii=False))

@@ -1,0 +1,131 @@
+"""One partition's way in: records to finished sequences, with what falls aside (dead letters, late samples)."""
+
+from __future__ import annotations
+
+__all__ = ["Intake"]
+
+import math
+
+import msgspec
+
+from streamad.errors import DecodeError
+from streamad.ingest.assembly import Assembler, Closed, LateSamples
+from streamad.ingest.dead_letters import dead_letter
+from streamad.ingest.decode import Decoder
+from streamad.metrics import Counters
+from streamad.progress import Progress, ProgressUpdate
+from streamad.settings import Settings
+from streamad.types import LateRecord, Origin, OutputRecord, Record, RecordBatch, from_us
+
+
+class Intake:
+    """Decodes and assembles the records of one partition.
+
+    After a restart it is fed from the low watermark on. Up to ``next_offset`` of the progress it emits no dead letter and
+    no late record: they were emitted before.
+    """
+
+    def __init__(
+        self,
+        partition: str,
+        settings: Settings,
+        decoder: Decoder,
+        counters: Counters,
+        *,
+        seen_from_start: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        self.partition = partition
+        self.next_offset = progress.low_watermark if progress is not None else 0
+        self.assembler = Assembler(
+            partition,
+            settings.sequences,
+            relative=settings.decode.time == "relative",
+            seen_from_start=seen_from_start,
+            progress=progress,
+        )
+        self._settings = settings
+        self._decoder = decoder
+        self._counters = counters
+        self._resume_at = progress.next_offset if progress is not None else 0
+        self._aside: list[OutputRecord] = []
+
+    @property
+    def is_recovering(self) -> bool:
+        """Return whether records are being read for the second time."""
+        return self.next_offset < self._resume_at
+
+    def take(self, batch: RecordBatch, now_us: int) -> list[Closed]:
+        """Take a batch and return the sequences that it ended; anything unreadable goes aside, never up."""
+        finished: list[Closed] = []
+        for record in batch.records:
+            finished += self._take(record, now_us)
+        self.next_offset = max(self.next_offset, batch.next_offset)
+        return finished
+
+    def _take(self, record: Record, now_us: int) -> list[Closed]:
+        is_new = record.offset >= self._resume_at
+        try:
+            block = self._decoder.decode(record, now_us)
+            if block is None:
+                finished = self._observe(record)
+            else:
+                finished = self.assembler.push(block, record.timestamp_us)
+            if is_new:
+                self._counters.samples += 0 if block is None else len(block)
+                self._counters.ignored += block is None
+        except DecodeError as error:
+            finished = self._observe(record)
+            if is_new:
+                self._counters.dead_letters[error.kind] += 1
+                letter = dead_letter(record, self.partition, error, self._settings.decode, now_us)
+                self._aside.append(OutputRecord("dead_letters", self.partition, letter))
+        self._counters.records += is_new
+        self._set_late_aside(is_new=is_new, now_us=now_us)
+        return finished
+
+    def expire(self, idle_us: int, now_us: int) -> list[Closed]:
+        """Return what ends because a caught-up partition has been silent for ``idle_us`` of wall-clock time."""
+        if self.assembler.clock_us is None or self.is_recovering:
+            return []
+        finished = self.assembler.expire(self.assembler.clock_us + idle_us)
+        self._set_late_aside(is_new=True, now_us=now_us)
+        return finished
+
+    def end_of_input(self, now_us: int) -> list[Closed]:
+        """Return all that is open: the partition has ended."""
+        finished = self.assembler.end_of_input()
+        self._set_late_aside(is_new=True, now_us=now_us)
+        return finished
+
+    def take_aside(self) -> list[OutputRecord]:
+        """Return the dead letters and late records since the last call."""
+        aside, self._aside = self._aside, []
+        return aside
+
+    def progress(self, *, ended: bool = False) -> ProgressUpdate:
+        """Return what changed since the last call; ``ended`` says that a finite partition is through."""
+        update = self.assembler.progress(max(self.next_offset, self._resume_at))
+        return msgspec.structs.replace(update, ended=ended)
+
+    def _observe(self, record: Record) -> list[Closed]:
+        return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
+
+    def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
+        for late in self.assembler.take_late():
+            if not is_new:
+                continue
+            self._counters.late_samples += len(late.times_us)
+            if self._settings.sequences.late == "sink":
+                self._aside.append(OutputRecord("late", late.stream, self._late_record(late, now_us)))
+
+    def _late_record(self, late: LateSamples, now_us: int) -> LateRecord:
+        return LateRecord(
+            origin=Origin(self.partition, late.offset),
+            stream=late.stream,
+            sequence=late.sequence,
+            cause="closed" if late.closed else "late",
+            times=[from_us(time_us) for time_us in late.times_us.tolist()],
+            values=[[None if math.isnan(value) else value for value in row] for row in late.values.tolist()],
+            created_at=from_us(now_us),
+        )

@@ -1,0 +1,365 @@
+"""The runtime that joins the rooms: records in, sequences judged, outputs and progress committed together."""
+
+from __future__ import annotations
+
+__all__ = ["IdleClock", "JudgedSequence", "Pipeline"]
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streamad.ingest.assembly import Closed
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.judge.judging import Judge, Judgement
+from streamad.judge.scoring import MicroBatcher
+from streamad.metrics import Counters
+from streamad.ports import Clock, Committer, Source
+from streamad.settings import Settings
+from streamad.types import (
+    Event,
+    OutputRecord,
+    PartitionAssigned,
+    PartitionEnded,
+    PartitionRevoked,
+    RecordBatch,
+    SourceEvent,
+    from_us,
+)
+
+_MAX_WAITING_OUTPUTS = 10_000
+
+
+class JudgedSequence(NamedTuple):
+    """One committed judgement; ``latency_us`` from the arrival of what ended the sequence to the commit."""
+
+    judgement: Judgement
+    latency_us: int
+
+
+class IdleClock:
+    """Wall-clock silence of a partition, counted only while its source says that it is caught up.
+
+    The source keeps saying so with empty batches. If it does not for longer than ``outage_us`` (a stalled broker), the
+    silence was an outage and counting starts anew: nothing is cut because nobody could deliver.
+    """
+
+    def __init__(self, outage_us: int) -> None:
+        self._outage_us = outage_us
+        self._seen_us: int | None = None
+        self.idle_us = 0
+
+    def on_batch(self, now_us: int, *, caught_up: bool, has_records: bool) -> None:
+        """Note a batch that came at monotonic time ``now_us``."""
+        passed = now_us - self._seen_us if self._seen_us is not None else None
+        if has_records or not caught_up or passed is None or passed > self._outage_us:
+            self.idle_us = 0
+        else:
+            self.idle_us += passed
+        self._seen_us = now_us if caught_up else None
+
+
+@dataclass(slots=True, eq=False)
+class _InFlight:
+    """A finished sequence on its way to its verdict."""
+
+    closed: Closed
+    task: asyncio.Task[Judgement]
+    since_us: int
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class _Partition:
+    intake: Intake
+    idle: IdleClock
+    in_flight: deque[_InFlight] = field(default_factory=deque)
+    aside: list[OutputRecord] = field(default_factory=list)
+    moved: bool = False
+    ended: bool = False
+    caught_up: bool = False
+    committed_us: int = 0
+
+
+class Pipeline:
+    """Runs one source through assembly and judging to a committer, until the source ends or ``request_stop``.
+
+    Verdicts of a partition commit in the order in which its sequences ended, together with the dead letters and late
+    records of everything read so far and the progress that says so. ``explain`` adds attributions to alerts;
+    ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is called after the commit.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: Source,
+        committer: Committer,
+        batcher: MicroBatcher,
+        clock: Clock,
+        *,
+        explain: bool,
+        with_verdicts: bool,
+        on_judged: Callable[[JudgedSequence], None] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.counters = Counters()
+        self._settings = settings
+        self._source = source
+        self._committer = committer
+        self._batcher = batcher
+        self._judge = Judge(settings, batcher, clock, explain=explain)
+        self._clock = clock
+        self._with_verdicts = with_verdicts
+        self._decoder = Decoder(settings.decode, settings.channels)
+        self._on_judged = on_judged
+        self._on_event = on_event
+        self._partitions: dict[str, _Partition] = {}
+        self._homes: dict[str, str] = {}
+        self._displaced: set[str] = set()
+        self._in_flight_bytes = 0
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    def request_stop(self) -> None:
+        """Stop reading; what is being scored is finished and committed. Open sequences are read again next time."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Run until the source ends or a stop is requested; the caller closes source, committer and batcher.
+
+        Raises SourceError, OutputError, CheckpointError, DetectorError.
+        """
+        ticker = asyncio.create_task(self._tick())
+        events = self._source.batches()
+        try:
+            await self._read(events)
+            await self._drain()
+        finally:
+            ticker.cancel()
+            for partition in self._partitions.values():
+                for waiting in partition.in_flight:
+                    waiting.task.cancel()
+            with suppress(asyncio.CancelledError):
+                await ticker
+
+    async def _read(self, events: AsyncIterator[SourceEvent]) -> None:
+        pull: asyncio.Future[SourceEvent | None] | None = None
+        try:
+            while not self._stopping:
+                await self._make_room()
+                if pull is None:
+                    pull = asyncio.ensure_future(anext(events, None))
+                await self._wait_for(pull)
+                if pull.done():
+                    event, pull = pull.result(), None
+                    if event is None:
+                        return
+                    await self._handle(event)
+                await self._commit_due()
+        finally:
+            if pull is not None:
+                pull.cancel()
+                with suppress(asyncio.CancelledError):
+                    await pull
+
+    async def _wait_for(self, pull: asyncio.Future[SourceEvent | None] | None) -> None:
+        """Return when ``pull`` is done or something happened (a verdict, a tick, a stop)."""
+        if pull is not None and pull.done():
+            return
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            waited: set[asyncio.Future[Any]] = {woken} if pull is None else {woken, pull}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+        self._wake.clear()
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(self._settings.run.commit_interval / 1e6)
+            self._wake.set()
+
+    # --- what the source says ---
+
+    async def _handle(self, event: SourceEvent) -> None:
+        match event:
+            case RecordBatch():
+                self._take(event)
+            case PartitionAssigned():
+                await self._assign(event)
+            case PartitionRevoked():
+                self._revoke(event.partition)
+            case PartitionEnded():
+                self._end(event.partition)
+
+    async def _assign(self, event: PartitionAssigned) -> None:
+        self._revoke(event.partition)
+        progress = await self._committer.restore(event.partition)
+        intake = Intake(
+            event.partition,
+            self._settings,
+            self._decoder,
+            self.counters,
+            seen_from_start=event.seen_from_start,
+            progress=progress,
+        )
+        partition = _Partition(intake, IdleClock(self._settings.run.outage_after))
+        partition.committed_us = self._clock.monotonic_us()
+        self._partitions[event.partition] = partition
+        await self._source.seek(event.partition, None if progress is None else progress.low_watermark)
+
+    def _revoke(self, name: str) -> None:
+        partition = self._partitions.pop(name, None)
+        if partition is None:
+            return
+        for waiting in partition.in_flight:
+            waiting.task.cancel()
+            self._in_flight_bytes -= waiting.nbytes
+        self._leave_home(name)
+
+    def _end(self, name: str) -> None:
+        partition = self._partitions[name]
+        self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
+        partition.moved = partition.ended = True
+        self._batcher.flush()
+        self._leave_home(name)
+
+    def _take(self, batch: RecordBatch) -> None:
+        partition = self._partitions.get(batch.partition)
+        if partition is None:
+            return
+        now_us = self._clock.now_us()
+        partition.idle.on_batch(self._clock.monotonic_us(), caught_up=batch.caught_up, has_records=bool(batch.records))
+        finished = partition.intake.take(batch, now_us)
+        if batch.caught_up:
+            finished += partition.intake.expire(partition.idle.idle_us, now_us)
+        partition.moved = partition.moved or bool(batch.records)
+        partition.caught_up = batch.caught_up
+        self._submit(partition, finished)
+
+    # --- judging ---
+
+    def _submit(self, partition: _Partition, finished: list[Closed]) -> None:
+        for stream in partition.intake.assembler.take_new_streams():
+            self._settle(stream, partition.intake.partition)
+        partition.aside += partition.intake.take_aside()
+        now_us = self._clock.monotonic_us()
+        for closed in finished:
+            sequence = closed.sequence
+            self.counters.sequences[sequence.reason] += 1
+            self.counters.sequence_samples += sequence.n_samples
+            self.counters.merged += closed.merged
+            self.counters.duplicates += sequence.duplicates
+            refused = None
+            if sequence.stream in self._displaced:
+                refused = "stream seen in two partitions: its samples are split between them; check the message key"
+            task = asyncio.create_task(self._judge.judge(sequence, refused))
+            task.add_done_callback(lambda _: self._wake.set())
+            nbytes = sequence.values.nbytes + sequence.times_us.nbytes
+            self._in_flight_bytes += nbytes
+            partition.in_flight.append(_InFlight(closed, task, now_us, nbytes))
+
+    def _settle(self, stream: str, partition: str) -> None:
+        """Note where ``stream`` lives; a second partition at the same time makes its sequences unscorable."""
+        home = self._homes.setdefault(stream, partition)
+        if home == partition or stream in self._displaced:
+            return
+        self._displaced.add(stream)
+        event = Event(
+            kind="stream_in_two_partitions",
+            message=f"also in {home}: its sequences are unscorable until one of the partitions ends",
+            partition=partition,
+            stream=stream,
+            created_at=from_us(self._clock.now_us()),
+        )
+        self._partitions[partition].aside.append(OutputRecord("events", stream, event))
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def _leave_home(self, partition: str) -> None:
+        for stream in [stream for stream, home in self._homes.items() if home == partition]:
+            del self._homes[stream]
+            self._displaced.discard(stream)
+
+    # --- memory ---
+
+    async def _make_room(self) -> None:
+        """Hold the source back while too much waits; if nothing can drain, end the largest open sequence."""
+        limit = self._settings.sequences.max_buffered_bytes
+        most_waiting = 16 * self._settings.run.batch_windows
+        while not self._stopping:
+            waiting = sum(len(partition.in_flight) for partition in self._partitions.values())
+            held = sum(partition.intake.assembler.buffered_bytes for partition in self._partitions.values())
+            if held + self._in_flight_bytes <= limit and waiting <= most_waiting:
+                return
+            if waiting:
+                self._batcher.flush()
+                await self._commit_ready()
+                if sum(len(partition.in_flight) for partition in self._partitions.values()) == waiting:
+                    await self._wait_for(None)
+                continue
+            largest = max(self._partitions.values(), key=lambda partition: partition.intake.assembler.buffered_bytes)
+            self._submit(largest, largest.intake.assembler.evict_largest())
+            if not largest.in_flight and largest.intake.assembler.buffered_bytes >= held > limit:
+                return
+
+    # --- commits ---
+
+    async def _commit_due(self) -> None:
+        """Commit what is ready where the interval has passed, the source is caught up, or much waits."""
+        now_us = self._clock.monotonic_us()
+        for name in list(self._partitions):
+            partition = self._partitions[name]
+            interval_over = now_us - partition.committed_us >= self._settings.run.commit_interval
+            drained = partition.ended and not partition.in_flight
+            if drained or (interval_over and partition.moved) or len(partition.aside) > _MAX_WAITING_OUTPUTS:
+                await self._commit(partition)
+            elif (interval_over or partition.caught_up) and _ready(partition):
+                await self._commit(partition)
+            if drained:
+                del self._partitions[name]
+
+    async def _commit_ready(self) -> None:
+        for partition in self._partitions.values():
+            if _ready(partition):
+                await self._commit(partition)
+
+    async def _commit(self, partition: _Partition) -> None:
+        done: list[_InFlight] = []
+        while _ready(partition):
+            done.append(partition.in_flight.popleft())
+        judgements = [waiting.task.result() for waiting in done]
+        outputs, partition.aside = partition.aside, []
+        for waiting, judgement in zip(done, judgements, strict=True):
+            partition.intake.assembler.committed(waiting.closed)
+            outputs += judgement.outputs(with_verdicts=self._with_verdicts)
+            self._in_flight_bytes -= waiting.nbytes
+        partition.moved = False
+        update = partition.intake.progress(ended=partition.ended and not partition.in_flight)
+        await self._committer.commit(update, outputs)
+        partition.committed_us = now_us = self._clock.monotonic_us()
+        self.counters.commits += 1
+        for waiting, judgement in zip(done, judgements, strict=True):
+            self.counters.verdicts[judgement.verdict.decision] += 1
+            self.counters.alerts += judgement.alert is not None
+            if self._on_judged is not None:
+                self._on_judged(JudgedSequence(judgement, now_us - waiting.since_us))
+
+    async def _drain(self) -> None:
+        """Finish and commit what is being scored."""
+        while any(partition.in_flight for partition in self._partitions.values()):
+            self._batcher.flush()
+            await self._commit_ready()
+            if any(p.in_flight and not _ready(p) for p in self._partitions.values()):
+                await self._wait_for(None)
+        for partition in self._partitions.values():
+            if partition.moved or partition.aside:
+                await self._commit(partition)
+
+
+def _ready(partition: _Partition) -> bool:
+    return bool(partition.in_flight) and partition.in_flight[0].task.done()

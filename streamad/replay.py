@@ -1,0 +1,114 @@
+"""Replays recordings: at full speed, in real time or n times as fast; and reads them into sequences for training."""
+
+from __future__ import annotations
+
+__all__ = ["PacedSource", "read_sequences"]
+
+from collections.abc import AsyncIterator, Callable
+
+from pydantic import BaseModel
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.metrics import Counters
+from streamad.ports import Clock, Source
+from streamad.settings import Settings
+from streamad.types import (
+    FinishedSequence,
+    PartitionAssigned,
+    PartitionEnded,
+    Record,
+    RecordBatch,
+    SourceEvent,
+)
+
+
+class PacedSource:
+    """Delivers another source's records when they are due: ``speed`` 1 is real time, 10 ten times as fast.
+
+    A record is due when as much time has passed since the partition's first record as lies between their times. Without
+    a time of its own a record is due at its last sample; an unreadable record is due at once.
+    """
+
+    def __init__(self, source: Source, speed: float, clock: Clock, settings: Settings) -> None:
+        self.options_model: type[BaseModel] = source.options_model
+        self._source = source
+        self._speed = speed
+        self._clock = clock
+        self._decoder = Decoder(settings.decode, settings.channels)
+        self._anchor: tuple[str, int, int] | None = None
+
+    async def batches(self) -> AsyncIterator[SourceEvent]:
+        """Yield the other source's events, each record not before it is due."""
+        async for event in self._source.batches():
+            if not isinstance(event, RecordBatch):
+                yield event
+                continue
+            group: list[Record] = []
+            for record in event.records:
+                wait_us = self._due_us(event.partition, record) - self._clock.monotonic_us()
+                if wait_us > 0:
+                    yield RecordBatch(event.partition, tuple(group), record.offset)
+                    group = []
+                    await self._clock.sleep(wait_us / 1e6)
+                group.append(record)
+            yield RecordBatch(event.partition, tuple(group), event.next_offset, event.caught_up)
+
+    async def seek(self, partition: str, offset: int | None) -> None:
+        """Begin ``partition`` at ``offset``."""
+        await self._source.seek(partition, offset)
+
+    async def close(self) -> None:
+        """Close the other source."""
+        await self._source.close()
+
+    def _due_us(self, partition: str, record: Record) -> int:
+        now_us = self._clock.monotonic_us()
+        time_us = record.timestamp_us if record.timestamp_us is not None else self._last_sample_us(record)
+        if time_us is None:
+            return now_us
+        if self._anchor is None or self._anchor[0] != partition:
+            self._anchor = (partition, time_us, now_us)
+        _, first_us, started_us = self._anchor
+        return started_us + round((time_us - first_us) / self._speed)
+
+    def _last_sample_us(self, record: Record) -> int | None:
+        try:
+            block = self._decoder.decode(record, self._clock.now_us())
+        except DecodeError:
+            return None
+        return None if block is None else int(block.times_us[-1])
+
+
+async def read_sequences(
+    settings: Settings,
+    source: Source,
+    clock: Clock,
+    counters: Counters,
+    on_progress: Callable[[Counters], None] | None = None,
+) -> AsyncIterator[FinishedSequence]:
+    """Yield the sequences of a finite source, cut as ``streamad run`` would cut them. Raises SourceError."""
+    decoder = Decoder(settings.decode, settings.channels)
+    intakes: dict[str, Intake] = {}
+    async for event in source.batches():
+        finished = []
+        if isinstance(event, PartitionAssigned):
+            intakes[event.partition] = Intake(event.partition, settings, decoder, counters)
+            await source.seek(event.partition, None)
+        elif isinstance(event, RecordBatch):
+            intake = intakes[event.partition]
+            finished = intake.take(event, clock.now_us())
+            intake.take_aside()
+        elif isinstance(event, PartitionEnded):
+            finished = intakes.pop(event.partition).end_of_input(clock.now_us())
+        for closed in finished:
+            counters.sequences[closed.sequence.reason] += 1
+            counters.sequence_samples += closed.sequence.n_samples
+            counters.merged += closed.merged
+            counters.duplicates += closed.sequence.duplicates
+            if event.partition in intakes:
+                intakes[event.partition].assembler.committed(closed)
+            yield closed.sequence
+        if on_progress is not None:
+            on_progress(counters)

@@ -1,0 +1,96 @@
+"""Puts the rooms together as a config says: sources, sinks, the model in service, the committer."""
+
+from __future__ import annotations
+
+__all__ = [
+    "committer_for",
+    "context_for",
+    "detector_for",
+    "model_in_service",
+    "registry_of",
+    "sink_urls",
+    "sinks_for",
+    "source_for",
+]
+
+from pathlib import Path
+
+from streamad.checkpoint import LocalCommitter, UnsavedCommitter
+from streamad.judge.attribution import Reference
+from streamad.judge.calibration import Calibration
+from streamad.judge.scoring import ModelInService
+from streamad.learn.registry import Registry
+from streamad.plugins import ConnectorContext, connect_sink, connect_source, make_detector
+from streamad.ports import Clock, Committer, Detector, Sink, Source
+from streamad.settings import Settings
+from streamad.types import Role
+
+
+def source_for(settings: Settings, context: ConnectorContext, url: str | None = None) -> Source:
+    """Make the source of the config, or of ``url`` in its place (then without the config's options for files).
+
+    Raises PluginError, ConfigError, SourceError.
+    """
+    if url is None:
+        return connect_source(settings.source.url, settings.source.options, context)
+    return connect_source(url, {}, context, where="source")
+
+
+def sink_urls(settings: Settings) -> dict[Role, str]:
+    """Return the URL of each role that has a sink."""
+    urls: dict[Role, str | None] = {
+        "alerts": settings.sinks.alerts,
+        "attributions": settings.sinks.attributions,
+        "verdicts": settings.sinks.verdicts,
+        "dead_letters": settings.sinks.dead_letters,
+        "late": settings.sinks.late,
+        "events": settings.sinks.events,
+    }
+    return {role: url for role, url in urls.items() if url is not None}
+
+
+def sinks_for(settings: Settings, context: ConnectorContext) -> dict[Role, Sink]:
+    """Make the sinks of the config. Raises PluginError, ConfigError, OutputError."""
+    return {role: connect_sink(url, {}, context, f"sinks.{role}") for role, url in sink_urls(settings).items()}
+
+
+def committer_for(settings: Settings, context: ConnectorContext) -> Committer:
+    """Make the committer of the config: with the local checkpoint, or without any."""
+    sinks = sinks_for(settings, context)
+    if settings.run.checkpoint is None:
+        return UnsavedCommitter(sinks)
+    return LocalCommitter(context.base_dir / settings.run.checkpoint, sinks, sink_urls(settings))
+
+
+def registry_of(settings: Settings, base_dir: Path) -> Registry:
+    """Return the registry of the config."""
+    return Registry(base_dir / settings.model.registry)
+
+
+def detector_for(settings: Settings) -> Detector:
+    """Make the detector of the config. Raises PluginError, ConfigError."""
+    return make_detector(settings.model.detector, settings.model.options)
+
+
+def model_in_service(settings: Settings, base_dir: Path, version: str | None = None) -> ModelInService:
+    """Load and verify the model that judges. Raises NoModelError, RegistryError, ArtifactError."""
+    loaded = registry_of(settings, base_dir).load(
+        settings.model.name,
+        version,
+        kind=settings.model.detector,
+        detector=detector_for(settings),
+        channels=settings.channel_specs,
+        window=settings.window,
+        device=settings.model.device,
+    )
+    return ModelInService(
+        loaded.ref,
+        loaded.scorer,
+        Calibration.from_terms(loaded.calibration_terms, settings.alerts.false_alarm_rate),
+        Reference(loaded.reference_values, loaded.reference_lengths),
+    )
+
+
+def context_for(settings: Settings, base_dir: Path, clock: Clock) -> ConnectorContext:
+    """Return what connectors are told about the plant."""
+    return ConnectorContext(settings.channel_specs, clock, base_dir)
