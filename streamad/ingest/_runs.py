@@ -29,8 +29,8 @@ class Clocks(NamedTuple):
 class Run:
     """Samples of one sequence with strictly rising times.
 
-    ``position`` is the lowest one in it, ``before`` the clocks as they were before that one's record, ``arrived_us`` the
-    partition's clock when the samples came.
+    ``position`` is the lowest one in it, ``before`` the clocks as they were before that one's record, ``arrived_us``
+    the partition's clock when the samples came.
     """
 
     __slots__ = (
@@ -54,8 +54,8 @@ class Run:
         values: FloatArray,
         position: Position,
         before: Clocks,
-        arrived_us: int,
         *,
+        arrived_us: int,
         end: bool = False,
     ) -> None:
         self.sequence = sequence
@@ -79,18 +79,19 @@ class Run:
 
     def split(self, at: int) -> tuple[Run, Run]:
         """Return the runs before and from sample ``at`` (0 < at < n); an end mark stays with the last sample."""
-        offset, index = self.position
-        return (
-            Run(self.sequence, self.times_us[:at], self.values[:at], self.position, self.before, self.arrived_us),
-            Run(
-                self.sequence,
-                self.times_us[at:],
-                self.values[at:],
-                Position(offset, index + at),
-                self.before,
-                self.arrived_us,
-                end=self.end,
-            ),
+        index = self.position.index
+        return self.part(0, at, index), self.part(at, len(self), index + at)
+
+    def part(self, start: int, stop: int, index: int) -> Run:
+        """Return samples ``start`` to ``stop``, the first of which lies at place ``index`` of its record."""
+        return Run(
+            self.sequence,
+            self.times_us[start:stop],
+            self.values[start:stop],
+            Position(self.position.offset, index),
+            self.before,
+            arrived_us=self.arrived_us,
+            end=self.end and stop == len(self),
         )
 
     def split_at(self, time_us: int) -> tuple[Run, Run | None]:
@@ -116,23 +117,19 @@ def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
 
     One run where its times rise strictly and in order, else one per sample.
     """
+    whole = Run(
+        block.sequence,
+        block.times_us,
+        block.values,
+        Position(block.offset, 0),
+        before,
+        arrived_us=arrived_us,
+        end=block.end,
+    )
     if block.indexes is None and (len(block) == 1 or bool((block.times_us[1:] > block.times_us[:-1]).all())):
-        position = Position(block.offset, 0)
-        return [Run(block.sequence, block.times_us, block.values, position, before, arrived_us, end=block.end)]
+        return [whole]
     indexes = range(len(block)) if block.indexes is None else block.indexes.tolist()
-    last = len(block) - 1
-    return [
-        Run(
-            block.sequence,
-            block.times_us[i : i + 1],
-            block.values[i : i + 1],
-            Position(block.offset, index),
-            before,
-            arrived_us,
-            end=block.end and i == last,
-        )
-        for index, i in sorted(zip(indexes, range(len(block)), strict=True))
-    ]
+    return [whole.part(i, i + 1, index) for index, i in sorted(zip(indexes, range(len(block)), strict=True))]
 
 
 class ReorderBuffer:

@@ -3,8 +3,8 @@
 Limits are inclusive: a sample exactly ``gap`` after its predecessor, or exactly ``max_duration`` after the first one,
 still belongs; one tick later it does not.
 
-What is decided here depends only on the stream's clocks and on samples of sequences that are not done yet, never on what
-was committed when: this is what makes rereading exact.
+What is decided here depends only on the stream's clocks and on samples of sequences that are not done yet, never on
+what was committed when: this is what makes rereading exact.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ class StreamState:
     """Everything known of one stream in one partition; pure, driven by ``Assembler``."""
 
     __slots__ = (
-        "base_us", "closed", "closed_memory_us", "closed_through_us", "committed_ids", "committed_through_us",
+        "closed", "closed_memory_us", "closed_through_us", "committed_ids", "committed_through_us",
         "done_below", "finished", "floor_us", "in_flight", "last_record_us", "late", "max_time_us", "name", "open",
-        "partial", "pending", "settings",
+        "partial", "pending", "settings", "starts_us",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: SequenceSettings, *, partial: bool) -> None:
@@ -163,7 +163,7 @@ class StreamState:
         self.closed: dict[str, int] = {}
         self.committed_ids: dict[str, int] = {}
         self.in_flight: dict[tuple[str | None, Position], Closed] = {}
-        self.base_us: dict[str | None, int] = {}
+        self.starts_us: dict[str | None, tuple[int, int]] = {}
         self.max_time_us: int | None = None
         self.floor_us: int | None = None
         self.last_record_us: int | None = None
@@ -192,9 +192,9 @@ class StreamState:
     @property
     def forget_us(self) -> int:
         """Return the clock after which all has ended and no id is remembered."""
-        if self.last_record_us is None:
+        if self.last_record_us is None or self.max_time_us is None:
             return _NEVER_US
-        newest = max(self.last_record_us, self.last_record_us if self.max_time_us is None else self.max_time_us)
+        newest = max(self.last_record_us, self.max_time_us)
         gap, max_duration = self.settings.gap, self.settings.max_duration
         longest_silence = max_duration if gap is None else min(gap, max_duration)
         return newest + longest_silence + self.settings.allowed_lateness + self.closed_memory_us
@@ -320,7 +320,7 @@ class StreamState:
 
     # --- ends ---
 
-    def end_overdue(self, time_us: int, clock_us: int) -> None:
+    def end_overdue(self, time_us: int, clock_us: int = -_NEVER_US) -> None:
         """End what can have no sample at event time ``time_us`` any more."""
         for sequence in list(self.open.values()):
             if time_us > self._limit_us(sequence):
@@ -343,10 +343,8 @@ class StreamState:
         closed = Closed(finished, sequence.key, at_us, through, sequence.merged, sequence.before)
         if sequence.key is None:
             self.closed_through_us = through if self.closed_through_us is None else max(self.closed_through_us, through)
-            if not self.pending.runs:
-                self.base_us.pop(None, None)
         else:
-            self.closed[id_hash(sequence.key)] = at_us
+            _remember(self.closed, sequence.key, at_us)
         self.in_flight[sequence.key, sequence.position] = closed
         self.finished.append(closed)
 
@@ -372,6 +370,28 @@ class StreamState:
         """Forget the ids of sequences so long closed that they may recur."""
         clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)
         _forget_before(self.closed, clock_us - self.closed_memory_us)
+        if self.starts_us:
+            pending = {run.sequence for run in self.pending.runs}
+            known = self.closed.keys() | {id_hash(key) for key in (*self.open, *pending) if key is not None}
+            self.starts_us = {key: start for key, start in self.starts_us.items() if key is None or key in known}
+
+    # --- times relative to the sequence's start ---
+
+    def start_of(self, key: str | None, clock_us: int) -> int | None:
+        """Return the event time of second 0 of the sequence ``key``; None where it begins now."""
+        hashed = None if key is None else id_hash(key)
+        start_us, set_us = self.starts_us.get(hashed, (None, 0))
+        closed_us = self.closed.get(hashed or "")
+        recurs = closed_us is not None and set_us <= closed_us < clock_us - self.closed_memory_us
+        return None if recurs else start_us
+
+    def begin_at(self, key: str | None, start_us: int, clock_us: int) -> None:
+        """Note the event time of second 0 of the sequence ``key``, first seen at the partition's clock ``clock_us``."""
+        self.starts_us[None if key is None else id_hash(key)] = start_us, clock_us
+
+    def end_relative(self) -> None:
+        """Forget the start of the sequence without id, so that the next sample begins another one."""
+        self.starts_us.pop(None, None)
 
     # --- progress ---
 
@@ -380,7 +400,7 @@ class StreamState:
         if self.in_flight.pop((closed.key, closed.sequence.first_position), None) is None:
             return False
         if closed.key is not None:
-            self.committed_ids[id_hash(closed.key)] = closed.at_us
+            _remember(self.committed_ids, closed.key, closed.at_us)
         elif self.committed_through_us is None or closed.through_us > self.committed_through_us:
             self.committed_through_us = closed.through_us
         return True
@@ -393,7 +413,7 @@ class StreamState:
         return min(undone, key=itemgetter(0)) if undone else None
 
     def progress(self, next_offset: int, clock_us: int | None) -> StreamProgress:
-        """Return what a restart must know of this stream at ``next_offset``, when the partition's clock is ``clock_us``."""
+        """Return what a restart must know, as of ``next_offset`` and the partition's clock ``clock_us``."""
         now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us)
         done_below, clocks = self.oldest() or (next_offset, now)
         if clocks.partition_us is not None:
@@ -420,6 +440,12 @@ class StreamState:
         self.committed_ids = dict(progress.closed)
         self.closed_through_us = self.committed_through_us = progress.closed_through_us
         self.partial = progress.partial
+
+
+def _remember(ids: dict[str, int], key: str, at_us: int) -> None:
+    hashed = id_hash(key)
+    ids.pop(hashed, None)  # an id that recurs moves to the end: the order is that of the ends
+    ids[hashed] = at_us
 
 
 def _forget_before(ids: dict[str, int], clock_us: int) -> None:

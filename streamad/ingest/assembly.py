@@ -1,17 +1,16 @@
 """The assembler: samples of one partition in, finished sequences out. Pure: it knows no clock but what it is told.
 
 Laws (tests/unit/ingest/test_assembly_laws.py): every sample ends in exactly one sequence, is merged with one of equal
-time, or is late; neither chunking nor, for distinct times, arrival order within ``allowed_lateness`` changes the result;
-rereading from a progress record repeats nothing that was committed and loses nothing that was not.
+time, or is late; neither chunking nor, for distinct times, arrival order within ``allowed_lateness`` changes the
+result; rereading from a progress record repeats nothing that was committed and loses nothing that was not.
 """
 
 from __future__ import annotations
 
 __all__ = ["Assembler", "Closed", "LateSamples"]
 
-from heapq import heappop, heappush
-
-import numpy as np
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
 from streamad.errors import DecodeError
 from streamad.ingest._runs import Clocks, Run, runs_of
@@ -21,6 +20,7 @@ from streamad.settings import SequenceSettings
 from streamad.types import SampleBlock
 
 _RELATIVE_PAUSE_US = 1_000_000
+_MAX_VOID_DEADLINES = 64
 
 
 class Assembler:
@@ -44,19 +44,19 @@ class Assembler:
         self._settings = settings
         self._relative = relative
         self._seen_from_start = seen_from_start
-        self._closed_memory_us = (
-            settings.closed_memory
-            if settings.closed_memory is not None
-            else settings.max_duration + settings.allowed_lateness
-        )
         self._streams: dict[str, StreamState] = {}
+        self._retired: dict[str, list[StreamState]] = {}
         self._deadlines: list[tuple[int, str]] = []
         self._due_us: dict[str, int] = {}
         self._changed: set[str] = set()
+        self._oldest: dict[str, tuple[int, Clocks]] = {}
+        self._finished: list[Closed] = []
         self._late: list[LateSamples] = []
         self._new_streams: list[str] = []
         self._bytes: dict[str, int] = {}
         self._partial_until_us: int | None = None
+        self._reread_below = 0
+        self._reread_streams: frozenset[str] = frozenset()
         self.clock_us: int | None = None
         self.buffered_bytes = 0
         self.merged = 0
@@ -72,68 +72,73 @@ class Assembler:
         ``record_us`` is the record's own time; None: the last event time stands in. Raises DecodeError where the block
         would open one stream too many.
         """
-        record_us = self._record_time(block, record_us)
         partition_before = self.clock_us
-        finished = self.observe(record_us)
-        stream = self._stream(block.stream, record_us)
+        if record_us is not None:
+            self._move(record_us)
+        stream = self._streams.get(block.stream) or self._admit(block, record_us)
         if block.offset < stream.done_below:
-            return finished
+            if record_us is None and not self._relative:
+                self._move(int(block.times_us[-1]))
+            return self._take_finished()
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before)
         if self._relative:
             block = self._absolute(stream, block, record_us)
-        was_idle, had_pending = not stream.open, bool(stream.pending.runs)
-        stream.clock_us = stream.last_record_us = self.clock_us or 0
-        if block.indexes is None:
-            self._take_sorted(stream, runs_of(block, before))
-        else:
-            self._take_unsorted(stream, block, before)
-        self._release(stream)
-        if (was_idle and stream.open) or (stream.pending.runs and not had_pending):
+        was_waiting, was_open = stream.is_waiting, bool(stream.open)
+        for run in runs_of(block, before, self._clock_at(block)):
+            if record_us is None:
+                self._take_untimed(stream, run)
+            else:
+                stream.last_record_us = self.clock_us
+                stream.accept(run)
+        if self._relative and block.end and block.sequence is None and "marker" in self._settings.end:
+            stream.end_relative()
+        if not was_waiting and (stream.is_waiting or not was_open):
             self._schedule(stream)
-        return finished + self._collect(stream)
+        self._collect(stream)
+        return self._take_finished()
 
     def observe(self, record_us: int) -> list[Closed]:
         """Move the partition's record clock to ``record_us`` if that is later; return what this ended."""
-        self.clock_us = record_us if self.clock_us is None else max(self.clock_us, record_us)
-        return self.expire(self.clock_us)
+        self._move(record_us)
+        return self._take_finished()
 
-    @staticmethod
-    def _release(stream: StreamState) -> None:
-        watermark_us = stream.watermark_us
-        if stream.pending.runs and watermark_us is not None:
-            for run in stream.pending.release(watermark_us):
-                stream.feed(run)
+    def _move(self, record_us: int) -> None:
+        if self.clock_us is None or record_us > self.clock_us:
+            self.clock_us = record_us
+            self._run_deadlines(record_us)
 
-    def _schedule(self, stream: StreamState, not_before_us: int = -(1 << 62)) -> None:
-        """Look at ``stream`` again at its deadline; an earlier entry of the heap is void from now on."""
-        due_us = max(stream.deadline_us(self._closed_memory_us), not_before_us)
-        self._due_us[stream.name] = due_us
-        heappush(self._deadlines, (due_us, stream.name))
+    def _clock_at(self, block: SampleBlock) -> int:
+        return int(block.times_us[0]) if self.clock_us is None else self.clock_us
 
-    def _record_time(self, block: SampleBlock, record_us: int | None) -> int:
-        if record_us is not None:
-            return record_us
-        if not self._relative:
-            return int(block.times_us[-1])
-        known = self._streams.get(block.stream)
-        if known is None or known.max_time_us is None:
-            return self.clock_us or 0
-        base = known.base_us.get(block.sequence)
-        return known.max_time_us + _RELATIVE_PAUSE_US if base is None else base + int(block.times_us[-1])
+    def _take_untimed(self, stream: StreamState, run: Run) -> None:
+        """Take samples whose record has no time of its own.
 
-    def _stream(self, name: str, record_us: int) -> StreamState:
-        stream = self._streams.get(name)
-        if stream is not None:
-            return stream
-        if len(self._streams) >= self._settings.max_streams:
+        Event time cuts this stream first and only then moves the clock, else a chunk would end what its samples,
+        each in a record of its own, would not.
+        """
+        run.arrived_us = self.clock_us if self.clock_us is not None else run.first_us
+        stream.last_record_us = max(run.arrived_us, run.last_us)
+        stream.accept(run)
+        self._move(run.last_us)
+
+    def _admit(self, block: SampleBlock, record_us: int | None) -> StreamState:
+        """Open the stream of ``block``, its first one."""
+        name = block.stream
+        is_reread = block.offset < self._reread_below and name in self._reread_streams
+        if len(self._streams) >= self._settings.max_streams and not is_reread:
             raise DecodeError("too_many_streams", f"stream {name[:80]!r} would be one more than max_streams")
+        if record_us is None:
+            record_us = self._clock_at(block) if self._relative else int(block.times_us[-1])
         stream = StreamState(name, self._settings, partial=self._may_be_partial(record_us))
-        self._streams[name] = stream
-        self._new_streams.append(name)
-        self._bytes[name] = 0
-        stream.clock_us = record_us
-        self._schedule(stream)
+        self._add(stream)
         return stream
+
+    def _add(self, stream: StreamState) -> None:
+        self._streams[stream.name] = stream
+        self._new_streams.append(stream.name)
+        self._bytes[stream.name] = 0
+        self._due_us[stream.name] = stream.deadline_us
+        heappush(self._deadlines, (stream.deadline_us, stream.name))
 
     def _may_be_partial(self, record_us: int) -> bool:
         if self._seen_from_start:
@@ -142,97 +147,114 @@ class Assembler:
             self._partial_until_us = record_us + self._settings.max_duration
         return record_us <= self._partial_until_us
 
-    @staticmethod
-    def _absolute(stream: StreamState, block: SampleBlock, record_us: int) -> SampleBlock:
-        """Turn seconds since the sequence's start into event time: its first record's own time is its first sample's."""
-        base = stream.base_us.get(block.sequence)
-        if base is None:
-            base = record_us - int(block.times_us[0])
-            stream.base_us[block.sequence] = base
+    def _absolute(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> SampleBlock:
+        """Turn seconds since the sequence's start into event time: its first record's own time is its first sample's.
+
+        It never begins before the end of what the stream sent so far: whole sequences sent at once, each with the time
+        of its sending, would overlap.
+        """
+        clock_us = self.clock_us or 0
+        start_us = stream.start_of(block.sequence, clock_us)
+        if start_us is None:
+            first_us = clock_us if record_us is None else record_us
+            if stream.max_time_us is not None:
+                first_us = max(first_us, stream.max_time_us + (_RELATIVE_PAUSE_US if record_us is None else 1))
+            start_us = first_us - int(block.times_us[0])
+            stream.begin_at(block.sequence, start_us, clock_us)
         return SampleBlock(
-            block.stream, block.sequence, block.offset, block.times_us + base, block.values, block.end, block.indexes
+            block.stream,
+            block.sequence,
+            block.offset,
+            block.times_us + start_us,
+            block.values,
+            block.end,
+            block.indexes,
         )
-
-    @staticmethod
-    def _take_sorted(stream: StreamState, runs: list[Run]) -> None:
-        for run in runs:
-            watermark_us = stream.watermark_us
-            accepted = run
-            if watermark_us is not None and run.first_us < watermark_us:
-                if run.last_us < watermark_us:
-                    stream.drop_late(run, closed=False)
-                    continue
-                late, accepted = run.split(int(np.searchsorted(run.times_us, watermark_us)))
-                stream.drop_late(late, closed=False)
-            stream.max_time_us = max(accepted.last_us, stream.max_time_us or accepted.last_us)
-            stream.pending.add(accepted)
-
-    @staticmethod
-    def _take_unsorted(stream: StreamState, block: SampleBlock, before: Clocks) -> None:
-        """Take samples in the order in which the record holds them, as if each had come alone."""
-        for run in sorted(runs_of(block, before), key=lambda run: run.position):
-            Assembler._take_sorted(stream, [run])
 
     # --- ends that no sample of the stream brings ---
 
     def expire(self, now_us: int) -> list[Closed]:
         """Return the sequences that silence or a limit has ended when the partition's clock says ``now_us``."""
-        finished: list[Closed] = []
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] < now_us:
-            due_us, name = heappop(deadlines)
+        if self.clock_us is not None and now_us > self.clock_us:
+            self._run_deadlines(now_us)
+        return self._take_finished()
+
+    def _run_deadlines(self, now_us: int) -> None:
+        """Do what is due, each stream's in the order of its deadlines, however far the clock has moved at once."""
+        while self._deadlines and self._deadlines[0][0] < now_us:
+            due_us, name = heappop(self._deadlines)
             if self._due_us.get(name) != due_us:
                 continue
             stream = self._streams[name]
-            if stream.deadline_us(self._closed_memory_us) < now_us:
-                stream.clock_us = now_us
-                stream.expire(now_us, self._closed_memory_us)
-                finished += self._collect(stream)
-                if stream.is_forgettable and stream.deadline_us(self._closed_memory_us) < now_us:
-                    self._forget(name)
-                    continue
-            self._schedule(stream, now_us)
-        return finished
+            while (deadline_us := stream.deadline_us) < min(now_us, stream.forget_us):
+                stream.expire(deadline_us)
+            self._collect(stream)
+            if deadline_us < now_us:
+                self._retire(stream)
+            else:
+                self._due_us[name] = deadline_us
+                heappush(self._deadlines, (deadline_us, name))
+
+    def _schedule(self, stream: StreamState) -> None:
+        """Look at ``stream`` again at its deadline at the latest."""
+        deadline_us = stream.deadline_us
+        if deadline_us >= self._due_us[stream.name]:
+            return
+        self._due_us[stream.name] = deadline_us
+        heappush(self._deadlines, (deadline_us, stream.name))
+        if len(self._deadlines) > 2 * len(self._due_us) + _MAX_VOID_DEADLINES:
+            self._deadlines = [(due_us, name) for name, due_us in self._due_us.items()]
+            heapify(self._deadlines)
 
     def end_of_input(self) -> list[Closed]:
         """Return all that is open, ended by the input's end."""
-        finished: list[Closed] = []
         for stream in self._streams.values():
             stream.flush()
+            if stream.max_time_us is not None:
+                stream.end_overdue(stream.max_time_us)
             for sequence in list(stream.open.values()):
                 stream.close(sequence, "end_of_input")
-            finished += self._collect(stream)
-        return finished
+            self._collect(stream)
+        return self._take_finished()
 
     def evict_largest(self) -> list[Closed]:
         """End the largest open sequence with reason ``memory``; returns nothing where none is open."""
         held = [name for name, stream in self._streams.items() if stream.open or stream.pending.runs]
-        if not held:
-            return []
-        stream = self._streams[max(held, key=self._bytes.__getitem__)]
-        stream.flush()
-        if stream.open:
-            stream.close(max(stream.open.values(), key=lambda sequence: sequence.nbytes), "memory")
-        return self._collect(stream)
+        if held:
+            stream = self._streams[max(held, key=self._bytes.__getitem__)]
+            stream.flush()
+            if stream.open:
+                stream.close(max(stream.open.values(), key=lambda sequence: sequence.nbytes), "memory")
+            self._collect(stream)
+        return self._take_finished()
 
-    def _collect(self, stream: StreamState) -> list[Closed]:
+    def _collect(self, stream: StreamState) -> None:
         self._changed.add(stream.name)
         held = stream.pending.nbytes + sum(sequence.nbytes for sequence in stream.open.values())
         self.buffered_bytes += held - self._bytes[stream.name]
         self._bytes[stream.name] = held
+        if not held:
+            stream.end_relative()
         if stream.late:
             self._late += stream.late
             stream.late = []
-        finished, stream.finished = stream.finished, []
-        for closed in finished:
-            self.merged += closed.merged
-            self.duplicates += closed.sequence.duplicates
+        if stream.finished:
+            for closed in stream.finished:
+                self.merged += closed.merged
+                self.duplicates += closed.sequence.duplicates
+            self._finished += stream.finished
+            stream.finished = []
+            stream.forget_closed(self.clock_us or 0)
+
+    def _take_finished(self) -> list[Closed]:
+        finished, self._finished = self._finished, []
         return finished
 
-    def _forget(self, name: str) -> None:
-        del self._streams[name]
-        del self._due_us[name]
-        self.buffered_bytes -= self._bytes.pop(name)
+    def _retire(self, stream: StreamState) -> None:
+        """Forget a stream: should it come again, it is a new one. Its progress stays while rereading may need it."""
+        name = stream.name
+        del self._streams[name], self._due_us[name], self._bytes[name]
+        self._retired.setdefault(name, []).append(stream)
         self._changed.add(name)
 
     def take_late(self) -> list[LateSamples]:
@@ -249,6 +271,7 @@ class Assembler:
 
     @property
     def open_sequences(self) -> int:
+        """Return how many sequences are open."""
         return sum(len(stream.open) for stream in self._streams.values())
 
     @property
@@ -261,36 +284,71 @@ class Assembler:
         )
 
     def committed(self, closed: Closed) -> None:
-        """Note that the verdict of ``closed`` is durable; a stream's verdicts commit in the order its sequences ended."""
-        stream = self._streams[closed.sequence.stream]
-        stream.committed(closed)
-        self._changed.add(stream.name)
+        """Note that the verdict of ``closed`` is durable; a stream's commit in the order in which its sequences ended.
+
+        Raises ValueError where it is not in flight.
+        """
+        name = closed.sequence.stream
+        if not any(life.committed(closed) for life in self._lives(name)):
+            raise ValueError(f"sequence {closed.sequence.sequence!r} of stream {name!r} is not in flight")
+        self._changed.add(name)
+
+    def _lives(self, name: str) -> list[StreamState]:
+        """Return what is remembered of a stream, oldest first: it may have been forgotten and seen anew."""
+        lives = list(self._retired.get(name, ()))
+        if name in self._streams:
+            lives.append(self._streams[name])
+        return lives
 
     def progress(self, next_offset: int) -> ProgressUpdate:
         """Return what changed since the last call, as of having read every record below ``next_offset``."""
-        oldest = [found for stream in self._streams.values() if (found := stream.oldest()) is not None]
-        low_watermark, clocks = min(oldest, key=lambda found: found[0], default=(next_offset, None))
-        changed: dict[str, StreamProgress | None] = {}
         for name in self._changed:
-            stream = self._streams.get(name)
-            changed[name] = None if stream is None else stream.progress(next_offset)
+            self._oldest.pop(name, None)
+            for life in self._lives(name):
+                if (oldest := life.oldest()) is not None:
+                    self._oldest[name] = oldest
+                    break
+        low_watermark, clocks = min(self._oldest.values(), key=itemgetter(0), default=(next_offset, None))
+        clock_us = self.clock_us if clocks is None else clocks.partition_us
+        self._bury(clock_us)
+        changed = {name: self._stream_progress(name, next_offset) for name in self._changed}
         self._changed.clear()
         return ProgressUpdate(
             partition=self.partition,
             next_offset=next_offset,
             low_watermark=low_watermark,
-            clock_us=self.clock_us if clocks is None else clocks.partition_us,
+            clock_us=clock_us,
             partial_until_us=self._partial_until_us,
             streams=changed,
         )
 
+    def _bury(self, clock_us: int | None) -> None:
+        """Drop retired streams that a restart, whose clock begins at ``clock_us``, would forget before it saw them."""
+        if clock_us is None:
+            return
+        for name in list(self._retired):
+            lives = [life for life in self._retired[name] if life.in_flight or life.forget_us >= clock_us]
+            if len(lives) == len(self._retired[name]):
+                continue
+            self._changed.add(name)
+            if lives:
+                self._retired[name] = lives
+            else:
+                del self._retired[name]
+
+    def _stream_progress(self, name: str, next_offset: int) -> StreamProgress | None:
+        lives = self._lives(name)
+        if not lives:
+            return None
+        undone = [life for life in lives if life.in_flight]
+        return (undone or lives[-1:])[0].progress(next_offset, self.clock_us)
+
     def _restore(self, progress: Progress) -> None:
         self.clock_us = progress.clock_us
         self._partial_until_us = progress.partial_until_us
+        self._reread_below = progress.next_offset
+        self._reread_streams = frozenset(progress.streams)
         for name, saved in progress.streams.items():
             stream = StreamState(name, self._settings, partial=saved.partial)
             stream.restore(saved)
-            self._streams[name] = stream
-            self._new_streams.append(name)
-            self._bytes[name] = 0
-            self._schedule(stream)
+            self._add(stream)
