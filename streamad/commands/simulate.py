@@ -1,10 +1,151 @@
-"""``streamad simulate``."""
+"""``streamad simulate``: recordings of a simulated plant with known faults, and a config that fits them."""
 
 from __future__ import annotations
 
 __all__ = ["simulate"]
 
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
-def simulate() -> None:
-    """Being written."""
-    raise SystemExit(1)
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from streamad.commands._common import JsonOption, err, out, print_json
+from streamad.errors import OutputError
+from streamad.files import write_atomically, writing
+from streamad.plant_template import ChannelLine, Entry, Section, judging_sections, render
+from streamad.simulation import CHANNELS, LABELS_NAME, RECORDINGS_NAME, Recording, write_recordings
+from streamad.simulation import simulate as simulate_batches
+
+_CONFIG = "plant.yaml"
+_WINDOW = 128  # batches of this plant have 99 to 135 samples, most of them about 108 (docs/simulation.md)
+
+
+def simulate(
+    *,
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")],
+    train: Annotated[int, typer.Option(min=0, help="Normal batches to learn from.")] = 200,
+    normal: Annotated[int, typer.Option(min=0, help="Normal batches to monitor.")] = 300,
+    faulty: Annotated[int, typer.Option(min=0, help="Faulty batches to monitor.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same plant.")] = 0,
+    streams: Annotated[int, typer.Option(min=1, max=1000, help="Fermenters that run side by side.")] = 2,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier simulation.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write recordings of a simulated fermenter plant, the truth about them, and a plant.yaml that works at once.
+
+    DIR/train holds normal batches to learn from, DIR/live later ones, normal and faulty, to monitor; labels.csv beside
+    each says which batch has which fault.
+    """
+    if train + normal + faulty == 0:
+        raise typer.BadParameter("nothing to simulate: --train, --normal and --faulty are all 0")
+    folders = {"train": (train, 0), "live": (normal, faulty)}
+    folders = {name: counts for name, counts in folders.items() if sum(counts)}
+    _refuse_existing(out_dir, folders, force)
+    # The live batches begin on the first fermenter, so that none of them overlaps a batch of the training.
+    first_index = {"train": 0, "live": -(-train // streams) * streams}
+    with _progress_bar(train + normal + faulty, as_json) as step:
+        recordings = {
+            name: simulate_batches(*counts, seed=seed, first_index=first_index[name], n_streams=streams, progress=step)
+            for name, counts in folders.items()
+        }
+    for name, batches in recordings.items():
+        with writing(out_dir / name):
+            write_recordings(batches, out_dir / name, overwrite=force)
+    with writing(out_dir / _CONFIG):
+        write_atomically(out_dir / _CONFIG, _config(tuple(folders), seed).encode())
+    _tell(out_dir, recordings, as_json)
+
+
+def _refuse_existing(out_dir: Path, folders: Iterable[str], force: bool) -> None:
+    names = [_CONFIG, *(f"{folder}/{name}" for folder in folders for name in (RECORDINGS_NAME, LABELS_NAME))]
+    existing = [out_dir / name for name in names if (out_dir / name).exists()]
+    if existing and not force:
+        raise OutputError(f"{existing[0]} exists: name another folder with --out, or overwrite it with --force")
+
+
+def _config(folders: tuple[str, ...], seed: int) -> str:
+    live = f"{folders[-1]}/{RECORDINGS_NAME}"
+    learn_from = Entry("recordings", f"train/{RECORDINGS_NAME}", "normal batches, for streamad train")
+    if "train" not in folders:
+        learn_from = Entry("recordings", "train/recordings.jsonl", "normal batches; default: the source", active=False)
+    sections = (
+        Section(
+            "source",
+            ("Where samples come from: a file, a folder or a pattern; relative paths begin at this file's folder.",),
+            (Entry("url", live),),
+        ),
+        Section(
+            "decode",
+            ("How messages are read. These are in streamad's own format: nothing to map (docs/messages.md).",),
+            (Entry("format", "json", "auto, json or msgpack"),),
+        ),
+        Section(
+            "sequences",
+            ("When a sequence (here: a batch) ends.",),
+            (
+                Entry("end", ("marker", "change"), "end: true in a message, or the stream's next batch"),
+                Entry("max_duration", "48h", "hard limit; a batch takes about 18 h"),
+                Entry("allowed_lateness", "0s", "samples may come out of order by this much"),
+            ),
+        ),
+        Section(
+            "window",
+            ("How a batch becomes a fixed-length window: one sample in 10 minutes, about 108 in a batch.",),
+            (
+                Entry("length", _WINDOW, "shorter batches are padded"),
+                Entry("longer", "resample", "longer ones are squeezed; or: truncate, reject"),
+                Entry("max_missing", 0.2, "more of a channel missing: unscorable"),
+            ),
+        ),
+        *judging_sections(learn_from),
+    )
+    head = (
+        f"A simulated plant of fed-batch fermenters (streamad simulate, seed {seed}).",
+        "In this folder: streamad train, then streamad run. Every key: docs/config.md.",
+    )
+    return render(head, "fermenters", [ChannelLine(name, unit) for name, unit in CHANNELS], sections)
+
+
+def _tell(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) -> None:
+    if as_json:
+        written = {
+            name: {
+                "recordings": str(out_dir / name / RECORDINGS_NAME),
+                "labels": str(out_dir / name / LABELS_NAME),
+                "normal": sum(not batch.fault for batch in batches),
+                "faulty": sum(bool(batch.fault) for batch in batches),
+                "samples": sum(len(batch.times_us) for batch in batches),
+            }
+            for name, batches in recordings.items()
+        }
+        print_json({"config": str(out_dir / _CONFIG), **written})
+        return
+    for name, batches in recordings.items():
+        n_faulty = sum(bool(batch.fault) for batch in batches)
+        what = f"{len(batches) - n_faulty} normal batches" + (f", {n_faulty} faulty ones" if n_faulty else "")
+        out.print(escape(f"wrote {out_dir / name / RECORDINGS_NAME}: {what} (the truth: {LABELS_NAME} beside it)"))
+    out.print(escape(f"wrote {out_dir / _CONFIG}"))
+    if (out_dir / "checkpoint").exists():
+        err.print(
+            "[yellow]note[/]: checkpoint/ and out/ are of an earlier run; delete both to monitor these recordings"
+        )
+    out.print(escape(f"next: cd {shlex.quote(str(out_dir))}"))
+    if "train" in recordings:
+        out.print("      streamad train")
+    out.print("      streamad run")
+    if "live" in recordings:
+        out.print("or, to compare with the truth instead: streamad replay --labels live/labels.csv")
+
+
+@contextmanager
+def _progress_bar(total: int, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how many batches are done; the yielded function takes (done, total) of one folder after the other."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
+        task = progress.add_task("simulating", total=total)
+        yield lambda done, of: progress.advance(task)

@@ -1,0 +1,131 @@
+"""Writes ``plant.yaml`` files that explain themselves: what each key means, what was chosen, what else there is."""
+
+from __future__ import annotations
+
+__all__ = ["ChannelLine", "Entry", "Section", "judging_sections", "render", "scalar"]
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+_COMMENT_COLUMN = 44
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a section; with ``active`` False it is an alternative, written as a comment."""
+
+    key: str
+    value: Any
+    comment: str = ""
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the config: its key, what it is for, and its entries."""
+
+    key: str
+    about: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLine:
+    """One channel: its name, unit, and its name in the messages where that differs."""
+
+    name: str
+    unit: str = ""
+    field: str | None = None
+    comment: str = ""
+
+
+def scalar(value: Any) -> str:
+    """Return ``value`` as YAML on one line, quoted only where it would be read as something else."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(scalar(item) for item in value) + "]"
+    if isinstance(value, str):
+        return value if _is_plain(value) else json.dumps(value, ensure_ascii=not value.isprintable())
+    return json.dumps(value)
+
+
+def _is_plain(text: str) -> bool:
+    if not text or not text.isprintable() or any(mark in text for mark in ",[]{}#&*!|>'\"%@`"):
+        return False
+    try:
+        return bool(yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"key: {text}") == {"key": text})
+    except yaml.YAMLError:
+        return False
+
+
+def render(head: Iterable[str], name: str, channels: Sequence[ChannelLine], sections: Iterable[Section]) -> str:
+    """Return the text of a config, its comments aligned."""
+    lines = [*(f"# {line}".rstrip() for line in head), "", f"name: {scalar(name)}", ""]
+    lines += ["# The sensor signals, in the order of every array (field: the name in the messages, where it differs)."]
+    lines += ["channels:", *(_commented(f"  - {scalar(_channel(line))}", line.comment) for line in channels)]
+    for section in sections:
+        lines += ["", *(f"# {line}".rstrip() for line in section.about), *_section_lines(section)]
+    return "\n".join(lines) + "\n"
+
+
+def _channel(line: ChannelLine) -> dict[str, str]:
+    given = {"name": line.name, "unit": line.unit, "field": line.field}
+    return {key: value for key, value in given.items() if value}
+
+
+def _section_lines(section: Section) -> list[str]:
+    if not any(entry.active for entry in section.entries):
+        return [f"# {section.key}:", *(_entry(entry, "#   ") for entry in section.entries)]
+    return [f"{section.key}:", *(_entry(entry, "  " if entry.active else "  # ") for entry in section.entries)]
+
+
+def _entry(entry: Entry, indent: str) -> str:
+    return _commented(f"{indent}{entry.key}: {scalar(entry.value)}", entry.comment)
+
+
+def _commented(text: str, comment: str) -> str:
+    return f"{text.ljust(_COMMENT_COLUMN)}  # {comment}" if comment else text
+
+
+def judging_sections(recordings: Entry, false_alarm_rate: float = 0.02) -> tuple[Section, ...]:
+    """Return the sections that do not depend on the messages: model, alerts, sinks, run; outputs go to ``out/``."""
+    model = Section(
+        "model",
+        ("The detector, what it learns from, and the folder of its versions.",),
+        (
+            recordings,
+            Entry("registry", "registry", "every trained version is kept here"),
+            Entry("calibration", 0.5, "share held out for the false-alarm rate (below 150 sequences: out of fold)"),
+            Entry("seed", 0, "same data, same seed, same model"),
+            Entry("device", "auto", "auto, cpu, cuda or cuda:0"),
+            Entry("options", {"epochs": 100}, "of the detector neutral_ad", active=False),
+        ),
+    )
+    alerts = Section(
+        "alerts",
+        ("How often a normal sequence may raise an alert. n calibration sequences certify 1/(n+1) at best.",),
+        (Entry("false_alarm_rate", false_alarm_rate),),
+    )
+    sinks = Section(
+        "sinks",
+        ("Where messages go: a JSON lines file each, or stdout:. A role that is left out is not written.",),
+        (
+            Entry("alerts", "out/alerts.jsonl", "anomalous sequences"),
+            Entry("attributions", "out/attributions.jsonl", "why: transformations and channels"),
+            Entry("verdicts", "out/verdicts.jsonl", "one for every sequence"),
+            Entry("dead_letters", "out/dead_letters.jsonl", "unreadable messages, as they came"),
+            Entry("late", "out/late.jsonl", "samples that came too late"),
+            Entry("events", "out/events.jsonl", "what an operator should know of"),
+        ),
+    )
+    run = Section(
+        "run",
+        ("Progress: a run goes on where the last one stopped. To begin anew, delete this folder and out/.",),
+        (Entry("checkpoint", "checkpoint"),),
+    )
+    return model, alerts, sinks, run
