@@ -14,7 +14,7 @@ import msgspec
 
 from streamad.errors import CheckpointError
 from streamad.files import write_atomically, writing
-from streamad.learn._locks import try_lock
+from streamad.locks import try_lock
 from streamad.ports import DurableSink, Sink
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.types import OutputRecord, Role

@@ -20,7 +20,7 @@ import numpy as np
 from streamad.errors import ArtifactError, RegistryError
 from streamad.files import write_atomically, writing
 from streamad.learn._arrays import read_npy
-from streamad.learn._locks import try_lock
+from streamad.locks import try_lock
 from streamad.learn._training_data import check_not_constant
 from streamad.learn.manifest import package_versions
 from streamad.ports import Detector, FittedDetector, TrainingStep
@@ -67,11 +67,14 @@ def work_folder(trainings: Path, key: str) -> Iterator[Path]:
     """
     with writing(trainings):
         folder = trainings / key
-        folder.mkdir(parents=True, exist_ok=True)
+        trainings.mkdir(parents=True, exist_ok=True)
         lock = try_lock(trainings / f"{key}.lock")
     if lock is None:
         raise RegistryError(f"the same training already runs in another process ({folder}): wait for it or end it")
     try:
+        # After the lock: another training that ends clears the folders that nobody holds.
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
     finally:

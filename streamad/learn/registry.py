@@ -15,7 +15,7 @@ import msgspec
 
 from streamad.errors import RegistryError
 from streamad.files import write_atomically, writing
-from streamad.learn._locks import locked
+from streamad.locks import locked
 from streamad.learn._staging import StagedVersion, staged_version
 from streamad.learn._verify import NAME, verify_files
 from streamad.learn.artifact import LoadedModel, load_artifact
