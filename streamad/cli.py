@@ -1,15 +1,13 @@
-"""The command line: ``streamad --help``. Errors are one line on stderr; exit code 0, 1 (failed) or 2 (usage, config)."""
+"""The command line, ``streamad --help``; errors are one line on stderr, exit codes 0, 1 (failed) and 2 (usage, config)."""
 
 from __future__ import annotations
 
 __all__ = ["app", "main"]
 
-import os
 import sys
 from importlib.metadata import version
 from typing import Annotated
 
-import click
 import typer
 
 from streamad.commands.check import check
@@ -58,21 +56,7 @@ def _options(
 def main() -> None:
     """Run the command line and exit; a user's mistake never ends in a traceback."""
     try:
-        code = app(standalone_mode=False)
+        app()
     except StreamadError as error:
         typer.echo(f"error: {error}", err=True)
-        code = error.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        typer.echo(error.format_message())
-        code = 2
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        typer.echo("interrupted", err=True)
-        code = 130
-    except BrokenPipeError:
-        # The reader of our output is gone (head, less): nobody is left to tell; keep the interpreter quiet as well.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
-    sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(error.exit_code)

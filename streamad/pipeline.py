@@ -316,9 +316,8 @@ class Pipeline:
             partition = self._partitions[name]
             interval_over = now_us - partition.committed_us >= self._settings.run.commit_interval
             drained = partition.ended and not partition.in_flight
-            if drained or (interval_over and partition.moved) or len(partition.aside) > _MAX_WAITING_OUTPUTS:
-                await self._commit(partition)
-            elif (interval_over or partition.caught_up) and _ready(partition):
+            must = drained or (interval_over and partition.moved) or len(partition.aside) > _MAX_WAITING_OUTPUTS
+            if must or ((interval_over or partition.caught_up) and _ready(partition)):
                 await self._commit(partition)
             if drained:
                 del self._partitions[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["train"]
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -125,8 +125,10 @@ class _Bar:
         self._progress.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._progress.stop()
+        if kind is KeyboardInterrupt:
+            err.print("interrupted: the same command goes on from here")
 
     def on_step(self, step: FitStep) -> None:
         epoch = step.step
