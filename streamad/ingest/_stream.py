@@ -28,7 +28,10 @@ _NEVER_US = 1 << 62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateSamples:
-    """Samples that no verdict will hold: their sequence is closed, or they came beyond ``allowed_lateness``."""
+    """Samples that no verdict will hold: their sequence is closed, or they came beyond ``allowed_lateness``.
+
+    ``merged`` counts those that had been merged with one of equal time before.
+    """
 
     stream: str
     sequence: str | None
@@ -36,6 +39,7 @@ class LateSamples:
     offset: int
     times_us: IntArray
     values: FloatArray
+    merged: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -349,7 +353,8 @@ class StreamState:
         self.finished.append(closed)
 
     def _drop_late(self, run: Run, *, closed: bool) -> None:
-        self.late.append(LateSamples(self.name, run.sequence, closed, run.position.offset, run.times_us, run.values))
+        offset = run.position.offset
+        self.late.append(LateSamples(self.name, run.sequence, closed, offset, run.times_us, run.values, run.merged))
 
     def flush(self) -> None:
         """Release all that waits for late-comers: nothing older is accepted any more."""
@@ -412,10 +417,10 @@ class StreamState:
         undone += [(closed.sequence.first_position.offset, closed.before) for closed in self.in_flight.values()]
         return min(undone, key=itemgetter(0)) if undone else None
 
-    def progress(self, next_offset: int, clock_us: int | None) -> StreamProgress:
-        """Return what a restart must know, as of ``next_offset`` and the partition's clock ``clock_us``."""
+    def progress(self, read_below: int, clock_us: int | None) -> StreamProgress:
+        """Return what a restart must know, as of ``read_below`` (an offset) and the partition's clock ``clock_us``."""
         now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us)
-        done_below, clocks = self.oldest() or (next_offset, now)
+        done_below, clocks = self.oldest() or (max(read_below, self.done_below), now)
         if clocks.partition_us is not None:
             _forget_before(self.committed_ids, clocks.partition_us - self.closed_memory_us)
         return StreamProgress(

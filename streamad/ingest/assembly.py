@@ -55,6 +55,7 @@ class Assembler:
         self._new_streams: list[str] = []
         self._bytes: dict[str, int] = {}
         self._partial_until_us: int | None = None
+        self._read_below = 0
         self._reread_below = 0
         self._reread_streams: frozenset[str] = frozenset()
         self.clock_us: int | None = None
@@ -72,6 +73,7 @@ class Assembler:
         ``record_us`` is the record's own time; None: the last event time stands in. Raises DecodeError where the block
         would open one stream too many.
         """
+        self._read_below = block.offset + 1
         partition_before = self.clock_us
         if record_us is not None:
             self._move(record_us)
@@ -236,6 +238,7 @@ class Assembler:
         if not held:
             stream.end_relative()
         if stream.late:
+            self.merged += sum(late.merged for late in stream.late)
             self._late += stream.late
             stream.late = []
         if stream.finished:
@@ -301,21 +304,25 @@ class Assembler:
         return lives
 
     def progress(self, next_offset: int) -> ProgressUpdate:
-        """Return what changed since the last call, as of having read every record below ``next_offset``."""
+        """Return what changed since the last call, as of having read every record below ``next_offset``.
+
+        While records are being reread, whatever ``next_offset`` says, only those seen again count as read.
+        """
+        read_below = self._read_below if next_offset == self._reread_below else next_offset
         for name in self._changed:
             self._oldest.pop(name, None)
             for life in self._lives(name):
                 if (oldest := life.oldest()) is not None:
                     self._oldest[name] = oldest
                     break
-        low_watermark, clocks = min(self._oldest.values(), key=itemgetter(0), default=(next_offset, None))
+        low_watermark, clocks = min(self._oldest.values(), key=itemgetter(0), default=(read_below, None))
         clock_us = self.clock_us if clocks is None else clocks.partition_us
         self._bury(clock_us)
-        changed = {name: self._stream_progress(name, next_offset) for name in self._changed}
+        changed = {name: self._stream_progress(name, read_below) for name in self._changed}
         self._changed.clear()
         return ProgressUpdate(
             partition=self.partition,
-            next_offset=next_offset,
+            next_offset=max(next_offset, self._reread_below),
             low_watermark=low_watermark,
             clock_us=clock_us,
             partial_until_us=self._partial_until_us,
@@ -336,16 +343,17 @@ class Assembler:
             else:
                 del self._retired[name]
 
-    def _stream_progress(self, name: str, next_offset: int) -> StreamProgress | None:
+    def _stream_progress(self, name: str, read_below: int) -> StreamProgress | None:
         lives = self._lives(name)
         if not lives:
             return None
         undone = [life for life in lives if life.in_flight]
-        return (undone or lives[-1:])[0].progress(next_offset, self.clock_us)
+        return (undone or lives[-1:])[0].progress(read_below, self.clock_us)
 
     def _restore(self, progress: Progress) -> None:
         self.clock_us = progress.clock_us
         self._partial_until_us = progress.partial_until_us
+        self._read_below = progress.low_watermark
         self._reread_below = progress.next_offset
         self._reread_streams = frozenset(progress.streams)
         for name, saved in progress.streams.items():
