@@ -67,9 +67,7 @@ class TorchScriptScorer:
         """Run each kind of batch a few times: the executor specialises on its first calls, and a wrong script shows."""
         try:
             for n in _WARM_UP_BATCHES * 2:
-                terms = self.score(np.zeros((n, *self._shape), np.float32), np.full(n, self._shape[1], np.int64))
-                if terms.shape != (n, self._n_terms):
-                    raise ArtifactError(f"{path} gives terms of shape {terms.shape}: it is not a streamad model")
+                self.score(np.zeros((n, *self._shape), np.float32), np.full(n, self._shape[1], np.int64))
         except (RuntimeError, ValueError, TypeError) as error:
             reason = str(error).strip().splitlines()[-1]
             raise ArtifactError(f"{path} does not run as a streamad model ({reason})") from error
@@ -92,6 +90,8 @@ def score_in_chunks(
         for start in range(0, len(windows), chunk):
             stop = start + chunk
             part = model(x_BCL[start:stop].to(device), lengths_B[start:stop].to(device))
+            if part.shape != terms[start:stop].shape:
+                raise ArtifactError(f"the model gives terms of shape {tuple(part.shape)}: it is not a streamad model")
             terms[start:stop] = part.cpu().numpy()
     return terms
 

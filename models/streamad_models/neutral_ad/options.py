@@ -21,7 +21,7 @@ class NeutralADOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     preset: PresetName | None = Field(default=None, description="published settings to start from")
-    transformation: Parametrisation = Field(default="residual", description="form of T_k")
+    transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
     n_transformations: int = Field(default=11, ge=2, le=64, description="K")
     temperature: PositiveFloat = Field(default=0.1, description="tau of equation 2")
     embedding_dim: Literal["auto"] | PositiveInt = Field(default="auto", description="z; auto = 64")

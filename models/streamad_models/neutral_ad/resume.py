@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pickle
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
             os.fsync(stream.fileno())
         partial.replace(path)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise OutputError(f"cannot write the resume file {path}: {error}; free space or name another file") from error
 
 

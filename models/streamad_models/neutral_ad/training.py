@@ -9,7 +9,6 @@ __all__ = ["resolve_device", "train"]
 
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -148,7 +147,8 @@ def train(
     mark = fingerprint(data, options, seed, device) if resume else ""
     if resume and (earlier := read_snapshot(resume, mark)):
         run.restore(earlier)
-    save = _saver(resume, mark)
+    elif resume:
+        write_snapshot(resume, run.snapshot(mark))  # where it cannot be written, the user learns so before an epoch
     latest: Snapshot | None = None
     saved_at = time.monotonic()
     try:
@@ -156,21 +156,17 @@ def train(
             step = run.run_epoch()
             if resume:
                 latest = run.snapshot(mark)
-            if latest and time.monotonic() - saved_at >= SAVE_EVERY_S:
-                save(latest)
+            if resume and latest and time.monotonic() - saved_at >= SAVE_EVERY_S:
+                write_snapshot(resume, latest)
                 latest, saved_at = None, time.monotonic()
             if progress:
                 progress(step)
     finally:
-        if latest:
-            save(latest)
+        if resume and latest:
+            write_snapshot(resume, latest)
     run.model.load_state_dict(run.best_model)
     run.model.eval()
     return run
-
-
-def _saver(resume: Path | None, mark: str) -> Callable[[Snapshot], None]:
-    return lambda snapshot: write_snapshot(resume, snapshot) if resume else None
 
 
 def _on(device: torch.device, data: WindowSet) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from streamad_models.neutral_ad.reference import ReferenceModel
+from tests.unit.models.small import PARAMETRISATIONS, model, windows
+
+
+def _scaled_pair(parametrisation: str, length: int) -> tuple[torch.nn.Module, torch.nn.Module]:
+    fast = model(4, length, transformation=parametrisation)
+    fast.mean_C.copy_(torch.tensor([1.0, -2.0, 0.0, 5.0]))
+    fast.scale_C.copy_(torch.tensor([0.5, 2.0, 1.0, 3.0]))
+    return fast, ReferenceModel(fast)
+
+
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+@pytest.mark.parametrize("length", [2, 3, 5, 21])
+def test_the_model_is_the_reference(parametrisation: str, length: int) -> None:
+    fast, plain = (part.double() for part in _scaled_pair(parametrisation, length))
+    plain.mean_C1, plain.scale_C1 = plain.mean_C1.double(), plain.scale_C1.double()
+    x_BCL, lengths_B = windows(6, 4, length)
+    lengths_B[::2] = length - 1
+    with torch.no_grad():
+        expected = plain(x_BCL.double(), lengths_B)
+        torch.testing.assert_close(fast(x_BCL.double(), lengths_B), expected, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+def test_the_model_is_the_reference_within_1e_5_in_float32(parametrisation: str) -> None:
+    fast, plain = _scaled_pair(parametrisation, 51)
+    x_BCL, lengths_B = windows(6, 4, 51)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x_BCL, lengths_B), plain(x_BCL, lengths_B), atol=1e-5, rtol=0)
+
+
+def test_gradients_equal_those_of_the_reference() -> None:
+    fast = model(3, 13)
+    plain = ReferenceModel(fast)
+    x_BCL, lengths_B = windows(5, 3, 13)
+    fast(x_BCL, lengths_B).sum().backward()
+    plain(x_BCL, lengths_B).sum().backward()
+    for k, network in enumerate(plain.masks.networks):
+        expected = network.get_parameter("convolutions.0.weight").grad
+        assert expected is not None
+        assert fast.transformations.inwards.grad is not None
+        torch.testing.assert_close(
+            fast.transformations.inwards.grad[k].permute(2, 1, 0), expected, atol=1e-5, rtol=1e-3
+        )
+    shortcut = plain.encoder.blocks[1].get_parameter("shortcut.weight").grad
+    block = fast.encoder.blocks[1].get_parameter("shortcut").grad
+    assert shortcut is not None
+    assert block is not None
+    torch.testing.assert_close(block[0].permute(2, 1, 0), shortcut, atol=1e-5, rtol=1e-3)
+
+
+def test_terms_do_not_depend_on_batch_neighbours() -> None:
+    net = model(3, 16)
+    x_BCL, lengths_B = windows(7)
+    others, _ = windows(7, seed=1)
+    mixed = torch.cat([x_BCL[:1], 1e4 * others[1:]])
+    with torch.no_grad():
+        alone = net(x_BCL[:1], lengths_B[:1])
+        assert torch.equal(net(x_BCL, lengths_B)[:1], net(mixed, lengths_B)[:1])
+        torch.testing.assert_close(net(mixed, lengths_B)[:1], alone, atol=1e-6, rtol=1e-6)
+
+
+def test_what_lies_beyond_the_length_counts_for_nothing_after_scaling() -> None:
+    net = model(3, 16)
+    net.mean_C.fill_(50.0)
+    x_BCL, _ = windows(2)
+    lengths_B = torch.tensor([10, 16])
+    garbage = x_BCL.clone()
+    garbage[0, :, 10:] = float("nan")
+    with torch.no_grad():
+        assert torch.equal(net(garbage, lengths_B), net(x_BCL, lengths_B))
+        prepared = net.prepare(x_BCL, lengths_B)
+    assert (prepared[10:, 0] == 0).all()
+    torch.testing.assert_close(prepared[:10, 0], x_BCL[0, :, :10].t() - 50.0)
+
+
+def test_scaling_is_mean_and_factor_per_channel() -> None:
+    net = model(2, 4)
+    net.mean_C.copy_(torch.tensor([10.0, -1.0]))
+    net.scale_C.copy_(torch.tensor([2.0, 0.5]))
+    x_BCL = torch.tensor([[[10.0, 11.0, 12.0, 13.0], [-1.0, 0.0, 1.0, 3.0]]])
+    expected = torch.tensor([[0.0, 0.0], [2.0, 0.5], [4.0, 1.0], [6.0, 2.0]])
+    assert torch.equal(net.prepare(x_BCL, torch.tensor([4]))[:, 0], expected)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e30, -3e38])
+def test_terms_are_finite_for_any_finite_window(value: float) -> None:
+    net = model(3, 16)
+    x_BCL, lengths_B = windows(2)
+    x_BCL[0, 1] = value
+    x_BCL[1] = value
+    with torch.no_grad():
+        assert torch.isfinite(net(x_BCL, lengths_B)).all()
+
+
+def test_the_seed_decides_the_weights_and_leaves_the_global_generator_alone() -> None:
+    before = torch.get_rng_state()
+    first, again, other = model(seed=3), model(seed=3), model(seed=4)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first.encoder.head, again.encoder.head)
+    assert not torch.equal(first.encoder.head, other.encoder.head)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from streamad.errors import DetectorError, OutputError, TrainingDataError
+from streamad.ports import TrainingStep
+from streamad_models.neutral_ad import NeutralAD
+from streamad_models.neutral_ad.export import FittedNeutralAD
+from streamad_models.neutral_ad.training import resolve_device
+from tests.unit.models.small import options, sines
+
+
+def _fit(seed: int = 0, *, data: Any = None, progress: Any = None, resume: Path | None = None, **changes: Any) -> Any:
+    detector = NeutralAD(options(**changes))
+    return detector.fit(data or sines(), seed=seed, device="cpu", progress=progress, resume=resume)
+
+
+def _same_weights(one: FittedNeutralAD, two: FittedNeutralAD) -> bool:
+    other = two.model.state_dict()
+    return all(torch.equal(value, other[name]) for name, value in one.model.state_dict().items())
+
+
+def test_the_same_seed_gives_the_same_weights_bit_by_bit() -> None:
+    torch.manual_seed(1)
+    first = _fit(7)
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    assert _same_weights(first, _fit(7))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not _same_weights(first, _fit(8))
+
+
+def test_training_lowers_the_loss_and_keeps_the_epoch_of_the_lowest() -> None:
+    steps: list[TrainingStep] = []
+    fitted = _fit(progress=steps.append, epochs=12, learning_rate=3e-3)
+    losses = [step.loss for step in steps]
+    assert [step.epoch for step in steps] == list(range(1, 13))
+    assert losses[0] == pytest.approx(1.0, abs=0.3)  # an untrained model is near the identity edge case
+    assert min(losses) < 0.8 * losses[0]
+    assert fitted.summary.best_loss == min(losses)
+    assert fitted.summary.best_epoch == 1 + losses.index(min(losses))
+    assert not fitted.model.training
+
+
+def test_the_model_of_an_earlier_epoch_wins_where_its_loss_was_lower() -> None:
+    steps: list[TrainingStep] = []
+    fitted = _fit(progress=steps.append, epochs=6, learning_rate=0.2)
+    best = fitted.summary.best_epoch
+    assert best < 6, "the learning rate is meant to be far too high"
+    assert _same_weights(fitted, _fit(epochs=best, learning_rate=0.2))
+
+
+def test_an_anomaly_scores_higher_than_a_normal_sequence() -> None:
+    fitted = _fit(epochs=25)
+    normal = sines(20, seed=9)
+    noise = np.random.default_rng(0).normal(100, 5, normal.values.shape).astype(np.float32)
+    normal_scores = fitted.score(normal.values, normal.lengths).sum(axis=1)
+    assert np.median(fitted.score(noise, normal.lengths).sum(axis=1)) > normal_scores.max()
+
+
+def test_validation_loss_is_reported_and_its_sequences_are_not_trained_on() -> None:
+    steps: list[TrainingStep] = []
+    fitted = _fit(progress=steps.append, validation=0.25)
+    assert all(step.validation_loss is not None and 0 < step.validation_loss < 3 for step in steps)
+    assert fitted.summary.n_sequences == 18
+    steps.clear()
+    _fit(progress=steps.append, validation=0.0)
+    assert all(step.validation_loss is None for step in steps)
+
+
+def test_standard_scaling_is_learned_from_the_training_windows_and_none_is_identity() -> None:
+    scaled = _fit(epochs=1).model
+    assert scaled.mean_C.numpy() == pytest.approx([100, 100, 100], abs=2.0)
+    assert (1 / scaled.scale_C).numpy() == pytest.approx([3.5, 3.5, 3.5], abs=0.5)
+    plain = _fit(epochs=1, scaling="none").model
+    assert plain.mean_C.tolist() == [0, 0, 0]
+    assert plain.scale_C.tolist() == [1, 1, 1]
+
+
+def test_batch_is_a_quarter_unless_named() -> None:
+    assert _fit(epochs=1).summary.settings["batch_size"] == 6
+    assert _fit(epochs=1, batch_size=5).summary.settings["batch_size"] == 5
+    assert _fit(epochs=1, batch_size=500).summary.settings["batch_size"] == 24
+
+
+def test_the_summary_says_what_auto_became() -> None:
+    settings = _fit(epochs=1, embedding_dim="auto").summary.settings
+    assert (settings["n_blocks"], settings["embedding_dim"], settings["seed"]) == (2, 64, 0)
+
+
+def test_a_loss_that_diverges_is_an_error() -> None:
+    with pytest.raises(DetectorError, match=r"diverged in epoch .* lower learning_rate"):
+        _fit(learning_rate=1e30)
+
+
+def test_a_training_set_that_cannot_train_is_refused_before_any_epoch() -> None:
+    with pytest.raises(TrainingDataError, match="at least 8"):
+        _fit(data=sines(5))
+
+
+# --- interruption and resume ---------------------------------------------------------------------------------------
+
+
+class _InterruptAfter:
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.seen: list[int] = []
+
+    def __call__(self, step: TrainingStep) -> None:
+        self.seen.append(step.epoch)
+        if step.epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_resumed_run_ends_exactly_as_the_uninterrupted_one(tmp_path: Path, epoch: int) -> None:
+    resume = tmp_path / "deep" / "run.resume"
+    with pytest.raises(KeyboardInterrupt):
+        _fit(progress=_InterruptAfter(epoch), resume=resume, validation=0.25)
+    rest = _InterruptAfter(-1)
+    resumed = _fit(progress=rest, resume=resume, validation=0.25)
+    assert rest.seen == list(range(epoch + 1, 5))
+    whole = _fit(validation=0.25)
+    assert _same_weights(resumed, whole)
+    assert replace(resumed.summary, duration_s=0.0) == replace(whole.summary, duration_s=0.0)
+    assert [path.name for path in resume.parent.iterdir()] == ["run.resume"]
+
+
+def test_a_finished_run_is_returned_without_another_epoch(tmp_path: Path) -> None:
+    resume = tmp_path / "run.resume"
+    first = _fit(resume=resume)
+    again = _InterruptAfter(-1)
+    assert _same_weights(first, _fit(resume=resume, progress=again))
+    assert again.seen == []
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"learning_rate": 2e-3}, {"data": sines(seed=1)}])
+def test_the_state_of_another_run_is_replaced(tmp_path: Path, other: dict[str, Any]) -> None:
+    resume = tmp_path / "run.resume"
+    _fit(resume=resume)
+    steps = _InterruptAfter(-1)
+    assert _same_weights(_fit(**other, resume=resume, progress=steps), _fit(**other))
+    assert steps.seen == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("content", [b"", b"my precious notes", b"PK\x03\x04 half a zip"])
+def test_a_foreign_resume_file_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    resume = tmp_path / "run.resume"
+    resume.write_bytes(content)
+    with pytest.raises(DetectorError, match="not a readable resume file"):
+        _fit(resume=resume)
+    assert resume.read_bytes() == content
+
+
+def test_another_torch_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    resume = tmp_path / "weights.pt"
+    torch.save({"weights": torch.zeros(3)}, resume)
+    with pytest.raises(DetectorError, match="not a resume file of this detector"):
+        _fit(resume=resume)
+    assert torch.load(resume, weights_only=True)["weights"].tolist() == [0, 0, 0]
+
+
+def test_a_resume_file_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(OutputError, match="cannot write the resume file"):
+        _fit(resume=tmp_path / "file" / "run.resume")
+
+
+# --- devices -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta", ""])
+def test_a_device_that_is_not_there_is_refused(device: str) -> None:
+    with pytest.raises(DetectorError, match="use auto"):
+        resolve_device(device)
+
+
+def test_auto_takes_cuda_where_there_is_one() -> None:
+    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
