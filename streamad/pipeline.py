@@ -290,7 +290,7 @@ class Pipeline:
     async def _make_room(self) -> None:
         """Hold the source back while too much waits; if nothing can drain, end the largest open sequence."""
         limit = self._settings.sequences.max_buffered_bytes
-        most_waiting = 16 * self._settings.run.batch_windows
+        most_waiting = 2 * self._settings.run.batch_windows
         while not self._stopping:
             waiting = sum(len(partition.in_flight) for partition in self._partitions.values())
             held = sum(partition.intake.assembler.buffered_bytes for partition in self._partitions.values())
