@@ -63,7 +63,8 @@ _NESTED = {
     "ChannelShare": {
         "channel": "Name of the channel.",
         "unit": "Its unit, as configured.",
-        "share": "Its share (0 to 1) of the score's excess over normal; the shares add up to 1, or all are 0.",
+        "share": "Its share (0 to 1) in how far the score falls when single channels are replaced by normal ones; the "
+        "shares add up to 1, or all are 0.",
     },
 }
 

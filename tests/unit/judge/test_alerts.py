@@ -133,7 +133,7 @@ def test_attribution_orders_channels_and_names_the_dominating_transformation():
     alert = make_alert(judged([500, 7]), POLICY)
     terms, shares = np.array([500, 7], dtype=np.float32), np.array([0.2, 0.7, 0.1])
     why = make_attribution(
-        alert, terms, calibration=CALIBRATION, shares=shares, channels=CHANNELS, method="channel-exchange"
+        alert, terms, calibration=CALIBRATION, shares=shares, channels=CHANNELS, method="channel-replacement"
     )
     assert why.alert_id == alert.alert_id
     assert [(c.channel, c.unit, c.share) for c in why.channels] == [
@@ -156,7 +156,7 @@ def messages():
         calibration=CALIBRATION,
         shares=np.array([0.2, 0.7, 0.1]),
         channels=CHANNELS,
-        method="channel-exchange",
+        method="channel-replacement",
     )
     at = datetime(2026, 3, 1, tzinfo=UTC)
     origin = Origin("plant.jsonl", 7)
