@@ -1,0 +1,209 @@
+"""Checks that the source's messages become samples, sequences and windows as the config means them to."""
+
+from __future__ import annotations
+
+__all__ = ["check_recordings", "check_source"]
+
+from collections import Counter
+
+import numpy as np
+
+from streamad.commands._check_findings import Finding, failed, failure, ok, warning
+from streamad.commands._check_sample import Sample, read_sample
+from streamad.commands._common import Plant, run_async
+from streamad.errors import StreamadError
+from streamad.ingest.windowing import Unscorable, to_window
+from streamad.settings import SequenceSettings, WindowSettings
+from streamad.wiring import source_for
+
+_LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
+_MANY = 0.2  # a share that is no accident any more
+
+
+def check_source(plant: Plant) -> list[Finding]:
+    """Read the first records and say what becomes of them."""
+    try:
+        sample = run_async(read_sample(plant, source_for(plant.settings, plant.context)))
+    except StreamadError as error:
+        return failure("source", error)
+    findings = _records("source", sample)
+    if any(finding.outcome == "failed" for finding in findings):
+        return findings
+    return [*findings, *_channels(plant, sample), *_sequences(plant, sample), *_windows(plant, sample)]
+
+
+def check_recordings(plant: Plant) -> list[Finding]:
+    """Say whether ``model.recordings`` can be read; nothing where there are none."""
+    if plant.settings.model.recordings is None:
+        return []
+    try:
+        source = source_for(plant.settings, plant.context, plant.settings.model.recordings)
+        sample = run_async(read_sample(plant, source))
+    except StreamadError as error:
+        return [
+            warning("model.recordings", finding.message, "needed for streamad train only")
+            for finding in failure("model.recordings", error)
+        ]
+    return _records("model.recordings", sample)
+
+
+def _records(check: str, sample: Sample) -> list[Finding]:
+    counters = sample.counters
+    if not counters.records:
+        if sample.is_complete:
+            return [failed(check, "no record in it", "check source.url")]
+        return [warning(check, "no record came within ten seconds", "is the plant running, is it the right place?")]
+    unreadable = sum(counters.dead_letters.values())
+    findings = []
+    for kind, first in sample.unreadable.items():
+        message = f"{counters.dead_letters[kind]} of {counters.records} records are unreadable: {kind}; {first}"
+        advice = "see decode and channels in the config; unreadable records go to the dead letters"
+        findings.append((failed if unreadable == counters.records else warning)(check, message, advice))
+    if counters.ignored and not counters.samples:
+        advice = "check the channels' field (or name), and decode.fields"
+        findings.append(failed(check, f"none of {counters.records} records holds a channel of the plant", advice))
+    if not findings:
+        first = "" if sample.is_complete else "the first "
+        streams = _count(len(sample.newest_us), "stream")
+        what = f"{first}{counters.records} records, {counters.samples} samples of {streams}"
+        ignored = f", {counters.ignored} records without a channel of the plant" if counters.ignored else ""
+        findings.append(ok(check, what + ignored))
+    return findings
+
+
+def _channels(plant: Plant, sample: Sample) -> list[Finding]:
+    silent = [
+        channel.name for channel, seen in zip(plant.settings.channels, sample.seen.tolist(), strict=True) if not seen
+    ]
+    if not silent:
+        return [ok("channels", f"all {len(sample.seen)} have values")]
+    advice = "check their field (or name); a channel without values makes every sequence unscorable"
+    return [warning("channels", f"no value of {', '.join(silent)} in the sample", advice)]
+
+
+def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
+    settings = plant.settings.sequences
+    findings = [*_ends(settings, sample), *_order(plant, sample), *_bounds(plant, sample)]
+    if any(finding.outcome != "ok" for finding in findings) or not sample.sequences:
+        return findings
+    reasons = Counter(sequence.reason for sequence in sample.sequences)
+    ended = ", ".join(f"{count} by {reason}" for reason, count in reasons.most_common())
+    return [ok("sequences", f"{_count(len(sample.sequences), 'sequence')} ended: {ended}")]
+
+
+def _ends(settings: SequenceSettings, sample: Sample) -> list[Finding]:
+    modes = " or ".join(settings.end)
+    advice = _advice(settings, sample)
+    if not sample.sequences:
+        message = f"no sequence ended ({modes}) in the first {sample.counters.records} records"
+        return [warning("sequences", message, advice)]
+    reasons = {sequence.reason for sequence in sample.sequences}
+    if reasons <= _LIMITS:
+        message = f"no sequence ended by {modes}: only by {', '.join(sorted(reasons))}"
+        return [warning("sequences", message, advice)]
+    limits = sorted(reasons & _LIMITS - {"end_of_input"})
+    if limits:
+        count = sum(sequence.reason in limits for sequence in sample.sequences)
+        message = f"{count} of {len(sample.sequences)} sequences ended by {', '.join(limits)}"
+        return [warning("sequences", message, "raise the limit if they are whole, else check the end modes")]
+    return []
+
+
+def _advice(settings: SequenceSettings, sample: Sample) -> str:
+    reasons = []
+    if "marker" in settings.end and not sample.has_markers:
+        reasons.append("no message has end: true (decode.fields.end)")
+    if "change" in settings.end and not sample.has_ids:
+        reasons.append("no message names a sequence (decode.fields.sequence)")
+    if not reasons:
+        reasons.append("the sample may be too short")
+    return "; ".join(reasons) + ": choose other end modes (sequences.end) unless that is as it should be"
+
+
+def _order(plant: Plant, sample: Sample) -> list[Finding]:
+    settings, fields = plant.settings.sequences, plant.settings.decode.fields
+    findings = []
+    if sample.counters.late_samples:
+        needed_s = sample.lateness_us / 1e6
+        findings.append(
+            warning(
+                "sequences",
+                f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late",
+                f"some lie {needed_s:g} s behind the newest of their stream: raise sequences.allowed_lateness, "
+                "or sort the recordings by time",
+            )
+        )
+    elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
+        findings.append(
+            warning(
+                "sequences",
+                "one channel per message, and no lateness allowed: a channel behind the others would be dropped",
+                "set sequences.allowed_lateness to about two sampling periods of the slowest channel",
+            )
+        )
+    if settings.gap is not None and settings.gap + settings.allowed_lateness <= sample.longest_chunk_us:
+        findings.append(
+            warning(
+                "sequences",
+                f"the gap of {settings.gap / 1e6:g} s is not longer than what one message covers "
+                f"({sample.longest_chunk_us / 1e6:g} s): the wait for the next message would end the sequence",
+                "raise sequences.gap, or send shorter chunks",
+            )
+        )
+    return findings
+
+
+def _bounds(plant: Plant, sample: Sample) -> list[Finding]:
+    settings, streams = plant.settings.sequences, len(sample.newest_us)
+    findings = []
+    if "too_many_streams" not in sample.unreadable and streams > 0.8 * settings.max_streams:
+        findings.append(
+            warning(
+                "sequences", f"{streams} streams, {settings.max_streams} are allowed", "raise sequences.max_streams"
+            )
+        )
+    longest = max((sequence.times_us.nbytes + sequence.values.nbytes for sequence in sample.sequences), default=0)
+    if longest * streams > settings.max_buffered_bytes:
+        message = f"{streams} streams with one sequence open each need {longest * streams / 1e6:.0f} MB"
+        findings.append(
+            warning("sequences", message, "raise sequences.max_buffered_bytes, or sequences will end by memory")
+        )
+    return findings
+
+
+def _windows(plant: Plant, sample: Sample) -> list[Finding]:
+    if not sample.sequences:
+        return []
+    settings, n = plant.settings.window, len(sample.sequences)
+    windows = [to_window(sequence, settings, plant.settings.channel_specs) for sequence in sample.sequences]
+    refused = [window.detail for window in windows if isinstance(window, Unscorable)]
+    findings = []
+    if refused:
+        reason = Counter(detail.partition(":")[0] for detail in refused).most_common(1)[0][0]
+        example = next(detail for detail in refused if detail.startswith(reason))
+        message = f"{len(refused)} of {n} sequences are unscorable, most of them because: {example}"
+        outcome = failed if len(refused) == n else warning
+        findings.append(outcome("window", message, "see window and sequences in docs/config.md"))
+    lengths = np.array([_points(sequence.times_us, settings) for sequence in sample.sequences])
+    spread = f"{lengths.min()} to {lengths.max()} points, median {np.median(lengths):g}"
+    longer = float((lengths > settings.length).mean())
+    if longer > _MANY:
+        what = {"truncate": "are cut", "resample": "are squeezed", "reject": "are unscorable"}[settings.longer]
+        message = (
+            f"{longer:.0%} of the sequences are longer than the window and {what} ({spread}, length {settings.length})"
+        )
+        findings.append(warning("window", message, "raise window.length, or resample to a longer period"))
+    elif 4 * lengths.max() < settings.length:
+        message = f"window.length {settings.length} is far more than any sequence has ({spread})"
+        findings.append(warning("window", message, "lower window.length: training and scoring take time by length"))
+    return findings or [ok("window", f"{spread}; {longer} of {n} longer than window.length {settings.length}")]
+
+
+def _points(times_us: np.ndarray[tuple[int], np.dtype[np.int64]], settings: WindowSettings) -> int:
+    if settings.resample is None:
+        return len(times_us)
+    return int(times_us[-1] - times_us[0]) // settings.resample.period + 1
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

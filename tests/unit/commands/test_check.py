@@ -1,0 +1,324 @@
+"""streamad check: what would fail or judge nothing is said before, with what to do, and nothing is written."""
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from streamad.cli import app
+from streamad.errors import ConfigError
+
+BASE: dict[str, Any] = {
+    "channels": [{"name": "temp_c"}, {"name": "pressure_bar"}],
+    "source": {"url": "in/day.jsonl"},
+    "window": {"length": 16},
+    "sinks": {"alerts": "out/alerts.jsonl", "verdicts": "out/verdicts.jsonl"},
+}
+
+
+def message(sequence: int, index: int, n: int = 10, **more: Any) -> dict[str, Any]:
+    values = {"temp_c": 80.0 + index, "pressure_bar": 3.0 - 0.1 * index}
+    time = 1_772_000_000 + sequence * 100 + index
+    end = {"end": True} if index == n - 1 else {}
+    return {"stream": "r1", "sequence": f"B-{sequence}", "time": time, "values": values, **end, **more}
+
+
+def good(n_sequences: int = 5, n: int = 10) -> list[dict[str, Any]]:
+    return [message(sequence, index, n) for sequence in range(n_sequences) for index in range(n)]
+
+
+def plant(folder: Path, messages: list[Any] | None = None, **sections: Mapping[str, Any] | Any) -> Path:
+    (folder / "in").mkdir(exist_ok=True)
+    lines = [json.dumps(message) for message in (good() if messages is None else messages)]
+    (folder / "in/day.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    path = folder / "plant.yaml"
+    path.write_text(yaml.safe_dump({**BASE, **sections}))
+    return path
+
+
+def check(config: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["check", "-c", str(config), "--fast", *arguments])
+
+
+def findings(config: Path, *arguments: str) -> list[dict[str, str]]:
+    result = check(config, "--json", *arguments)
+    report = json.loads(result.stdout)
+    found: list[dict[str, str]] = [finding for finding in report["checks"] if finding["outcome"] != "ok"]
+    assert result.exit_code == (1 if report["failed"] else 0)
+    assert report["failed"] == sum(finding["outcome"] == "failed" for finding in found)
+    return found
+
+
+def the_one(config: Path, *arguments: str) -> tuple[str, str, str]:
+    """Return outcome, check and text of the only finding that is not ok."""
+    (found,) = findings(config, *arguments)
+    return found["outcome"], found["check"], f"{found['message']} -> {found['advice']}"
+
+
+def test_a_good_plant_passes_and_nothing_is_written(tmp_path: Path) -> None:
+    config = plant(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    result = check(config)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "all checks passed"
+    assert "5 sequences ended: 5 by marker" in result.stdout
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_wrong_config_is_all_its_problems(tmp_path: Path) -> None:
+    result = check(plant(tmp_path, window={"lenght": 16}, alerts={"false_alarm_rate": 2}))
+    assert isinstance(result.exception, ConfigError)
+    assert len(result.exception.problems) == 2
+
+
+def test_a_missing_source_fails(tmp_path: Path) -> None:
+    outcome, name, text = the_one(plant(tmp_path, source={"url": "in/nothing.jsonl"}))
+    assert (outcome, name) == ("failed", "source")
+    assert "no such file" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [({"url": "file:in/day.jsonl", "options": {"delimeter": ";"}}, "delimiter"), ({"url": "kafak:x"}, "kafak")],
+)
+def test_a_wrong_option_or_scheme_fails(tmp_path: Path, source: dict[str, Any], word: str) -> None:
+    outcome, name, text = the_one(plant(tmp_path, source=source))
+    assert (outcome, name) == ("failed", "source")
+    assert word in text
+
+
+def test_an_empty_source_fails(tmp_path: Path) -> None:
+    assert the_one(plant(tmp_path, []))[:2] == ("failed", "source")
+
+
+def test_some_unreadable_records_are_a_warning_by_kind_with_the_first(tmp_path: Path) -> None:
+    odd = [*good(), "text", {"stream": "r1", "time": "yesterday", "values": {"temp_c": 1}}, {"stream": "r1"}]
+    found = findings(plant(tmp_path, odd))
+    assert [finding["outcome"] for finding in found] == ["warning"] * 3
+    assert {finding["message"].split(": ")[1].split(";")[0] for finding in found} == {
+        "wrong_type",
+        "bad_time",
+        "missing_field",
+    }
+    assert "1 of 53 records" in found[0]["message"]
+    assert "in/day.jsonl at" in found[0]["message"]
+
+
+def test_only_unreadable_records_fail(tmp_path: Path) -> None:
+    odd = [message(0, 0, values={"temp": 1.0}), message(0, 1, values={"temp": 1.0})]
+    outcome, name, text = the_one(plant(tmp_path, odd))
+    assert (outcome, name) == ("failed", "source")
+    assert "unknown_channel" in text
+
+
+def test_a_mapping_that_finds_no_channel_fails(tmp_path: Path) -> None:
+    config = plant(
+        tmp_path,
+        [{"stream": "r1", "sequence": "a", "time": 1_772_000_000 + i, "TI-1": 1.0} for i in range(9)],
+        decode={"fields": {"values": None}},
+    )
+    outcome, name, text = the_one(config)
+    assert (outcome, name) == ("failed", "source")
+    assert "field" in text
+
+
+def test_a_channel_without_values_is_named(tmp_path: Path) -> None:
+    half = [{**message, "values": {"temp_c": message["values"]["temp_c"]}} for message in good()]
+    found = findings(plant(tmp_path, half))
+    assert [(finding["outcome"], finding["check"]) for finding in found] == [
+        ("warning", "channels"),
+        ("failed", "window"),
+    ]
+    assert "pressure_bar" in found[0]["message"]
+    assert "temp_c" not in found[0]["message"]
+
+
+def test_sequences_that_end_only_by_limits_are_a_warning(tmp_path: Path) -> None:
+    without = [{key: value for key, value in message.items() if key != "end"} for message in good()]
+    outcome, name, text = the_one(plant(tmp_path, without, sequences={"end": ["marker"]}))
+    assert (outcome, name) == ("warning", "sequences")
+    assert "no sequence ended by marker: only by end_of_input" in text
+    assert "no message has end: true" in text
+    found = findings(plant(tmp_path, without, sequences={"end": ["marker"], "max_samples": 9}))
+    assert "only by max_samples" in found[0]["message"]
+
+
+def test_no_ids_for_end_mode_change_are_a_warning(tmp_path: Path) -> None:
+    without = [{**message, "sequence": None} for message in good()]
+    outcome, name, text = the_one(plant(tmp_path, without, sequences={"end": ["change"]}, window={"length": 64}))
+    assert (outcome, name) == ("warning", "sequences")
+    assert "no message names a sequence" in text
+
+
+def test_late_samples_are_a_warning_with_the_lateness_needed(tmp_path: Path) -> None:
+    swapped = good()
+    swapped[3], swapped[5] = swapped[5], swapped[3]
+    outcome, name, text = the_one(plant(tmp_path, swapped))
+    assert (outcome, name) == ("warning", "sequences")
+    assert "2 of 50 samples came too late" in text
+    assert "2 s behind" in text
+
+
+ONE_CHANNEL = {"fields": {"channel": "tag", "value": "v"}}
+
+
+def per_channel() -> list[dict[str, Any]]:
+    return [
+        {"stream": "r1", "sequence": f"B-{i // 10}", "time": 1_772_000_000 + i, "tag": tag, "v": i, "end": i % 10 == 9}
+        for i in range(50)
+        for tag in ("temp_c", "pressure_bar")
+    ]
+
+
+def test_one_channel_per_message_without_lateness_is_a_warning(tmp_path: Path) -> None:
+    messages = [{**message, "end": False} for message in per_channel()]
+    config = plant(tmp_path, messages, decode=ONE_CHANNEL, sequences={"end": ["change"]})
+    outcome, name, text = the_one(config)
+    assert (outcome, name) == ("warning", "sequences")
+    assert "one channel per message" in text
+    enough = {"end": ["change"], "allowed_lateness": 2}
+    assert findings(plant(tmp_path, messages, decode=ONE_CHANNEL, sequences=enough)) == []
+
+
+@pytest.mark.parametrize(("gap", "n_findings"), [("9s", 1), ("9001ms", 0)])
+def test_a_gap_not_longer_than_a_chunk_is_a_warning(tmp_path: Path, gap: str, n_findings: int) -> None:
+    chunks = [
+        {
+            "stream": "r1",
+            "times": [1_772_000_000 + 60 * i + j for j in range(10)],
+            "values": [[1.0 * j, 2.0 * j] for j in range(10)],
+        }
+        for i in range(6)
+    ]
+    found = findings(plant(tmp_path, chunks, sequences={"end": ["gap"], "gap": gap}))
+    assert len(found) == n_findings
+    assert all("9 s" in finding["message"] for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("window", "outcome", "word"),
+    [
+        ({"length": 8}, "warning", "squeezed"),
+        ({"length": 8, "longer": "truncate"}, "warning", "cut"),
+        ({"length": 8, "longer": "reject"}, "failed", "too long"),
+        ({"length": 128}, "warning", "far more"),
+        ({"length": 16, "min_samples": 11}, "failed", "too few samples"),
+        ({"length": 16, "resample": {"period": "100ms"}}, "warning", "squeezed"),
+    ],
+)
+def test_a_window_that_does_not_fit(tmp_path: Path, window: dict[str, Any], outcome: str, word: str) -> None:
+    found = findings(plant(tmp_path, window=window))
+    assert (found[0]["outcome"], found[0]["check"]) == (outcome, "window")
+    assert word in found[0]["message"]
+
+
+def test_two_roles_in_one_file_fail(tmp_path: Path) -> None:
+    outcome, name, text = the_one(
+        plant(tmp_path, sinks={"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"})
+    )
+    assert (outcome, name) == ("failed", "sinks.verdicts")
+    assert "sinks.alerts" in text
+
+
+@pytest.mark.parametrize("url", ["in/day.jsonl", "in", "in/*.jsonl", "**/*.jsonl"])
+def test_a_sink_that_the_source_would_read_fails(tmp_path: Path, url: str) -> None:
+    alerts = "in/day.jsonl" if url == "in/day.jsonl" else "in/alerts.jsonl"
+    config = plant(tmp_path, source={"url": url}, sinks={"alerts": alerts})
+    outcome, name, text = the_one(config)
+    assert (outcome, name) == ("failed", "sinks.alerts")
+    assert "recordings" in text
+
+
+@pytest.mark.parametrize(("alerts", "word"), [("in", "a folder"), ("plant.yaml/alerts.jsonl", "a file")])
+def test_a_place_that_cannot_be_written_fails(tmp_path: Path, alerts: str, word: str) -> None:
+    outcome, name, text = the_one(plant(tmp_path, sinks={"alerts": alerts}))
+    assert (outcome, name) == ("failed", "sinks.alerts")
+    assert word in text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_the_right_to_write_fails(tmp_path: Path) -> None:
+    config = plant(tmp_path, sinks={"alerts": "shut/alerts.jsonl"})
+    (tmp_path / "shut").mkdir(mode=0o500)
+    assert the_one(config)[:2] == ("failed", "sinks.alerts")
+
+
+def test_no_checkpoint_is_a_warning(tmp_path: Path) -> None:
+    assert the_one(plant(tmp_path, run={"checkpoint": None}))[:2] == ("warning", "checkpoint")
+
+
+def test_a_checkpoint_in_use_fails(tmp_path: Path) -> None:
+    config = plant(tmp_path)
+    (tmp_path / "checkpoint").mkdir()
+    with (tmp_path / "checkpoint/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome, name, text = the_one(config)
+    assert (outcome, name) == ("failed", "checkpoint")
+    assert "in use" in text
+    assert findings(config) == []
+
+
+def test_a_damaged_checkpoint_fails(tmp_path: Path) -> None:
+    config = plant(tmp_path)
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint/start.json").write_text("{")
+    assert the_one(config)[:2] == ("failed", "checkpoint")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    config = plant(folder, good(12), model={"options": {"epochs": 1, "n_transformations": 2}})
+    varied = [{**m, "values": {k: v + i % 7 for k, v in m["values"].items()}} for i, m in enumerate(good(12))]
+    (folder / "in/day.jsonl").write_text("".join(json.dumps(m) + "\n" for m in varied))
+    result = CliRunner().invoke(app, ["train", "-c", str(config)])
+    assert result.exit_code == 0, result.output
+    return config
+
+
+def test_no_model_is_a_warning_that_says_how_to_train(tmp_path: Path) -> None:
+    config = plant(tmp_path)
+    report = json.loads(CliRunner().invoke(app, ["check", "-c", str(config), "--json"]).stdout)
+    last = report["checks"][-1]
+    assert (last["check"], last["outcome"]) == ("model", "warning")
+    assert last["advice"] == f"streamad train --config {config}"
+
+
+def test_a_rate_below_what_the_calibration_certifies_is_extrapolated(trained: Path) -> None:
+    report = json.loads(CliRunner().invoke(app, ["check", "-c", str(trained), "--json"]).stdout)
+    assert [finding["outcome"] for finding in report["checks"][-2:]] == ["ok", "warning"]
+    assert "12 calibration sequences certify 0.0769 at best; 0.02 is extrapolated" in report["checks"][-1]["message"]
+    assert "49 for calibration" in report["checks"][-1]["advice"]
+
+
+def test_outputs_deleted_without_their_checkpoint_fail(trained: Path) -> None:
+    result = CliRunner().invoke(app, ["run", "-c", str(trained), "-q"])
+    assert result.exit_code == 0, result.output
+    assert findings(trained) == []
+    (trained.parent / "out/verdicts.jsonl").unlink()
+    outcome, name, text = the_one(trained)
+    assert (outcome, name) == ("failed", "checkpoint")
+    assert "verdicts.jsonl has 0 bytes" in text
+    assert "to begin anew" in text
+
+
+def test_a_damaged_model_fails(trained: Path) -> None:
+    (trained.parent / "registry/default/versions/0001/model.ts").write_bytes(b"other")
+    result = CliRunner().invoke(app, ["check", "-c", str(trained), "--json"])
+    assert result.exit_code == 1
+    last = json.loads(result.stdout)["checks"][-1]
+    assert (last["check"], last["outcome"]) == ("model", "failed")
+
+
+def test_wrong_detector_options_fail(tmp_path: Path) -> None:
+    config = plant(tmp_path, model={"options": {"epoch": 3}})
+    result = CliRunner().invoke(app, ["check", "-c", str(config), "--json"])
+    last = json.loads(result.stdout)["checks"][-1]
+    assert (last["check"], last["outcome"]) == ("model.options", "failed")
+    assert "epochs" in last["message"]
