@@ -8,15 +8,13 @@ Legend: G groups (mask networks; 1 for the encoder), L time, N windows or views,
 
 from __future__ import annotations
 
-__all__ = ["NORM_EPSILON", "convolve3", "instance_norm_relu"]
+__all__ = ["convolve3", "instance_norm_relu"]
 
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-
-NORM_EPSILON = 1e-5  # torch.nn.InstanceNorm1d's default
 
 
 def convolve3(x_GLNI: Tensor, weight_GTIO: Tensor, stride: int, reflect: bool) -> Tensor:
@@ -43,7 +41,7 @@ def instance_norm_relu(h_GLNC: Tensor, skip_GLNC: Tensor | None) -> Tensor:
 
 
 def _normalise(h_GLNC: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the normalised h and the factor 1 / sqrt(variance + eps) [G, 1, N, C]."""
+    """Return the normalised h and 1 / sqrt(variance + eps) [G, 1, N, C]; eps 1e-5 is torch.nn.InstanceNorm1d's."""
     n_GLNC = h_GLNC - h_GLNC.mean(dim=1, keepdim=True)
     scale_G1NC = (n_GLNC * n_GLNC).mean(dim=1, keepdim=True).add_(1e-5).rsqrt_()
     return n_GLNC.mul_(scale_G1NC), scale_G1NC
