@@ -46,7 +46,8 @@ class LateSamples:
 class Closed:
     """A finished sequence and what its progress needs until the verdict is committed.
 
-    ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed.
+    ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
+    the lowest of its samples and the one that ended it, ``before`` holds the clocks from before that record.
     """
 
     sequence: FinishedSequence
@@ -54,6 +55,7 @@ class Closed:
     at_us: int
     through_us: int
     merged: int
+    offset: int
     before: Clocks
 
 
@@ -281,24 +283,19 @@ class StreamState:
         return limit_us if self.settings.gap is None else min(limit_us, sequence.last_us + self.settings.gap)
 
     def _feed_single(self, run: Run) -> None:
-        # A sample of a closed sequence ends nothing: after a restart it may not be read again.
-        if not self._is_closed(run):
-            self._end_before(run)
+        clock_us = max(run.arrived_us, run.first_us)
+        for overdue in [other for other in self.open.values() if run.first_us > self._limit_us(other)]:
+            self.close(overdue, self._limit_reason(overdue), clock_us, by=run)
+        sequence = self.open.get(run.sequence)
+        if sequence is not None and run.first_us > sequence.last_us and sequence.n >= self.settings.max_samples:
+            self.close(sequence, "max_samples", clock_us, by=run)
         if self._is_closed(run):
             self._drop_late(run, closed=True)
             return
+        if "change" in self.settings.end:
+            for other in [other for other in self.open.values() if other.key != run.sequence]:
+                self.close(other, "change", clock_us, by=run)
         self._append(run)
-
-    def _end_before(self, run: Run) -> None:
-        """End what the single sample ``run`` shows to be over."""
-        clock_us = max(run.arrived_us, run.first_us)
-        self.end_overdue(run.first_us, clock_us)
-        sequence = self.open.get(run.sequence)
-        if sequence is not None and run.first_us > sequence.last_us and sequence.n >= self.settings.max_samples:
-            self.close(sequence, "max_samples", clock_us)
-        if "change" in self.settings.end and not self._is_closed(run):
-            for key in [key for key in self.open if key != run.sequence]:
-                self.close(self.open[key], "change", clock_us)
 
     def _append(self, run: Run) -> None:
         sequence = self.open.get(run.sequence)
@@ -324,12 +321,6 @@ class StreamState:
 
     # --- ends ---
 
-    def end_overdue(self, time_us: int, clock_us: int = -_NEVER_US) -> None:
-        """End what can have no sample at event time ``time_us`` any more."""
-        for sequence in list(self.open.values()):
-            if time_us > self._limit_us(sequence):
-                self.close(sequence, self._limit_reason(sequence), clock_us)
-
     def _limit_reason(self, sequence: OpenSequence) -> EndReason:
         """Return which limit comes first in event time, whichever clock finds out."""
         gap = self.settings.gap
@@ -337,14 +328,21 @@ class StreamState:
         return "gap" if is_gap else "max_duration"
 
     def close(
-        self, sequence: OpenSequence, reason: EndReason, clock_us: int = -_NEVER_US, *, through_us: int | None = None
+        self,
+        sequence: OpenSequence,
+        reason: EndReason,
+        clock_us: int = -_NEVER_US,
+        *,
+        through_us: int | None = None,
+        by: Run | None = None,
     ) -> None:
-        """End ``sequence``; it stays in flight until its verdict is committed."""
+        """End ``sequence``, because of the sample ``by`` if any; it stays in flight until its verdict is committed."""
         del self.open[sequence.key]
         through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         finished = sequence.finish(self.name, reason)
         at_us = max(sequence.seen_us, clock_us)
-        closed = Closed(finished, sequence.key, at_us, through, sequence.merged, sequence.before)
+        first = by if by is not None and by.position < sequence.position else sequence
+        closed = Closed(finished, sequence.key, at_us, through, sequence.merged, first.position.offset, first.before)
         if sequence.key is None:
             self.closed_through_us = through if self.closed_through_us is None else max(self.closed_through_us, through)
         else:
@@ -414,7 +412,7 @@ class StreamState:
         """Return the lowest offset that holds an undone sample, with the clocks before it; None if all is done."""
         undone = [(run.position.offset, run.before) for run in self.pending.runs]
         undone += [(sequence.position.offset, sequence.before) for sequence in self.open.values()]
-        undone += [(closed.sequence.first_position.offset, closed.before) for closed in self.in_flight.values()]
+        undone += [(closed.offset, closed.before) for closed in self.in_flight.values()]
         return min(undone, key=itemgetter(0)) if undone else None
 
     def progress(self, read_below: int, clock_us: int | None) -> StreamProgress:

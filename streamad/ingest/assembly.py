@@ -212,8 +212,6 @@ class Assembler:
         """Return all that is open, ended by the input's end."""
         for stream in self._streams.values():
             stream.flush()
-            if stream.max_time_us is not None:
-                stream.end_overdue(stream.max_time_us)
             for sequence in list(stream.open.values()):
                 stream.close(sequence, "end_of_input")
             self._collect(stream)

@@ -176,7 +176,6 @@ class Model:
     def end_of_input(self) -> None:
         for name, stream in self.streams.items():
             self._flush(name, stream)
-            self._end_overdue(name, stream, stream.newest or 0, 0)
             for key in list(stream.open):
                 self._close(name, stream, key, "end_of_input")
 
@@ -235,11 +234,10 @@ class Model:
 
     def _feed(self, name: str, stream: _Stream, twins: list[_Sample]) -> None:
         time, key, clock = twins[0].time, twins[0].sequence, max(sample.clock for sample in twins)
-        if not self._is_closed(stream, key, time, clock):
-            self._end_overdue(name, stream, time, clock)
-            own = stream.open.get(key)
-            if own is not None and own.times[-1] != time and len(own.samples) == self.settings.max_samples:
-                self._close(name, stream, key, "max_samples", clock)
+        self._end_overdue(name, stream, time, clock)
+        own = stream.open.get(key)
+        if own is not None and own.times[-1] != time and len(own.samples) == self.settings.max_samples:
+            self._close(name, stream, key, "max_samples", clock)
         if self._is_closed(stream, key, time, clock):
             merged, duplicates = _merged(twins)
             self.merged += len(twins) - 1
@@ -283,7 +281,7 @@ class Model:
         return "gap" if gap is not None and sequence.times[-1] + gap <= limit else "max_duration"
 
     def _close(
-        self, name: str, stream: _Stream, key: str | None, reason: str, at: int = 0, through: int | None = None
+        self, name: str, stream: _Stream, key: str | None, reason: str, at: int = 0, *, through: int | None = None
     ) -> None:
         sequence = stream.open.pop(key)
         last = sequence.times[-1] if through is None else through
