@@ -73,6 +73,20 @@ def test_a_reference_that_does_not_fit_spoils_nothing():
     np.testing.assert_allclose(shares, [0, 1, 0, 0], atol=1e-6)
 
 
+def test_references_nearest_to_the_window_are_taken():
+    """Two modes of normal operation, a little score apart: replacements come from the window's own mode."""
+
+    class TwoModes(DistanceScorer):
+        def score(self, windows, lengths):
+            mode = windows[:, :, 0]
+            mixed = np.ptp(mode, axis=1)  # channels of two modes in one window are odd
+            return np.stack([mixed, np.zeros(len(windows))], axis=1).astype(np.float32)
+
+    other_mode, own_mode = [line(c0=5.0, c1=5.0, c2=5.0, c3=5.0)] * 12, [line()] * 8
+    shares = channel_shares(TwoModes(), line(c2=1.0), reference(*other_mode, *own_mode))
+    np.testing.assert_allclose(shares, [0, 0, 1, 0], atol=1e-6)
+
+
 def test_window_and_references_are_left_as_they_were():
     window, normal = line(c1=3.0), reference(line(length=5), line())
     before = window.values.copy(), normal.values.copy()
@@ -99,11 +113,12 @@ def test_scores_that_are_not_finite_give_no_shares():
 
 
 @pytest.mark.parametrize(
-    ("values", "lengths"), [((0, C, L), (0,)), ((3, C, L), (2,)), ((C, L), (C,))], ids=["none", "counts", "axes"]
+    ("values", "lengths"),
+    [((0, C, L), []), ((3, C, L), [1, 1]), ((C, L), [1] * C), ((1, C, L), [0]), ((1, C, L), [L + 1])],
 )
-def test_misshapen_reference_is_refused(values, lengths):
+def test_reference_that_does_not_fit_itself_is_refused(values, lengths):
     with pytest.raises(ArtifactError, match="train again"):
-        Reference(np.zeros(values, dtype=np.float32), np.ones(lengths, dtype=np.int64))
+        Reference(np.zeros(values, dtype=np.float32), np.array(lengths, dtype=np.int64))
 
 
 def test_reference_windows_are_low_scored_and_spread_over_the_lengths():

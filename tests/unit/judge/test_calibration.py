@@ -65,7 +65,7 @@ def test_term_quantiles_are_per_transformation():
 
 @pytest.mark.parametrize(("n", "rate"), [(99, 0.02), (49, 0.02), (199, 0.1), (150, 0.01)])
 def test_false_alarm_rate_stays_within_binomial_bounds(n, rate):
-    """Over many plants (fresh calibration and one new inlier each) alarms are at most nominal: the conformal promise."""
+    """Over many plants (fresh calibration, one new inlier each) alarms are at most nominal: the conformal promise."""
     rng = np.random.default_rng(7)
     plants = 4000
     alarms = sum(
