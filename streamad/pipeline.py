@@ -6,8 +6,7 @@ __all__ = ["IdleClock", "JudgedSequence", "Pipeline"]
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,7 +19,9 @@ from streamad.metrics import Counters
 from streamad.ports import Clock, Committer, Source
 from streamad.settings import Settings
 from streamad.types import (
+    DeadLetter,
     Event,
+    LateRecord,
     OutputRecord,
     PartitionAssigned,
     PartitionEnded,
@@ -30,7 +31,11 @@ from streamad.types import (
     from_us,
 )
 
-_MAX_WAITING_OUTPUTS = 10_000
+_MAX_ASIDE_BYTES = 16_000_000
+_MAX_HOMES = 100_000
+_SHORTEST_TICK_US = 10_000
+_MESSAGE_BYTES = 500
+_ROW_BYTES = 200
 
 
 class JudgedSequence(NamedTuple):
@@ -78,10 +83,31 @@ class _Partition:
     idle: IdleClock
     in_flight: deque[_InFlight] = field(default_factory=deque)
     aside: list[OutputRecord] = field(default_factory=list)
+    aside_bytes: int = 0
     moved: bool = False
     ended: bool = False
     caught_up: bool = False
     committed_us: int = 0
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Return whether verdicts can be committed; the last ones of a partition that ended go all at once.
+
+        So a crash at its end repeats all of the end, as if it had not been seen, or nothing of it.
+        """
+        if self.ended:
+            return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
+        return bool(self.in_flight) and self.in_flight[0].task.done()
+
+    def take_judged(self) -> list[_InFlight]:
+        """Take what is judged off the line, up to the first failure; once that is the first, raise it."""
+        taken: list[_InFlight] = []
+        while self.in_flight and self.in_flight[0].task.done():
+            if self.in_flight[0].task.exception() is not None and taken and not self.ended:
+                break
+            self.in_flight[0].task.result()
+            taken.append(self.in_flight.popleft())
+        return taken
 
 
 class Pipeline:
@@ -117,8 +143,7 @@ class Pipeline:
         self._on_judged = on_judged
         self._on_event = on_event
         self._partitions: dict[str, _Partition] = {}
-        self._homes: dict[str, str] = {}
-        self._displaced: set[str] = set()
+        self._homes: dict[str, set[str]] = {}
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
         self._stopping = False
@@ -140,11 +165,12 @@ class Pipeline:
             await self._drain()
         finally:
             ticker.cancel()
-            for partition in self._partitions.values():
-                for waiting in partition.in_flight:
-                    waiting.task.cancel()
-            with suppress(asyncio.CancelledError):
-                await ticker
+            left = [waiting.task for partition in self._partitions.values() for waiting in partition.in_flight]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(ticker, *left, return_exceptions=True)
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
 
     async def _read(self, events: AsyncIterator[SourceEvent]) -> None:
         pull: asyncio.Future[SourceEvent | None] | None = None
@@ -163,8 +189,7 @@ class Pipeline:
         finally:
             if pull is not None:
                 pull.cancel()
-                with suppress(asyncio.CancelledError):
-                    await pull
+                await asyncio.gather(pull, return_exceptions=True)
 
     async def _wait_for(self, pull: asyncio.Future[SourceEvent | None] | None) -> None:
         """Return when ``pull`` is done or something happened (a verdict, a tick, a stop)."""
@@ -179,8 +204,9 @@ class Pipeline:
         self._wake.clear()
 
     async def _tick(self) -> None:
+        interval_us = max(self._settings.run.commit_interval, _SHORTEST_TICK_US)
         while True:
-            await self._clock.sleep(self._settings.run.commit_interval / 1e6)
+            await self._clock.sleep(interval_us / 1e6)
             self._wake.set()
 
     # --- what the source says ---
@@ -222,10 +248,11 @@ class Pipeline:
         self._leave_home(name)
 
     def _end(self, name: str) -> None:
-        partition = self._partitions[name]
+        partition = self._partitions.get(name)
+        if partition is None:
+            return
         self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
-        partition.moved = partition.ended = True
-        self._batcher.flush()
+        partition.ended = True
         self._leave_home(name)
 
     def _take(self, batch: RecordBatch) -> None:
@@ -246,7 +273,9 @@ class Pipeline:
     def _submit(self, partition: _Partition, finished: list[Closed]) -> None:
         for stream in partition.intake.assembler.take_new_streams():
             self._settle(stream, partition.intake.partition)
-        partition.aside += partition.intake.take_aside()
+        for record in partition.intake.take_aside():
+            partition.aside.append(record)
+            partition.aside_bytes += _size_of(record)
         now_us = self._clock.monotonic_us()
         for closed in finished:
             sequence = closed.sequence
@@ -255,23 +284,31 @@ class Pipeline:
             self.counters.merged += closed.merged
             self.counters.duplicates += sequence.duplicates
             refused = None
-            if sequence.stream in self._displaced:
+            if len(self._homes.get(sequence.stream, ())) > 1:
                 refused = "stream seen in two partitions: its samples are split between them; check the message key"
             task = asyncio.create_task(self._judge.judge(sequence, refused))
-            task.add_done_callback(lambda _: self._wake.set())
+            task.add_done_callback(self._on_done)
             nbytes = sequence.values.nbytes + sequence.times_us.nbytes
             self._in_flight_bytes += nbytes
             partition.in_flight.append(_InFlight(closed, task, now_us, nbytes))
 
+    def _on_done(self, task: asyncio.Task[Judgement]) -> None:
+        if not task.cancelled():
+            task.exception()  # looked at: of many that fail together only the first is raised, by its commit
+        self._wake.set()
+
     def _settle(self, stream: str, partition: str) -> None:
-        """Note where ``stream`` lives; a second partition at the same time makes its sequences unscorable."""
-        home = self._homes.setdefault(stream, partition)
-        if home == partition or stream in self._displaced:
+        """Note that ``stream`` lives in ``partition``; where it has lived in two, its sequences are unscorable."""
+        while len(self._homes) >= _MAX_HOMES and stream not in self._homes:
+            del self._homes[next(iter(self._homes))]
+        homes = self._homes.setdefault(stream, set())
+        is_split = bool(homes) and partition not in homes
+        homes.add(partition)
+        if not is_split:
             return
-        self._displaced.add(stream)
         event = Event(
             kind="stream_in_two_partitions",
-            message=f"also in {home}: its sequences are unscorable until one of the partitions ends",
+            message=f"also in {min(homes - {partition})}: its sequences are unscorable; check the message key",
             partition=partition,
             stream=stream,
             created_at=from_us(self._clock.now_us()),
@@ -281,65 +318,79 @@ class Pipeline:
             self._on_event(event)
 
     def _leave_home(self, partition: str) -> None:
-        for stream in [stream for stream, home in self._homes.items() if home == partition]:
-            del self._homes[stream]
-            self._displaced.discard(stream)
+        """Forget the streams that lived in ``partition`` alone; one that was split stays so while the other is read."""
+        for stream in [stream for stream, homes in self._homes.items() if partition in homes]:
+            if all(home == partition or home not in self._partitions for home in self._homes[stream]):
+                del self._homes[stream]
 
     # --- memory ---
 
     async def _make_room(self) -> None:
         """Hold the source back while too much waits; if nothing can drain, end the largest open sequence."""
         limit = self._settings.sequences.max_buffered_bytes
-        most_waiting = 2 * self._settings.run.batch_windows
+        most_waiting = 16 * self._settings.run.batch_windows
         while not self._stopping:
-            waiting = sum(len(partition.in_flight) for partition in self._partitions.values())
-            held = sum(partition.intake.assembler.buffered_bytes for partition in self._partitions.values())
+            waiting, held = self._waiting, self._held_bytes
             if held + self._in_flight_bytes <= limit and waiting <= most_waiting:
                 return
             if waiting:
-                self._batcher.flush()
+                await self._flush()
                 await self._commit_ready()
-                if sum(len(partition.in_flight) for partition in self._partitions.values()) == waiting:
+                if self._waiting == waiting:
                     await self._wait_for(None)
-                continue
-            largest = max(self._partitions.values(), key=lambda partition: partition.intake.assembler.buffered_bytes)
-            self._submit(largest, largest.intake.assembler.evict_largest())
-            if not largest.in_flight and largest.intake.assembler.buffered_bytes >= held > limit:
+            elif not self._evict() and self._held_bytes >= held:
                 return
+
+    @property
+    def _waiting(self) -> int:
+        return sum(len(partition.in_flight) for partition in self._partitions.values())
+
+    @property
+    def _held_bytes(self) -> int:
+        return sum(partition.intake.assembler.buffered_bytes for partition in self._partitions.values())
+
+    def _evict(self) -> bool:
+        """End the largest open sequence of the fullest partition; return whether there was one."""
+        fullest = max(self._partitions.values(), key=lambda partition: partition.intake.assembler.buffered_bytes)
+        finished = fullest.intake.evict_largest(self._clock.now_us())
+        self._submit(fullest, finished)
+        return bool(finished)
+
+    async def _flush(self) -> None:
+        await asyncio.sleep(0)  # tasks just made submit their windows first
+        self._batcher.flush()
 
     # --- commits ---
 
     async def _commit_due(self) -> None:
         """Commit what is ready where the interval has passed, the source is caught up, or much waits."""
         now_us = self._clock.monotonic_us()
-        for name in list(self._partitions):
-            partition = self._partitions[name]
+        for partition in list(self._partitions.values()):
             interval_over = now_us - partition.committed_us >= self._settings.run.commit_interval
-            drained = partition.ended and not partition.in_flight
-            must = drained or (interval_over and partition.moved) or len(partition.aside) > _MAX_WAITING_OUTPUTS
-            if must or ((interval_over or partition.caught_up) and _ready(partition)):
+            if partition.ended:
+                is_due = partition.has_verdicts or not partition.in_flight
+            elif partition.has_verdicts and (interval_over or partition.caught_up):
+                is_due = True
+            else:
+                is_due = (interval_over and partition.moved) or partition.aside_bytes > _MAX_ASIDE_BYTES
+            if is_due:
                 await self._commit(partition)
-            if drained:
-                del self._partitions[name]
 
     async def _commit_ready(self) -> None:
-        for partition in self._partitions.values():
-            if _ready(partition):
+        for partition in list(self._partitions.values()):
+            if partition.has_verdicts:
                 await self._commit(partition)
 
     async def _commit(self, partition: _Partition) -> None:
-        done: list[_InFlight] = []
-        while _ready(partition):
-            done.append(partition.in_flight.popleft())
+        done = partition.take_judged()
         judgements = [waiting.task.result() for waiting in done]
         outputs, partition.aside = partition.aside, []
         for waiting, judgement in zip(done, judgements, strict=True):
             partition.intake.assembler.committed(waiting.closed)
             outputs += judgement.outputs(with_verdicts=self._with_verdicts)
             self._in_flight_bytes -= waiting.nbytes
-        partition.moved = False
-        update = partition.intake.progress(ended=partition.ended and not partition.in_flight)
-        await self._committer.commit(update, outputs)
+        partition.moved, partition.aside_bytes = False, 0
+        await self._committer.commit(partition.intake.progress(ended=partition.ended), outputs)
         partition.committed_us = now_us = self._clock.monotonic_us()
         self.counters.commits += 1
         for waiting, judgement in zip(done, judgements, strict=True):
@@ -347,18 +398,24 @@ class Pipeline:
             self.counters.alerts += judgement.alert is not None
             if self._on_judged is not None:
                 self._on_judged(JudgedSequence(judgement, now_us - waiting.since_us))
+        if partition.ended:
+            del self._partitions[partition.intake.partition]
 
     async def _drain(self) -> None:
-        """Finish and commit what is being scored."""
-        while any(partition.in_flight for partition in self._partitions.values()):
-            self._batcher.flush()
+        """Finish and commit what is being scored, and what fell aside."""
+        while self._waiting:
+            await self._flush()
             await self._commit_ready()
-            if any(p.in_flight and not _ready(p) for p in self._partitions.values()):
+            if any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
                 await self._wait_for(None)
-        for partition in self._partitions.values():
-            if partition.moved or partition.aside:
+        for partition in list(self._partitions.values()):
+            if partition.moved or partition.aside or partition.ended:
                 await self._commit(partition)
 
 
-def _ready(partition: _Partition) -> bool:
-    return bool(partition.in_flight) and partition.in_flight[0].task.done()
+def _size_of(record: OutputRecord) -> int:
+    """Return about how many bytes a record that fell aside holds in memory."""
+    message = record.message
+    if isinstance(message, DeadLetter):
+        return _MESSAGE_BYTES + len(message.value)
+    return _MESSAGE_BYTES + (_ROW_BYTES * len(message.times) if isinstance(message, LateRecord) else 0)

@@ -28,7 +28,8 @@ class PacedSource:
     """Delivers another source's records when they are due: ``speed`` 1 is real time, 10 ten times as fast.
 
     A record is due when as much time has passed since the partition's first record as lies between their times. Without
-    a time of its own a record is due at its last sample; an unreadable record is due at once.
+    a time of its own a record is due at its last sample, and where times are relative, so long after its sequence's
+    first record; an unreadable record is due at once.
     """
 
     def __init__(self, source: Source, speed: float, clock: Clock, settings: Settings) -> None:
@@ -37,7 +38,8 @@ class PacedSource:
         self._speed = speed
         self._clock = clock
         self._decoder = Decoder(settings.decode, settings.channels)
-        self._anchor: tuple[str, int, int] | None = None
+        self._is_relative = settings.decode.time == "relative"
+        self._anchors: dict[tuple[str, str], tuple[str | None, int, int]] = {}
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
         """Yield the other source's events, each record not before it is due."""
@@ -65,20 +67,25 @@ class PacedSource:
 
     def _due_us(self, partition: str, record: Record) -> int:
         now_us = self._clock.monotonic_us()
-        time_us = record.timestamp_us if record.timestamp_us is not None else self._last_sample_us(record)
-        if time_us is None:
-            return now_us
-        if self._anchor is None or self._anchor[0] != partition:
-            self._anchor = (partition, time_us, now_us)
-        _, first_us, started_us = self._anchor
-        return started_us + round((time_us - first_us) / self._speed)
-
-    def _last_sample_us(self, record: Record) -> int | None:
+        if record.timestamp_us is not None:
+            return self._paced_us((partition, ""), None, record.timestamp_us, now_us)
         try:
             block = self._decoder.decode(record, self._clock.now_us())
         except DecodeError:
-            return None
-        return None if block is None else int(block.times_us[-1])
+            return now_us
+        if block is None:
+            return now_us
+        time_us = int(block.times_us[-1])
+        if self._is_relative:
+            return self._paced_us((partition, block.stream), block.sequence, time_us, now_us)
+        return self._paced_us((partition, ""), None, time_us, now_us)
+
+    def _paced_us(self, place: tuple[str, str], sequence: str | None, time_us: int, now_us: int) -> int:
+        """Return when ``time_us`` is due, counted from the first time at ``place`` (of ``sequence``)."""
+        anchor = self._anchors.get(place)
+        if anchor is None or anchor[0] != sequence:
+            anchor = self._anchors[place] = (sequence, time_us, now_us)
+        return anchor[2] + round((time_us - anchor[1]) / self._speed)
 
 
 async def read_sequences(

@@ -21,8 +21,8 @@ from streamad.types import LateRecord, Origin, OutputRecord, Record, RecordBatch
 class Intake:
     """Decodes and assembles the records of one partition.
 
-    After a restart it is fed from the low watermark on. Up to ``next_offset`` of the progress it emits no dead letter and
-    no late record: they were emitted before.
+    After a restart it is fed from the low watermark on. Up to ``next_offset`` of the progress it emits no dead letter
+    and no late record: they were emitted before.
     """
 
     def __init__(
@@ -67,10 +67,7 @@ class Intake:
         is_new = record.offset >= self._resume_at
         try:
             block = self._decoder.decode(record, now_us)
-            if block is None:
-                finished = self._observe(record)
-            else:
-                finished = self.assembler.push(block, record.timestamp_us)
+            finished = self._observe(record) if block is None else self.assembler.push(block, record.timestamp_us)
             if is_new:
                 self._counters.samples += 0 if block is None else len(block)
                 self._counters.ignored += block is None
@@ -96,6 +93,12 @@ class Intake:
         """Return all that is open: the partition has ended."""
         finished = self.assembler.end_of_input()
         self._set_late_aside(is_new=True, now_us=now_us)
+        return finished
+
+    def evict_largest(self, now_us: int) -> list[Closed]:
+        """Return the largest open sequence, ended because memory is short; nothing where none is open."""
+        finished = self.assembler.evict_largest()
+        self._set_late_aside(is_new=not self.is_recovering, now_us=now_us)
         return finished
 
     def take_aside(self) -> list[OutputRecord]:

@@ -6,6 +6,7 @@ __all__ = ["Judge", "Judgement"]
 
 from dataclasses import dataclass
 
+from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.alerts import make_alert, make_attribution, scored, unscorable
 from streamad.judge.attribution import METHOD, channel_shares
@@ -72,7 +73,14 @@ class Judge:
         model = result.model
         if model.reference is None:
             return None
-        shares = await self._batcher.run(channel_shares, model.scorer, window, model.reference)
+        try:
+            shares = await self._batcher.run(channel_shares, model.scorer, window, model.reference)
+        except StreamadError:
+            raise
+        except Exception as error:
+            # The model is foreign code and may fail in any way.
+            name = f"{model.ref.name} {model.ref.version}"
+            raise DetectorError(f"model {name} failed while explaining an alert: {error!r}") from error
         return make_attribution(
             alert,
             result.terms,
