@@ -1,1 +1,6 @@
-"""Detectors: NeuTraL AD, and the scorer that serves its TorchScript artifact."""
+"""The detectors that come with streamad, behind its ports; each is found by entry point."""
+
+import os
+
+# Before torch loads OpenMP: its threads spin while they wait, and on a busy machine that slows training tenfold and more.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
