@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ChannelLine", "Entry", "Section", "judging_sections", "render", "scalar"]
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 
 _COMMENT_COLUMN = 44
+_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,16 @@ def _is_plain(text: str) -> bool:
 
 def render(head: Iterable[str], name: str, channels: Sequence[ChannelLine], sections: Iterable[Section]) -> str:
     """Return the text of a config, its comments aligned."""
-    lines = [*(f"# {line}".rstrip() for line in head), "", f"name: {scalar(name)}", ""]
+    lines = [*_comments(head), "", f"name: {scalar(name)}", ""]
     lines += ["# The sensor signals, in the order of every array (field: the name in the messages, where it differs)."]
     lines += ["channels:", *(_commented(f"  - {scalar(_channel(line))}", line.comment) for line in channels)]
     for section in sections:
-        lines += ["", *(f"# {line}".rstrip() for line in section.about), *_section_lines(section)]
+        lines += ["", *_comments(section.about), *_section_lines(section)]
     return "\n".join(lines) + "\n"
+
+
+def _comments(texts: Iterable[str]) -> list[str]:
+    return [f"# {line}".rstrip() for text in texts for line in (textwrap.wrap(text, _WIDTH) or [""])]
 
 
 def _channel(line: ChannelLine) -> dict[str, str]:

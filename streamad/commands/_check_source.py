@@ -186,12 +186,10 @@ def _windows(plant: Plant, sample: Sample) -> list[Finding]:
         findings.append(outcome("window", message, "see window and sequences in docs/config.md"))
     lengths = np.array([_points(sequence.times_us, settings) for sequence in sample.sequences])
     spread = f"{lengths.min()} to {lengths.max()} points, median {np.median(lengths):g}"
-    longer = float((lengths > settings.length).mean())
-    if longer > _MANY:
+    longer = int((lengths > settings.length).sum())
+    if longer > _MANY * n:
         what = {"truncate": "are cut", "resample": "are squeezed", "reject": "are unscorable"}[settings.longer]
-        message = (
-            f"{longer:.0%} of the sequences are longer than the window and {what} ({spread}, length {settings.length})"
-        )
+        message = f"{longer} of {n} sequences are longer than window.length {settings.length} and {what} ({spread})"
         findings.append(warning("window", message, "raise window.length, or resample to a longer period"))
     elif 4 * lengths.max() < settings.length:
         message = f"window.length {settings.length} is far more than any sequence has ({spread})"

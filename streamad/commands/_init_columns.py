@@ -1,0 +1,108 @@
+"""The fields of a sample's messages as columns, and what their values say about them."""
+
+from __future__ import annotations
+
+__all__ = ["Column", "columns_of", "is_number"]
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+_DECIMAL = re.compile(r"\s*[+-]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?\s*")
+_FLAGS = frozenset({"", "false", "0", "no", "true", "1", "yes", "none"})
+_TRUE = frozenset({"true", "1", "1.0", "yes"})
+_DEPTH = 6
+
+
+def is_number(value: object) -> bool:
+    """Say whether ``value`` is a finite number, also as text as CSV and some producers write it; ``007`` is none."""
+    if isinstance(value, str):
+        return bool(value.strip()) and any(c.isdigit() for c in value) and _DECIMAL.fullmatch(value) is not None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < 10**300
+
+
+@dataclass
+class Column:
+    """One field over all messages: its dotted path, and its values where it has one, with the message's number."""
+
+    path: str
+    rows: list[int] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        """Return the values that are numbers."""
+        return [float(value) for value in self.values if is_number(value)]
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        """Say whether at least half of the values are numbers (a sensor may also say "Bad Input")."""
+        return bool(self.values) and 2 * len(self.numbers) >= len(self.values)
+
+    @cached_property
+    def is_id(self) -> bool:
+        """Say whether all values could be ids: text or whole numbers."""
+        return bool(self.values) and all(
+            (isinstance(value, str) and 0 < len(value) <= 256) or type(value) is int for value in self.values
+        )
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """Return how often each value occurs, as text."""
+        return Counter(str(value) for value in self.values)
+
+    @cached_property
+    def is_flag(self) -> bool:
+        """Say whether all values are true or false, and true is there and rare."""
+        texts = {text.lower() for text in self.counts}
+        true = sum(count for text, count in self.counts.items() if text.lower() in _TRUE)
+        return texts <= _FLAGS | {"1.0", "0.0"} and 0 < true <= len(self.values) / 2
+
+    @property
+    def is_constant(self) -> bool:
+        """Say whether all numbers are the same."""
+        return len(set(self.numbers)) <= 1
+
+    @property
+    def is_constant_text(self) -> bool:
+        """Say whether there is one value only, number or text."""
+        return len({str(value) for value in self.values[:1000]}) <= 1 < len(self.values)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Say whether the values count up by one from message to message."""
+        whole = [number for number in self.numbers if number.is_integer()]
+        if len(whole) != len(self.numbers) or len(whole) < 3:
+            return False
+        steps = [b - a for a, b in pairwise(whole)]
+        return sum(step == 1 for step in steps) > 0.9 * len(steps)
+
+
+def columns_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
+    """Return the columns by path, in the order in which they first occur; null counts as no value."""
+    columns: dict[str, Column] = {}
+    for row, message in enumerate(messages):
+        for path, value in _leaves(message, "", 0):
+            column = columns.setdefault(path, Column(path))
+            if value is not None and value != "":
+                column.rows.append(row)
+                column.values.append(value)
+    return columns
+
+
+def _leaves(message: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
+    for key, value in message.items():
+        if not isinstance(key, str) or (prefix and "." in key and depth > 1):
+            continue  # no dotted path leads there
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and depth < _DEPTH:
+            yield from _leaves(value, f"{path}.", depth + 1)
+        else:
+            yield path, value

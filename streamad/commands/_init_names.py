@@ -1,0 +1,183 @@
+"""What names in a plant's messages hint at: ids, times, ends, channels, units; and names that a config accepts."""
+
+from __future__ import annotations
+
+__all__ = ["CHANNEL", "END", "SEQUENCE", "STREAM", "TIME", "VALUE", "channel_names", "hints", "plain_name", "unit_of"]
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+STREAM = frozenset(
+    {
+        "stream",
+        "unit",
+        "reactor",
+        "line",
+        "machine",
+        "asset",
+        "equipment",
+        "device",
+        "station",
+        "athlete",
+        "player",
+        "subject",
+        "person",
+        "tool",
+        "vessel",
+        "fermenter",
+        "fermentor",
+        "bioreactor",
+        "plant",
+        "host",
+        "robot",
+        "cell",
+        "press",
+        "source",
+        "turbine",
+        "patient",
+        "user",
+        "anlage",
+        "maschine",
+    }
+)
+SEQUENCE = frozenset(
+    {
+        "sequence",
+        "seq",
+        "batch",
+        "lot",
+        "run",
+        "order",
+        "stroke",
+        "swing",
+        "cycle",
+        "episode",
+        "trial",
+        "job",
+        "shot",
+        "session",
+        "experiment",
+        "wafer",
+        "recording",
+        "heat",
+        "charge",
+        "campaign",
+        "part",
+        "rep",
+        "repetition",
+        "movement",
+        "event",
+    }
+)
+TIME = frozenset(
+    {
+        "time",
+        "timestamp",
+        "ts",
+        "datetime",
+        "date",
+        "t",
+        "clock",
+        "when",
+        "elapsed",
+        "seconds",
+        "sec",
+        "secs",
+        "millis",
+        "zeit",
+        "zeitstempel",
+        "utc",
+    }
+)
+END = frozenset(
+    {"end", "ended", "done", "last", "final", "finished", "eos", "eof", "complete", "completed", "closed", "stop"}
+)
+CHANNEL = frozenset(
+    {
+        "tag",
+        "channel",
+        "sensor",
+        "signal",
+        "variable",
+        "metric",
+        "parameter",
+        "quantity",
+        "item",
+        "tagname",
+        "point",
+        "name",
+        "field",
+    }
+)
+VALUE = frozenset({"value", "val", "v", "reading", "measurement", "measured", "wert", "pv", "result"})
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
+_BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,16})\s*[\])]\s*$")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+# Suffixes that mean one unit only; a single letter counts after a name that says what is measured.
+_SUFFIXES = {
+    "degc": "°C", "celsius": "°C", "degf": "°F", "fahrenheit": "°F", "kelvin": "K", "bar": "bar", "mbar": "mbar",
+    "kpa": "kPa", "mpa": "MPa", "hpa": "hPa", "psi": "psi", "rpm": "rpm", "kw": "kW", "kwh": "kWh", "percent": "%",
+    "pct": "%", "hz": "Hz", "khz": "kHz", "mm": "mm", "cm": "cm", "kg": "kg", "mv": "mV", "ma": "mA", "ppm": "ppm",
+    "lpm": "L/min", "nm": "Nm", "kn": "kN",
+}  # fmt: skip
+_TEMPERATURE = frozenset({"temp", "temperature", "temperatur"})
+_TEMPERATURE_UNITS = {"c": "°C", "f": "°F", "k": "K"}
+_AMBIGUOUS = frozenset({"nm"})
+
+
+def hints(path: str) -> frozenset[str]:
+    """Return the words of the last part of a field's path, in lower case."""
+    return frozenset(word.lower() for word in _WORDS.findall(path.rsplit(".", 1)[-1]))
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that a name states beyond doubt (``Temp [°C]``, ``temp_c``, ``p_mbar``), else an empty text."""
+    match = _BRACKETS.search(name)
+    if match and not match[1].isdecimal():
+        return match[1].strip()
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if len(words) < 2:
+        return ""
+    if words[-2] in _TEMPERATURE and words[-1] in _TEMPERATURE_UNITS:
+        return _TEMPERATURE_UNITS[words[-1]]
+    return "" if words[-1] in _AMBIGUOUS else _SUFFIXES.get(words[-1], "")
+
+
+def plain_name(text: str, fallback: str) -> str:
+    """Return ``text`` with letters, digits, '.', '_' and '-' only, at most 64 of them."""
+    ascii_text = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    plain = _NOT_PLAIN.sub("_", ascii_text).strip("_").lstrip(".")[:64]
+    return plain or fallback
+
+
+def channel_names(paths: Sequence[str]) -> list[str]:
+    """Return a name that the config accepts for each field, all of them different."""
+    prefix = _common_prefix(paths)
+    names: list[str] = []
+    for index, path in enumerate(paths):
+        wanted = plain_name(_shortened(path.removeprefix(prefix)) or path, f"ch{index:02d}")
+        names.append(_unused(wanted, names))
+    return names
+
+
+def _shortened(path: str) -> str:
+    """Return a path without its unit in brackets and without a last part such as ``.value``."""
+    body, dot, last = _BRACKETS.sub("", path).rpartition(".")
+    return body if dot and last.lower() in VALUE else f"{body}{dot}{last}"
+
+
+def _unused(wanted: str, taken: Iterable[str]) -> str:
+    used = set(taken)
+    number, name = 2, wanted
+    while name in used:
+        name = f"{wanted[:60]}_{number}"
+        number += 1
+    return name
+
+
+def _common_prefix(paths: Sequence[str]) -> str:
+    firsts = {path.split(".", 1)[0] for path in paths}
+    nested = all("." in path and not path.endswith(".") for path in paths)
+    return f"{firsts.pop()}." if nested and len(firsts) == 1 and len(paths) > 1 else ""

@@ -1,0 +1,395 @@
+"""streamad init: for every form of recording it writes a config that passes the check and cuts the right sequences."""
+
+import asyncio
+import csv
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from streamad.cli import app
+from streamad.commands._common import load_plant
+from streamad.commands._init_names import channel_names, unit_of
+from streamad.errors import OutputError, SourceError, StreamadError
+from streamad.metrics import Counters
+from streamad.replay import read_sequences
+from streamad.settings import NAME_PATTERN, Settings
+from streamad.types import FinishedSequence, from_us
+from streamad.wiring import source_for
+
+T0 = 1_772_352_930
+LENGTHS = (12, 15, 10, 14, 11)
+
+
+def rows() -> list[tuple[str, str, int, float, float, bool]]:
+    """Return stream, sequence, time, two readings and whether it is the last sample, of five sequences."""
+    found, start = [], T0
+    rng = random.Random(1)
+    for number, length in enumerate(LENGTHS):
+        for i in range(length):
+            reading = (80 + 3 * np.sin(i / 3) + rng.random(), 3 - 0.1 * i + 0.01 * rng.random())
+            stream = f"reactor-{number % 2 + 1}"
+            found.append((stream, f"B-{1000 + number}", start + i, *(round(x, 4) for x in reading), i == length - 1))
+        start += length + 60
+    return found
+
+
+def iso(time: float) -> str:
+    return from_us(round(time * 1e6)).isoformat().replace("+00:00", "Z")
+
+
+def jsonl(path: Path, messages: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    return path
+
+
+def table(path: Path, header: list[str], cells: list[list[Any]], delimiter: str = ",") -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=delimiter).writerows([header, *cells])
+    return path
+
+
+def own(folder: Path) -> Path:
+    return jsonl(
+        folder / "own.jsonl",
+        [
+            {
+                "stream": s,
+                "sequence": b,
+                "time": iso(t),
+                "values": {"temp_c": x, "p": y},
+                **({"end": True} if e else {}),
+            }
+            for s, b, t, x, y, e in rows()
+        ],
+    )
+
+
+def own_chunks(folder: Path) -> Path:
+    messages: dict[str, dict[str, Any]] = {}
+    for s, b, t, x, y, e in rows():
+        message = messages.setdefault(b, {"stream": s, "sequence": b, "times": [], "values": []})
+        message["times"].append(t)
+        message["values"].append([x, y])
+        message["end"] = e
+    return jsonl(folder / "chunks.jsonl", list(messages.values()))
+
+
+def foreign_chunks(folder: Path) -> Path:
+    messages: dict[str, dict[str, Any]] = {}
+    for s, b, t, x, y, _ in rows():
+        message = messages.setdefault(b, {"machine": s, "job": b, "stamps": [], "rows": []})
+        message["stamps"].append(t * 1000)
+        message["rows"].append([x, y])
+    return jsonl(folder / "chunks.jsonl", list(messages.values()))
+
+
+def flat(folder: Path) -> Path:
+    messages = [
+        {"line": s, "batch_id": b, "ts": t * 1000, "Temp [°C]": str(x), "p": y, "operator": "A. B.", "setpoint": 80}
+        for s, b, t, x, y, _ in rows()
+    ]
+    return jsonl(folder / "flat.jsonl", messages)
+
+
+def nested(folder: Path) -> Path:
+    messages = [
+        {
+            "header": {"unit": s},
+            "batch": int(b[2:]),
+            "ts": float(t),
+            "done": e,
+            "readings": {"TI-101": x, "PI-200": {"pv": y, "unit": "bar"}},
+        }
+        for s, b, t, x, y, e in rows()
+    ]
+    return jsonl(folder / "nested.jsonl", messages)
+
+
+def renamed(folder: Path) -> Path:
+    messages = [
+        {"machine": s, "lot": b, "timestamp": iso(t), "data": {"TI.101": x, "PI.200": y}} for s, b, t, x, y, _ in rows()
+    ]
+    return jsonl(folder / "renamed.jsonl", messages)
+
+
+def per_channel(folder: Path) -> Path:
+    messages = [
+        {"batch_id": b, "asset": s, "ts": iso(t + offset), "tag": tag, "v": value, "unit": unit}
+        for s, b, t, x, y, _ in rows()
+        for tag, value, unit, offset in (("TI-101", x, "°C", 0.0), ("PI-200", y, "bar", 0.1))
+    ]
+    return jsonl(folder / "tags.jsonl", messages)
+
+
+def without_ids(folder: Path) -> Path:
+    return jsonl(folder / "noids.jsonl", [{"time": t, "ax": x, "ay": y} for _, _, t, x, y, _ in rows()])
+
+
+def wide_csv(folder: Path) -> Path:
+    cells = [[s, b, iso(t), x, y] for s, b, t, x, y, _ in rows()]
+    return table(folder / "wide.csv", ["unit", "batch", "time", "temp_c", "p"], cells)
+
+
+def german_csv(folder: Path) -> Path:
+    cells = [[s, b, iso(t), str(x).replace(".", ","), str(y).replace(".", ",")] for s, b, t, x, y, _ in rows()]
+    return table(
+        folder / "tag.csv", ["Anlage", "Charge", "Zeitstempel", "Temperatur [°C]", "Druck (bar)"], cells, delimiter=";"
+    )
+
+
+def long_csv_sorted_by_tag(folder: Path) -> Path:
+    cells: list[list[Any]] = []
+    for sequence in sorted({row[1] for row in rows()}):
+        for column, tag in ((3, "TI"), (4, "PI")):
+            cells += [[row[0], row[1], row[2], tag, row[column]] for row in rows() if row[1] == sequence]
+    return table(folder / "long.csv", ["reactor", "batch", "ts", "tag", "value"], cells)
+
+
+def ids_like_numbers_csv(folder: Path) -> Path:
+    cells = [[f"1.{int(b[2:]) - 995}", t, x, y] for _, b, t, x, y, _ in rows()]
+    return table(folder / "numbers.csv", ["batch", "time", "a", "b"], cells)
+
+
+def relative_csv(folder: Path) -> Path:
+    first = {row[1]: row[2] for row in reversed(rows())}
+    cells = [[b, (t - first[b]) * 20, x, y] for _, b, t, x, y, _ in rows()]
+    return table(folder / "swings.csv", ["swing", "t_ms", "ax", "ay"], cells)
+
+
+def parquet(folder: Path) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    stream, sequence, times, x, y, _ = zip(*rows(), strict=True)
+    stamps = pyarrow.array([time * 1_000_000 for time in times], pyarrow.timestamp("us"))
+    columns = {"vessel": stream, "batch_no": [int(b[2:]) for b in sequence], "time": stamps, "temp": x, "p": y}
+    parquet.write_table(pyarrow.table(columns), folder / "day.parquet")
+    return folder / "day.parquet"
+
+
+def npz(folder: Path) -> Path:
+    x = np.random.default_rng(0).normal(size=(5, 2, 15)).astype(np.float32)
+    np.savez_compressed(folder / "strokes.npz", x=x, len=np.array(LENGTHS), channels=np.array(["ax [g]", "gyro"]))
+    return folder / "strokes.npz"
+
+
+def ts(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    dimensions = [[",".join(f"{x:.3f}" for x in rng.normal(size=n)) for _ in range(2)] for n in LENGTHS]
+    cases = "".join(f"{':'.join(case)}:good\n" for case in dimensions)
+    path = folder / "moves.ts"
+    path.write_text(f"@timeStamps false\n@dimensions 2\n@classLabel true good bad\n@data\n{cases}")
+    return path
+
+
+FORMS: list[Callable[[Path], Path]] = [
+    own, own_chunks, foreign_chunks, flat, nested, renamed, per_channel, without_ids, wide_csv, german_csv,
+    long_csv_sorted_by_tag, ids_like_numbers_csv, relative_csv, parquet, npz, ts,
+]  # fmt: skip
+
+
+def init(sample: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["init", str(sample), "--out", str(sample.parent / "plant.yaml"), *arguments])
+
+
+def settings_of(sample: Path) -> Settings:
+    result = init(sample)
+    assert result.exit_code == 0, result.output or result.exception
+    return load_plant(sample.parent / "plant.yaml").settings
+
+
+async def sequences_of(config: Path) -> tuple[list[FinishedSequence], Counters]:
+    plant, counters = load_plant(config), Counters()
+    source = source_for(plant.settings, plant.context)
+    return [found async for found in read_sequences(plant.settings, source, plant.clock, counters)], counters
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_init_then_check_then_read(form: Callable[[Path], Path], tmp_path: Path) -> None:
+    settings_of(form(tmp_path))
+    config = tmp_path / "plant.yaml"
+    checked = CliRunner().invoke(app, ["check", "-c", str(config), "--fast"])
+    assert checked.stdout.splitlines()[-1] == "all checks passed", checked.stdout
+    sequences, counters = asyncio.run(sequences_of(config))
+    sequences.sort(key=lambda sequence: sequence.start_us)
+    per_sequence = 2 if form is per_channel else 1
+    assert [sequence.n_samples for sequence in sequences] == [per_sequence * length for length in LENGTHS]
+    assert not counters.dead_letters
+    assert not counters.late_samples
+    seen = np.concatenate([np.isfinite(sequence.values) for sequence in sequences])
+    assert seen.shape[1] == 2
+    assert seen.mean() == (0.5 if form is per_channel else 1.0)
+
+
+def test_flat_messages_are_mapped_and_explained(tmp_path: Path) -> None:
+    settings = settings_of(flat(tmp_path))
+    assert [(c.name, c.unit, c.field) for c in settings.channels] == [("Temp", "°C", "Temp [°C]"), ("p", "", None)]
+    assert settings.decode.time_unit == "ms"
+    assert settings.decode.fields is not None
+    assert (settings.decode.fields.stream, settings.decode.fields.sequence) == ("line", "batch_id")
+    assert settings.sequences.end == ("change",)
+    assert settings.window.length == 16
+    text = (tmp_path / "plant.yaml").read_text()
+    assert "setpoint (never changes in the sample (80)" in text
+    assert "operator (no number)" in text
+    assert all(len(line) <= 130 for line in text.splitlines())
+
+
+def test_nested_messages_keep_their_paths(tmp_path: Path) -> None:
+    settings = settings_of(nested(tmp_path))
+    assert [(c.name, c.field) for c in settings.channels] == [("TI-101", None), ("PI-200", "PI-200.pv")]
+    assert settings.decode.fields is not None
+    assert (settings.decode.fields.stream, settings.decode.fields.values) == ("header.unit", "readings")
+    assert settings.sequences.end == ("marker", "change")
+
+
+def test_a_name_that_no_path_reaches_is_left_out_and_said(tmp_path: Path) -> None:
+    messages = [{"batch": b, "time": t, "x": x, "data": {"TI.1": y, "a": -x}} for _, b, t, x, y, _ in rows()]
+    settings = settings_of(jsonl(tmp_path / "dots.jsonl", messages))
+    assert [(c.name, c.field) for c in settings.channels] == [("x", None), ("data.a", None)]
+    assert "data.TI.1 (its name holds a dot inside an object)" in (tmp_path / "plant.yaml").read_text()
+
+
+def test_units_of_tags_come_from_their_own_field(tmp_path: Path) -> None:
+    settings = settings_of(per_channel(tmp_path))
+    assert [(c.name, c.unit) for c in settings.channels] == [("TI-101", "°C"), ("PI-200", "bar")]
+    assert settings.decode.fields is not None
+    assert settings.decode.fields.stream == "asset"
+    assert settings.window.resample is not None
+    assert settings.window.resample.period == 1_000_000
+    assert settings.sequences.allowed_lateness > 0
+
+
+def test_pauses_end_sequences_without_ids(tmp_path: Path) -> None:
+    settings = settings_of(without_ids(tmp_path))
+    assert settings.sequences.end == ("gap",)
+    assert settings.sequences.gap is not None
+    assert 1_000_000 < settings.sequences.gap < 61_000_000
+    assert settings.decode.default_stream == "noids"
+
+
+def test_neither_ids_nor_pauses_are_cut_by_length_and_said(tmp_path: Path) -> None:
+    sample = jsonl(tmp_path / "c.jsonl", [{"time": T0 + i / 2, "a": i % 7, "b": i % 5} for i in range(300)])
+    result = init(sample)
+    assert "stopgap" in result.stderr
+    assert load_plant(tmp_path / "plant.yaml").settings.sequences.end == ("length",)
+
+
+def test_decimal_commas_and_ids_like_numbers_become_options(tmp_path: Path) -> None:
+    assert settings_of(german_csv(tmp_path)).source.options == {"decimal": ","}
+    (tmp_path / "other").mkdir()
+    assert settings_of(ids_like_numbers_csv(tmp_path / "other")).source.options == {"text": ["batch"]}
+
+
+def test_irregular_samples_get_a_grid(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    messages = [
+        {"batch": f"b{b}", "time": T0 + 1000 * b + 10 * i + rng.uniform(0, 9), "x": rng.random()}
+        for b in range(4)
+        for i in range(30)
+    ]
+    settings = settings_of(jsonl(tmp_path / "irregular.jsonl", messages))
+    assert settings.window.resample is not None
+    assert 8_000_000 <= settings.window.resample.period <= 12_000_000
+    assert 24 <= settings.window.length <= 40
+
+
+def test_what_was_found_is_one_object_for_machines(tmp_path: Path) -> None:
+    report = json.loads(init(nested(tmp_path), "--json").stdout)
+    assert (report["form"], report["stream"], report["sequence"], report["end"]) == (
+        "object",
+        "header.unit",
+        "batch",
+        "done",
+    )
+    assert report["sequences"]["n_sequences"] == 5
+    assert report["checks"] == []
+
+
+def test_an_existing_config_is_kept_without_force(tmp_path: Path) -> None:
+    sample = wide_csv(tmp_path)
+    (tmp_path / "plant.yaml").write_text("mine")
+    assert isinstance(init(sample).exception, OutputError)
+    assert (tmp_path / "plant.yaml").read_text() == "mine"
+    assert init(sample, "--force", "--name", "Kessel 7").exit_code == 0
+    assert load_plant(tmp_path / "plant.yaml").settings.name == "Kessel_7"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [
+        ("gone.csv", None, "no such file"),
+        ("empty.csv", "", "no record"),
+        ("odd.jsonl", "hello\nworld\n", "is a message"),
+        ("odd.npz", "no archive", "NumPy archive"),
+        ("odd.txt", "x", "format"),
+        ("texts.jsonl", '{"a": "x", "time": 1772352930}\n{"a": "y", "time": 1772352931}\n', "nothing numeric"),
+        ("notime.csv", "a,b\n1.5,2\n1.4,3\n2.2,1\n", "seconds since the sequence's start"),
+        ("naive.csv", "time,x\n2026-03-01 08:00:00,1\n2026-03-01 08:00:01,2\n", "UTC offset"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_writes_nothing(
+    tmp_path: Path, name: str, content: str | None, word: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    result = init(tmp_path / name)
+    assert isinstance(result.exception, SourceError)
+    assert word in str(result.exception)
+    assert "\n" not in str(result.exception)
+    assert not (tmp_path / "plant.yaml").exists()
+
+
+def anything(rng: random.Random, depth: int = 0) -> Any:
+    kinds: list[Any] = [
+        None,
+        True,
+        rng.random(),
+        rng.randint(-5, 10 ** rng.randint(1, 30)),
+        "x",
+        "",
+        "1.5",
+        T0,
+        iso(T0),
+    ]
+    if depth < 3:
+        names = ["time", "values", "end", "batch", "tag", "value", "a", "a.b", "ä [°C]", "times", "stream"]
+        kinds += [{rng.choice(names): anything(rng, depth + 1) for _ in range(rng.randint(0, 6))} for _ in range(3)]
+        kinds.append([anything(rng, depth + 1) for _ in range(rng.randint(0, 3))])
+    return rng.choice(kinds)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_sample_makes_it_crash(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    one = anything(rng)
+    messages = [one if rng.random() < 0.6 else anything(rng) for _ in range(rng.randint(1, 12))]
+    result = init(jsonl(tmp_path / "fuzz.jsonl", messages))
+    if result.exception is not None:
+        assert isinstance(result.exception, StreamadError), result.exception
+    else:
+        load_plant(tmp_path / "plant.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("Temp [°C]", "°C"), ("Druck (bar)", "bar"), ("temp_c", "°C"), ("TempK", "K"), ("p_mbar", "mbar"),
+        ("motorRpm", "rpm"), ("vitamin_c", ""), ("feed", ""), ("bar", ""), ("x (1)", ""), ("accel_nm", ""),
+    ],
+)  # fmt: skip
+def test_units_are_read_from_names_only_where_they_are_plain(name: str, unit: str) -> None:
+    assert unit_of(name) == unit
+
+
+def test_channel_names_fit_the_config_and_differ() -> None:
+    names = channel_names(["Öl/Temp [°C]", "Öl Temp", "温度", "x" * 90, ".hidden", "a.value", "a"])
+    assert names[:3] == ["Ol_Temp", "Ol_Temp_2", "ch02"]
+    assert len(set(names)) == len(names)
+    assert all(re.match(NAME_PATTERN, name) for name in names)
