@@ -196,6 +196,11 @@ class StreamState:
         return watermark_us is not None and self.max_time_us is not None and watermark_us < self.max_time_us
 
     @property
+    def is_quiet(self) -> bool:
+        """Return whether nothing is left to end by silence."""
+        return not self.open and not self.is_waiting
+
+    @property
     def forget_us(self) -> int:
         """Return the clock after which all has ended and no id is remembered."""
         if self.last_record_us is None or self.max_time_us is None:

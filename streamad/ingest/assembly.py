@@ -85,17 +85,14 @@ class Assembler:
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before)
         if self._relative:
             block = self._absolute(stream, block, record_us)
-        was_waiting, was_open = stream.is_waiting, bool(stream.open)
         for run in runs_of(block, before, self._clock_at(block)):
             if record_us is None:
                 self._take_untimed(stream, run)
             else:
                 stream.last_record_us = self.clock_us
-                stream.accept(run)
+                self._take(stream, run)
         if self._relative and block.end and block.sequence is None and "marker" in self._settings.end:
             stream.end_relative()
-        if not was_waiting and (stream.is_waiting or not was_open):
-            self._schedule(stream)
         self._collect(stream)
         return self._take_finished()
 
@@ -120,8 +117,14 @@ class Assembler:
         """
         run.arrived_us = self.clock_us if self.clock_us is not None else run.first_us
         stream.last_record_us = max(run.arrived_us, run.last_us)
-        stream.accept(run)
+        self._take(stream, run)
         self._move(run.last_us)
+
+    def _take(self, stream: StreamState, run: Run) -> None:
+        was_waiting, was_open = stream.is_waiting, bool(stream.open)
+        stream.accept(run)
+        if not was_waiting and (stream.is_waiting or not was_open):
+            self._schedule(stream)
 
     def _admit(self, block: SampleBlock, record_us: int | None) -> StreamState:
         """Open the stream of ``block``, its first one."""
@@ -188,7 +191,7 @@ class Assembler:
             if self._due_us.get(name) != due_us:
                 continue
             stream = self._streams[name]
-            while (deadline_us := stream.deadline_us) < min(now_us, stream.forget_us):
+            while (deadline_us := stream.deadline_us) < now_us and not stream.is_quiet:
                 stream.expire(deadline_us)
             self._collect(stream)
             if deadline_us < now_us:
