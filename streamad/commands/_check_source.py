@@ -13,6 +13,7 @@ from streamad.commands._check_sample import Sample, read_sample
 from streamad.commands._common import Plant, run_async
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
+from streamad.plugins import load, split_url
 from streamad.settings import SequenceSettings, WindowSettings
 from streamad.wiring import source_for
 
@@ -26,10 +27,16 @@ def check_source(plant: Plant) -> list[Finding]:
         sample = run_async(read_sample(plant, source_for(plant.settings, plant.context)))
     except StreamadError as error:
         return failure("source", error)
-    findings = _records("source", sample)
+    findings = [*_records("source", sample), _options(plant)]
     if any(finding.outcome == "failed" for finding in findings):
         return findings
     return [*findings, *_channels(plant, sample), *_sequences(plant, sample), *_windows(plant, sample)]
+
+
+def _options(plant: Plant) -> Finding:
+    scheme = split_url(plant.settings.source.url)[0]
+    known = ", ".join(load("sources", scheme).options_model.model_fields) or "none"
+    return ok("source.options", f"known to {scheme}: {known}")
 
 
 def check_recordings(plant: Plant) -> list[Finding]:
