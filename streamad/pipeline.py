@@ -85,13 +85,14 @@ class _Partition:
     aside: list[OutputRecord] = field(default_factory=list)
     aside_bytes: int = 0
     moved: bool = False
+    ending: bool = False
     ended: bool = False
     caught_up: bool = False
     committed_us: int = 0
 
     @property
     def has_verdicts(self) -> bool:
-        """Return whether verdicts can be committed; the last ones of a partition that ended go all at once.
+        """Return whether verdicts can be committed; those that the partition's end brought go all at once.
 
         So a crash at its end repeats all of the end, as if it had not been seen, or nothing of it.
         """
@@ -251,9 +252,16 @@ class Pipeline:
         partition = self._partitions.get(name)
         if partition is None:
             return
+        partition.ending = True
+        self._leave_unshared_home(name)
+        if not partition.in_flight:
+            self._finish(partition)
+
+    def _finish(self, partition: _Partition) -> None:
+        """End what is open in an ended partition: not before all that its samples had ended is committed."""
         self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
         partition.ended = True
-        self._leave_home(name)
+        self._leave_home(partition.intake.partition)
 
     def _take(self, batch: RecordBatch) -> None:
         partition = self._partitions.get(batch.partition)
@@ -317,6 +325,11 @@ class Pipeline:
         if self._on_event is not None:
             self._on_event(event)
 
+    def _leave_unshared_home(self, partition: str) -> None:
+        """Forget the streams that lived in ``partition`` alone: its reading is over, they may go on in the next file."""
+        for stream in [stream for stream, homes in self._homes.items() if homes == {partition}]:
+            del self._homes[stream]
+
     def _leave_home(self, partition: str) -> None:
         """Forget the streams that lived in ``partition`` alone; one that was split stays so while the other is read."""
         for stream in [stream for stream, homes in self._homes.items() if partition in homes]:
@@ -328,7 +341,7 @@ class Pipeline:
     async def _make_room(self) -> None:
         """Hold the source back while too much waits; if nothing can drain, end the largest open sequence."""
         limit = self._settings.sequences.max_buffered_bytes
-        most_waiting = 16 * self._settings.run.batch_windows
+        most_waiting = 2 * self._settings.run.batch_windows
         while not self._stopping:
             waiting, held = self._waiting, self._held_bytes
             if held + self._in_flight_bytes <= limit and waiting <= most_waiting:
@@ -369,7 +382,7 @@ class Pipeline:
             interval_over = now_us - partition.committed_us >= self._settings.run.commit_interval
             if partition.ended:
                 is_due = partition.has_verdicts or not partition.in_flight
-            elif partition.has_verdicts and (interval_over or partition.caught_up):
+            elif partition.has_verdicts and (interval_over or partition.caught_up or partition.ending):
                 is_due = True
             else:
                 is_due = (interval_over and partition.moved) or partition.aside_bytes > _MAX_ASIDE_BYTES
@@ -400,6 +413,10 @@ class Pipeline:
                 self._on_judged(JudgedSequence(judgement, now_us - waiting.since_us))
         if partition.ended:
             del self._partitions[partition.intake.partition]
+        elif partition.ending and not partition.in_flight:
+            self._finish(partition)
+            if not partition.in_flight:
+                await self._commit(partition)
 
     async def _drain(self) -> None:
         """Finish and commit what is being scored, and what fell aside."""
