@@ -6,7 +6,8 @@ __all__ = ["LocalCommitter", "Progress", "ProgressUpdate", "StreamProgress", "Un
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from hashlib import blake2b
 from pathlib import Path
 
@@ -88,12 +89,13 @@ class LocalCommitter:
         self._progress[update.partition] = progress
 
     async def close(self) -> None:
-        """Close the sinks and unlock the folder; safe to call twice."""
-        for sink in self._sinks.values():
-            await sink.close()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        """Close the sinks and unlock the folder; safe to call twice. Raises OutputError."""
+        try:
+            await _close_all(self._sinks.values())
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def _durable(self) -> dict[Role, DurableSink]:
         return {role: sink for role, sink in self._sinks.items() if isinstance(sink, DurableSink)}
@@ -135,6 +137,12 @@ class UnsavedCommitter:
             await sink.flush()
 
     async def close(self) -> None:
-        """Close the sinks; safe to call twice."""
-        for sink in self._sinks.values():
-            await sink.close()
+        """Close the sinks; safe to call twice. Raises OutputError."""
+        await _close_all(self._sinks.values())
+
+
+async def _close_all(sinks: Iterable[Sink]) -> None:
+    """Close every sink, whatever becomes of the others."""
+    async with AsyncExitStack() as stack:
+        for sink in sinks:
+            stack.push_async_callback(sink.close)

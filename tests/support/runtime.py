@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CHANNELS",
+    "ROLES",
     "START_US",
     "L",
     "Run",

@@ -1,0 +1,143 @@
+"""The law of docs/exactly-once.md: wherever it crashed, the outputs are those of a run without a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamad.checkpoint import LocalCommitter
+from streamad.judge.scoring import MicroBatcher
+from streamad.pipeline import Pipeline
+from streamad.plugins import ConnectorContext
+from streamad.settings import Settings
+from streamad.testing import ListSource
+from streamad.types import Record
+from streamad_connectors.files import JsonlSink, JsonlSinkOptions
+from tests.support.runtime import ROLES, TickingClock, messy_recordings, model_of, records_of, settings_of
+from tests.support.runtime_disk import Disk
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the dying disk finds paths in /proc")
+
+MODES: dict[str, dict[str, Any]] = {
+    "marker-change": {"end": ["marker", "change"], "allowed_lateness": "3s"},
+    "gap-length": {"end": ["gap", "length"], "gap": "3s", "length": 6, "allowed_lateness": "2s"},
+}
+
+
+def plant(mode: str) -> Settings:
+    return settings_of(sequences=MODES[mode], run={"commit_interval": "1ms", "batch_windows": 2})
+
+
+def recordings(seed: int) -> dict[str, list[Record]]:
+    return {
+        "p0": records_of(messy_recordings(seed, streams=["a", "b"], sequences=3)),
+        "p1": records_of(messy_recordings(seed + 50, streams=["c"], sequences=2)),
+    }
+
+
+async def life(settings: Settings, folder: Path, partitions: dict[str, list[Record]]) -> int:
+    """Run once, from what the disk holds to the end of the input or a crash; returns the number of commits."""
+    clock = TickingClock(0.001)
+    context = ConnectorContext(settings.channel_specs, clock, folder)
+    sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
+    committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
+    batcher = MicroBatcher(model_of(), clock, settings.run)
+    source = ListSource.of(partitions, batch_records=5)
+    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    try:
+        await pipeline.run()
+    finally:
+        await batcher.close()
+        await committer.close()
+    return pipeline.counters.commits
+
+
+def outputs(folder: Path) -> dict[str, list[str]]:
+    """Everything that was written, in the order of its streams, without what depends on the wall clock."""
+    result = {}
+    for role in ROLES:
+        lines = [json.loads(text) for text in (folder / "out" / f"{role}.jsonl").read_text().splitlines()]
+        for message in lines:
+            del message["created_at"]
+        # Partitions may interleave otherwise; a stream's messages may not. The sort is stable.
+        lines.sort(key=lambda message: message.get("stream") or message["origin"]["partition"])
+        result[role] = [json.dumps(message) for message in lines]
+    return result
+
+
+@pytest.fixture
+def crash_free(tmp_path: Path) -> Callable[[str, int], dict[str, list[str]]]:
+    def run(mode: str, seed: int) -> dict[str, list[str]]:
+        commits = asyncio.run(life(plant(mode), tmp_path / "crash-free", recordings(seed)))
+        assert commits > 6
+        return outputs(tmp_path / "crash-free")
+
+    return run
+
+
+@pytest.mark.parametrize(("mode", "loses_power"), [("marker-change", True), ("gap-length", False)])
+def test_a_crash_at_any_operation_changes_no_output(
+    mode: str, loses_power: bool, tmp_path: Path, crash_free: Callable[[str, int], dict[str, list[str]]]
+) -> None:
+    expected = crash_free(mode, 2)
+    assert all(expected[role] for role in ROLES if role != "events")
+    crashes = 0
+    while True:
+        folder = tmp_path / f"{crashes}"
+        with Disk(folder, crashes + 1, loses_power=loses_power) as disk:
+            asyncio.run(life(plant(mode), folder, recordings(2)))
+        if not disk.is_dead:
+            break
+        crashes += 1
+        with Disk(folder):
+            asyncio.run(life(plant(mode), folder, recordings(2)))
+        assert outputs(folder) == expected, f"after a crash at operation {crashes}"
+    assert crashes > 60
+    assert outputs(folder) == expected
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_many_crashes_in_a_row_change_no_output(
+    seed: int, tmp_path: Path, crash_free: Callable[[str, int], dict[str, list[str]]]
+) -> None:
+    rng = random.Random(seed)
+    mode = rng.choice(list(MODES))
+    expected = crash_free(mode, seed)
+    folder, crashes = tmp_path / "run", 0
+    while True:
+        with Disk(folder, rng.randrange(1, 90), loses_power=rng.random() < 0.5) as disk:
+            asyncio.run(life(plant(mode), folder, recordings(seed)))
+        if not disk.is_dead:
+            break
+        crashes += 1
+        assert crashes < 200, "no progress"
+    assert crashes >= 1
+    assert outputs(folder) == expected
+
+
+def test_a_run_after_the_end_writes_nothing_new(tmp_path: Path) -> None:
+    asyncio.run(life(plant("marker-change"), tmp_path, recordings(3)))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    asyncio.run(life(plant("marker-change"), tmp_path, recordings(3)))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_what_was_appended_to_a_recording_is_read_by_the_next_run(tmp_path: Path) -> None:
+    records = recordings(4)
+    early = {partition: own[: len(own) // 2] for partition, own in records.items()}
+    settings = plant("marker-change")
+    asyncio.run(life(settings, tmp_path, early))
+    first = outputs(tmp_path)
+    asyncio.run(life(settings, tmp_path, records))
+    second = outputs(tmp_path)
+    for role in ROLES:
+        assert set(first[role]) <= set(second[role])
+        assert len(set(second[role])) == len(second[role])
+    assert len(second["verdicts"]) > len(first["verdicts"])
