@@ -119,7 +119,7 @@ def judging_sections(recordings: Entry, false_alarm_rate: float = 0.02) -> tuple
     )
     sinks = Section(
         "sinks",
-        ("Where messages go: a JSON lines file each, or stdout:. A role that is left out is not written.",),
+        ('Where messages go: a JSON lines file each, or "stdout:". A role that is left out is not written.',),
         (
             Entry("alerts", "out/alerts.jsonl", "anomalous sequences"),
             Entry("attributions", "out/attributions.jsonl", "why: transformations and channels"),
