@@ -5,12 +5,14 @@ from __future__ import annotations
 __all__ = ["Monitor", "RunReport", "alert_line"]
 
 import time
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from streamad.commands._common import Plant, err, stop_on_signals
 from streamad.judge.evaluation import Evaluation, evaluate
@@ -18,8 +20,10 @@ from streamad.judge.judging import Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.pipeline import JudgedSequence, Pipeline
 from streamad.ports import Committer, Source
-from streamad.types import Event
+from streamad.types import Event, Verdict
 from streamad.wiring import model_in_service
+
+_LATENCIES = 10_000
 
 
 def alert_line(judgement: Judgement) -> str:
@@ -39,12 +43,13 @@ def alert_line(judgement: Judgement) -> str:
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run did, for the summary."""
+    """What a run did, for the summary; ``verdicts`` only where they were asked for, latencies of the latest ones."""
 
     counters: dict[str, Any]
     wall_s: float
     model: str
-    judged: list[JudgedSequence] = field(default_factory=list)
+    latencies_us: list[int]
+    verdicts: list[Verdict]
 
     @property
     def sequences(self) -> int:
@@ -53,14 +58,13 @@ class RunReport:
 
     def latency_ms(self, share: float) -> float | None:
         """Return a quantile of the time from a sequence's end to its committed verdict."""
-        if not self.judged:
-            return None
-        return float(np.quantile([judged.latency_us for judged in self.judged], share)) / 1e3
+        return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
 
     def evaluation(self, is_anomalous: Mapping[str, bool]) -> Evaluation:
         """Compare the scored sequences that have a label with it."""
-        verdicts = [judged.judgement.verdict for judged in self.judged]
-        labelled = [verdict for verdict in verdicts if verdict.score is not None and verdict.sequence in is_anomalous]
+        labelled = [
+            verdict for verdict in self.verdicts if verdict.score is not None and verdict.sequence in is_anomalous
+        ]
         return evaluate(
             [verdict.score for verdict in labelled if verdict.score is not None],
             [verdict.decision == "anomalous" for verdict in labelled],
@@ -81,13 +85,20 @@ class RunReport:
 
 
 class Monitor:
-    """Puts a plant's pipeline to work once."""
+    """Puts a plant's pipeline to work once, telling on stderr what comes out; ``keep`` holds on to the verdicts."""
 
     def __init__(self, plant: Plant, *, quiet: bool = False, keep: bool = False) -> None:
         self._plant = plant
         self._quiet = quiet
         self._keep = keep
-        self._judged: list[JudgedSequence] = []
+        self._verdicts: list[Verdict] = []
+        self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
+        self._n_judged = 0
+        self._n_alerts = 0
+        self._status = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), console=err, transient=True, disable=not err.is_terminal
+        )
+        self._task = self._status.add_task("waiting for the first sequence to end", total=None)
 
     async def run(
         self, source: Source, committer: Committer, *, explain: bool, with_verdicts: bool, version: str | None = None
@@ -109,7 +120,7 @@ class Monitor:
                 on_event=self._on_event,
             )
             started = time.perf_counter()
-            with stop_on_signals(pipeline.request_stop):
+            with self._status, stop_on_signals(pipeline.request_stop):
                 try:
                     await pipeline.run()
                 finally:
@@ -117,20 +128,30 @@ class Monitor:
         finally:
             await source.close()
             await committer.close()
-        wall_s = time.perf_counter() - started
-        return RunReport(pipeline.counters.as_dict(), wall_s, f"{model.ref.name} {model.ref.version}", self._judged)
+        return RunReport(
+            counters=pipeline.counters.as_dict(),
+            wall_s=time.perf_counter() - started,
+            model=f"{model.ref.name} {model.ref.version}",
+            latencies_us=list(self._latencies_us),
+            verdicts=self._verdicts,
+        )
 
     def _on_judged(self, judged: JudgedSequence) -> None:
-        if self._keep or len(self._judged) < 100_000:
-            self._judged.append(judged)
+        verdict, alert = judged.judgement.verdict, judged.judgement.alert
+        self._latencies_us.append(judged.latency_us)
+        if self._keep:
+            self._verdicts.append(verdict)
+        self._n_judged += 1
+        self._n_alerts += alert is not None
+        self._status.update(self._task, description=f"{self._n_judged} sequences judged, {self._n_alerts} alerts")
         if self._quiet:
             return
-        verdict = judged.judgement.verdict
-        if judged.judgement.alert is not None:
+        if alert is not None:
             err.print(alert_line(judged.judgement))
         elif verdict.decision == "unscorable":
-            line = f"{verdict.stream} {verdict.sequence}  {verdict.detail or ''}"
-            err.print(f"[yellow]UNSCORABLE[/] {escape(line)}")
+            err.print(
+                f"[yellow]UNSCORABLE[/] {escape(f'{verdict.stream} {verdict.sequence}  {verdict.detail or str()}')}"
+            )
 
     def _on_event(self, event: Event) -> None:
         if not self._quiet:

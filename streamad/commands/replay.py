@@ -34,6 +34,7 @@ def replay(
     recordings: Annotated[
         str | None, typer.Argument(help="Recordings to replay instead of the config's source: path or URL.")
     ] = None,
+    *,
     config: ConfigOption = Path("plant.yaml"),
     labels: Annotated[
         str | None,

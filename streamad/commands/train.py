@@ -34,6 +34,7 @@ def train(
         str | None,
         typer.Argument(help="Recordings of normal sequences: path or URL. Default: model.recordings, else the source."),
     ] = None,
+    *,
     config: ConfigOption = Path("plant.yaml"),
     labels: Annotated[
         str | None, typer.Option(help="CSV with sequence and label (or 'source'): train on the normal ones only.")
