@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["config_text", "duration_text", "trial_settings"]
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamad.commands._init_layout import Layout
@@ -105,6 +105,7 @@ def config_text(
     options: Mapping[str, Any],
     stream: str,
     native: bool,
+    classes: Sequence[str],
     pauses: Pauses,
     rhythm: Rhythm | None,
 ) -> str:
@@ -118,11 +119,19 @@ def config_text(
         _decode(layout, stream, native),
         _sequences(layout, pauses, rhythm),
         _window(rhythm),
-        *judging_sections(
-            Entry("recordings", "normal/*.jsonl", "recordings of normal sequences; default: the source", active=False)
-        ),
+        *judging_sections(_recordings(url, classes)),
     )
     return render([*head, *([""] if left or notes else []), *notes, *left], name, layout.channels, sections)
+
+
+def _recordings(url: str, classes: Sequence[str]) -> Entry:
+    if not classes:
+        return Entry(
+            "recordings", "normal/*.jsonl", "normal sequences to learn from; default: the source", active=False
+        )
+    shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
+    option = f"{'&' if '?' in url else '?'}classes={classes[0]}"
+    return Entry("recordings", url + option, f"learn from the normal class only; there are: {shown}", active=False)
 
 
 def _source(url: str, options: Mapping[str, Any], native: bool) -> Section:

@@ -198,8 +198,10 @@ def _tidy(duration_us: float) -> int:
 
 
 def _window(points: IntArray) -> int:
-    """Return the longest length rounded up to a multiple of 8; of very different ones the 95 % quantile."""
+    """Return the length if all agree, else the longest (of very different ones the 95 % quantile) up to a multiple of 8."""
     longest = float(points.max())
+    if longest == points.min():
+        return min(MAX_WINDOW, max(2, int(longest)))
     if longest > 2 * float(np.median(points)):
         longest = max(float(np.quantile(points, 0.95)), 2.0)
     return min(MAX_WINDOW, max(8, math.ceil(longest / 8) * 8))

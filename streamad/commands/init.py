@@ -12,6 +12,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
+from streamad.clock import SystemClock
 from streamad.commands._check_source import check_source
 from streamad.commands._common import JsonOption, err, load_plant, local_url, out, print_json
 from streamad.commands._init_config import config_text, duration_text, trial_settings
@@ -21,7 +22,8 @@ from streamad.commands._init_records import RawSample, read_raw
 from streamad.commands._init_rhythm import Rhythm, find_pauses, measure
 from streamad.errors import OutputError, SourceError
 from streamad.files import write_atomically
-from streamad.plugins import split_url
+from streamad.plugins import ConnectorContext, connect_source, split_url
+from streamad.ports import LabelledSource
 
 
 def init(
@@ -62,6 +64,7 @@ def init(
         options=options,
         stream=stream,
         native=raw.native,
+        classes=_classes(raw, url, home),
         pauses=pauses,
         rhythm=rhythm,
     )
@@ -88,6 +91,14 @@ def _names_in_archive(url: str) -> list[str] | None:
             return [str(item) for item in archive["channels"].tolist()] if "channels" in archive else None
     except (OSError, ValueError) as error:
         raise SourceError(f"{path}: its array channels cannot be read ({error})") from error
+
+
+def _classes(raw: RawSample, url: str, home: Path) -> list[str]:
+    """Return the class labels that the recordings carry, none where they carry none."""
+    if not raw.native:
+        return []
+    source = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
+    return sorted(set(source.labels().values())) if isinstance(source, LabelledSource) else []
 
 
 def _tell(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:

@@ -393,3 +393,16 @@ def test_channel_names_fit_the_config_and_differ() -> None:
     assert names[:3] == ["Ol_Temp", "Ol_Temp_2", "ch02"]
     assert len(set(names)) == len(names)
     assert all(re.match(NAME_PATTERN, name) for name in names)
+
+
+def test_classes_in_the_recordings_are_offered_for_training(tmp_path: Path) -> None:
+    settings = settings_of(ts(tmp_path))
+    assert settings.model.recordings is None
+    text = (tmp_path / "plant.yaml").read_text()
+    assert '# recordings: "moves.ts?classes=good"' in text or "# recordings: moves.ts?classes=good" in text
+
+
+def test_sequences_of_one_length_give_the_window_its_length(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(6, 2, 51)).astype(np.float32)
+    np.savez_compressed(tmp_path / "equal.npz", x=x, len=np.full(6, 51))
+    assert settings_of(tmp_path / "equal.npz").window.length == 51
