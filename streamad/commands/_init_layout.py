@@ -6,11 +6,11 @@ __all__ = ["Layout", "find_layout"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from streamad.commands._init_columns import Column, columns_of, is_number
-from streamad.commands._init_names import CHANNEL, END, SEQUENCE, STREAM, VALUE, channel_names, hints, unit_of
+from streamad.commands._init_ids import find_ids, runs_in
+from streamad.commands._init_names import CHANNEL, SEQUENCE, STREAM, VALUE, channel_names, hints, unit_of
 from streamad.commands._init_records import RawSample
 from streamad.commands._init_time import TimeField, find_time
 from streamad.errors import SourceError
@@ -55,7 +55,7 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None) -> 
     for used in (channel, value, units):
         if used is not None:
             del rest[used.path]
-    ids = _find_ids(rest, notes)
+    ids = find_ids(rest, notes)
     layout = Layout("flat", time, [], ids.stream, ids.sequence, ids.end, notes=notes)
     layout.as_text = tuple(path for path in (layout.stream, layout.sequence) if path and not columns[path].is_id)
     for path in ids:
@@ -150,7 +150,7 @@ def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column
         names = [f"ch{index:02d}" for index in range(width)]
         notes.append("the messages do not name their channels: replace ch00, ch01, ... by what they are")
     lines = [_line(str(path), name) for path, name in zip(names, channel_names(names), strict=True)]
-    ids = _find_ids(rest, notes)
+    ids = find_ids(rest, notes)
     return Layout("chunked", time, lines, ids.stream, ids.sequence, ids.end, rows.path, notes=notes)
 
 
@@ -159,74 +159,6 @@ def _holds(column: Column, kind: type) -> bool:
     return bool(column.values) and all(
         isinstance(value, list) and value and isinstance(value[0], kind) for value in column.values
     )
-
-
-# --- ids ---
-
-
-class _Ids(NamedTuple):
-    stream: str | None
-    sequence: str | None
-    end: str | None
-
-
-def _find_ids(columns: Mapping[str, Column], notes: list[str]) -> _Ids:
-    """Return the fields of the stream, the sequence and the end."""
-    ends = [path for path, column in columns.items() if hints(path) & END and column.is_flag]
-    end = _first(ends, columns, "end of a sequence", notes)
-    free = {path: column for path, column in columns.items() if path != end and _may_be_id(column)}
-    sequence = _first(
-        [path for path, column in free.items() if _named(path, SEQUENCE, column)], free, "sequence id", notes
-    )
-    free.pop(sequence or "", None)
-    streams = [path for path, column in free.items() if _named(path, STREAM, column)]
-    stream = _first(streams, free, "stream", notes)
-    free.pop(stream or "", None)
-    texts = [path for path, column in free.items() if isinstance(column.values[0], str) and not column.is_numeric]
-    if sequence is None and texts and stream is None:
-        # A name tells nothing: an id whose messages lie together is a sequence's, one that comes back is a stream's.
-        path = texts[0]
-        if _runs(columns[path]) == len(columns[path].counts) > 1:
-            sequence = path
-        elif len(columns[path].counts) <= 100:
-            stream = path
-        if path in (sequence, stream):
-            notes.append(f"{path} was taken for the {'sequence id' if path == sequence else 'stream'} by its values")
-    return _Ids(stream, sequence, end)
-
-
-def _may_be_id(column: Column) -> bool:
-    repeats = len(column.counts) <= max(1, len(column.values) // 2)
-    whole = all(isinstance(value, str) or float(value).is_integer() for value in column.values if is_number(value))
-    scalars = all(isinstance(value, (str, int, float)) and not isinstance(value, bool) for value in column.values)
-    return bool(column.values) and scalars and repeats and (whole or _named_id(column.path))
-
-
-def _named_id(path: str) -> bool:
-    return bool(hints(path) & {"id", "no", "nr", "number", "name"}) or path.rsplit(".", 1)[-1].lower() in SEQUENCE
-
-
-def _named(path: str, words: frozenset[str], column: Column) -> bool:
-    """Say whether a field is named as an id, and its values come in runs as an id's do."""
-    if not hints(path) & words:
-        return False
-    if column.is_numeric:  # numbers: a reading may be called cycle or pressure of the press
-        return _named_id(path) and _runs(column) <= len(column.values) / 2
-    return True
-
-
-def _runs(column: Column) -> int:
-    texts = [str(value) for value in column.values]
-    return 1 + sum(a != b for a, b in pairwise(texts))
-
-
-def _first(candidates: Sequence[str], columns: Mapping[str, Column], what: str, notes: list[str]) -> str | None:
-    """Return the first field of several values, else the first; names the others that would do."""
-    varying = [path for path in candidates if len(columns[path].counts) > 1]
-    best = next(iter(varying or candidates), None)
-    if len(varying) > 1:
-        notes.append(f"{best} was taken for the {what}; {', '.join(varying[1:])} would do as well")
-    return best
 
 
 # --- channels ---
@@ -246,7 +178,7 @@ def _per_channel(columns: Mapping[str, Column]) -> tuple[Column | None, Column |
         values = plain if len(plain) == 1 else []
     if not names or len(values) != 1:
         return None, None
-    best = max(names, key=lambda column: _runs(column) / len(column.values))
+    best = max(names, key=lambda column: runs_in(column) / len(column.values))
     return best, values[0]
 
 

@@ -198,7 +198,7 @@ def _tidy(duration_us: float) -> int:
 
 
 def _window(points: IntArray) -> int:
-    """Return the length if all agree, else the longest (of very different ones the 95 % quantile) up to a multiple of 8."""
+    """Return the one length, else the longest (of very different ones the 95 % quantile) up to a multiple of 8."""
     longest = float(points.max())
     if longest == points.min():
         return min(MAX_WINDOW, max(2, int(longest)))

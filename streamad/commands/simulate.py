@@ -127,7 +127,7 @@ def _tell(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) 
         return
     for name, batches in recordings.items():
         n_faulty = sum(bool(batch.fault) for batch in batches)
-        what = f"{len(batches) - n_faulty} normal batches" + (f", {n_faulty} faulty ones" if n_faulty else "")
+        what = f"{len(batches)} batches" + (f", {n_faulty} of them faulty" if n_faulty else ", all normal")
         out.print(escape(f"wrote {out_dir / name / RECORDINGS_NAME}: {what} (the truth: {LABELS_NAME} beside it)"))
     out.print(escape(f"wrote {out_dir / _CONFIG}"))
     if (out_dir / "checkpoint").exists():
