@@ -1,0 +1,482 @@
+"""The assembler at its boundaries: exactly at each limit, one tick before and one after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import DecodeError
+from streamad.ingest import _stream
+from streamad.ingest.assembly import Assembler, Closed
+from streamad.progress import Progress, merge
+from streamad.settings import SequenceSettings
+from streamad.types import SampleBlock
+
+NAN = float("nan")
+
+
+def us(**limits: Any) -> SequenceSettings:
+    """Return settings whose durations are given in ticks of 1 µs."""
+    durations = ("gap", "max_duration", "allowed_lateness", "closed_memory")
+    return SequenceSettings(**{key: f"{value}us" if key in durations else value for key, value in limits.items()})
+
+
+class Plant:
+    """Feeds an assembler one record after the other."""
+
+    def __init__(self, limits: SequenceSettings, **how: Any) -> None:
+        self.assembler = Assembler("p", limits, **how)
+        self.offset = 0
+
+    def send(
+        self,
+        *times: int,
+        at: int | None = 0,
+        stream: str = "r",
+        id: str | None = "A",
+        end: bool = False,
+        value: Any = 1,
+    ) -> list[tuple[str, str, list[int]]]:
+        values = np.array([[value, 0.0]] * len(times), dtype=np.float32)
+        if np.isnan(value):
+            values[:] = NAN
+        block = SampleBlock(stream, id, self.offset, np.array(times, dtype=np.int64), values, end)
+        self.offset += 1
+        return told(self.assembler.push(block, at))
+
+    def late(self) -> list[tuple[int, bool]]:
+        return [(time, late.closed) for late in self.assembler.take_late() for time in late.times_us.tolist()]
+
+
+def told(finished: list[Closed]) -> list[tuple[str, str, list[int]]]:
+    return [(c.sequence.sequence, c.sequence.reason, c.sequence.times_us.tolist()) for c in finished]
+
+
+# --- ends by event time ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", ["chunk", "singles"])
+@pytest.mark.parametrize(("second", "is_over"), [(9, False), (10, False), (11, True)])
+def test_gap_exactly_at_limit(sent: str, second: int, is_over: bool) -> None:
+    plant = Plant(us(end=("gap",), gap=10))
+    finished = (
+        plant.send(0, second, id=None) if sent == "chunk" else plant.send(0, id=None) + plant.send(second, id=None)
+    )
+    assert finished == ([("1970-01-01T00:00:00+00:00", "gap", [0])] if is_over else [])
+
+
+@pytest.mark.parametrize("sent", ["chunk", "singles"])
+@pytest.mark.parametrize(("last", "is_over"), [(19, False), (20, False), (21, True)])
+def test_max_duration_exactly_at_limit(sent: str, last: int, is_over: bool) -> None:
+    plant = Plant(us(max_duration=20))
+    finished = plant.send(0, 10, last) if sent == "chunk" else plant.send(0, 10) + plant.send(last)
+    assert finished == ([("A", "max_duration", [0, 10])] if is_over else [])
+    assert plant.late() == ([(21, True)] if is_over else [])
+
+
+@pytest.mark.parametrize("sent", ["chunk", "singles"])
+@pytest.mark.parametrize(("n", "is_over"), [(2, False), (3, False), (4, True)])
+def test_max_samples_exactly_at_limit(sent: str, n: int, is_over: bool) -> None:
+    plant = Plant(us(max_samples=3))
+    finished = plant.send(*range(n)) if sent == "chunk" else [cut for time in range(n) for cut in plant.send(time)]
+    assert finished == ([("A", "max_samples", [0, 1, 2])] if is_over else [])
+
+
+def test_max_samples_counts_distinct_times() -> None:
+    plant = Plant(us(max_samples=2))
+    assert plant.send(0, 1, 1, 1) == []
+    assert plant.send(2) == [("A", "max_samples", [0, 1])]
+
+
+@pytest.mark.parametrize("sent", ["chunk", "singles"])
+@pytest.mark.parametrize(("n", "is_over"), [(2, False), (3, True)])
+def test_length_ends_on_the_last_sample(sent: str, n: int, is_over: bool) -> None:
+    plant = Plant(us(end=("length",), length=3))
+    finished = plant.send(*range(n)) if sent == "chunk" else [cut for time in range(n) for cut in plant.send(time)]
+    assert finished == ([("A", "length", [0, 1, 2])] if is_over else [])
+
+
+def test_length_cuts_a_chunk_into_sequences() -> None:
+    plant = Plant(us(end=("length",), length=2))
+    assert [times for _, _, times in plant.send(0, 1, 2, 3, 4, id=None)] == [[0, 1], [2, 3]]
+
+
+def test_a_repeated_last_time_is_late_in_a_chunk_too() -> None:
+    plant = Plant(us(end=("length",), length=2))
+    assert plant.send(0, 1, 1) == [("A", "length", [0, 1])]
+    assert plant.late() == [(1, True)]
+
+
+def test_length_beyond_max_samples_never_comes() -> None:
+    plant = Plant(us(end=("length",), length=5, max_samples=2))
+    assert [reason for _, reason, _ in plant.send(*range(5), id=None)] == ["max_samples", "max_samples"]
+
+
+def test_marker_ends_on_its_sample() -> None:
+    plant = Plant(us(end=("marker",)))
+    assert plant.send(0, 1) == []
+    assert plant.send(2, end=True) == [("A", "marker", [0, 1, 2])]
+
+
+def test_marker_not_asked_for_is_a_sample() -> None:
+    plant = Plant(us(end=("change",)))
+    assert plant.send(0, 1, end=True) == []
+
+
+def test_bare_marker_is_no_sample() -> None:
+    plant = Plant(us(end=("marker",)))
+    plant.send(0, 1)
+    assert plant.send(2, end=True, value=NAN) == [("A", "marker", [0, 1])]
+    assert plant.assembler.merged == 1
+    assert plant.assembler.buffered_bytes == 0
+
+
+def test_bare_marker_alone_is_a_sequence() -> None:
+    assert Plant(us(end=("marker",))).send(2, end=True, value=NAN) == [("A", "marker", [2])]
+
+
+def test_what_comes_after_a_bare_marker_without_ids_is_the_next_sequence() -> None:
+    plant = Plant(us(end=("marker",)))
+    plant.send(0, id=None)
+    plant.send(5, end=True, value=NAN, id=None)
+    assert plant.send(5, id=None) == []
+    assert plant.late() == [(5, True)]
+    assert plant.send(6, end=True, id=None) == [("1970-01-01T00:00:00.000006+00:00", "marker", [6])]
+
+
+def test_change_ends_all_others() -> None:
+    plant = Plant(us(end=("change",)))
+    assert plant.send(0, 1, id="A") == []
+    assert plant.send(2, id="B") == [("A", "change", [0, 1])]
+    assert plant.send(3, id="A") == []
+    assert plant.late() == [(3, True)]
+    assert plant.assembler.open_sequences == 1
+
+
+def test_without_change_two_sequences_are_open_at_once() -> None:
+    plant = Plant(us(end=("marker",)))
+    plant.send(0, 1, id="A")
+    plant.send(2, id="B")
+    assert plant.send(3, id="A", end=True) == [("A", "marker", [0, 1, 3])]
+    assert plant.send(4, id="B", end=True) == [("B", "marker", [2, 4])]
+
+
+# --- lateness --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("time", "late"), [(16, []), (15, []), (14, [(14, False)])])
+def test_late_exactly_at_watermark(time: int, late: list[tuple[int, bool]]) -> None:
+    plant = Plant(us(allowed_lateness=5))
+    plant.send(20)
+    plant.send(time)
+    assert plant.late() == late
+
+
+@pytest.mark.parametrize(("newest", "is_over"), [(14, False), (15, True), (16, True)])
+def test_marker_waits_for_the_watermark(newest: int, is_over: bool) -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=5))
+    assert plant.send(8, 10, end=True) == []
+    finished = plant.send(newest, id="B")
+    assert finished == ([("A", "marker", [8, 10])] if is_over else [])
+
+
+def test_a_sample_before_the_end_may_come_after_the_marker() -> None:
+    plant = Plant(us(end=("marker", "change"), allowed_lateness=5))
+    plant.send(8, 10, end=True)
+    plant.send(11, id="B")
+    plant.send(9)
+    assert plant.send(20, id="B") == [("A", "marker", [8, 9, 10])]
+    assert plant.late() == []
+
+
+@pytest.mark.parametrize(("clock", "is_over"), [(105, False), (106, True)])
+def test_what_waits_is_released_when_the_stream_is_silent(clock: int, is_over: bool) -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=5))
+    plant.send(10, end=True, at=100)
+    assert told(plant.assembler.expire(clock)) == ([("A", "marker", [10])] if is_over else [])
+    plant.send(9, id="B", at=clock)
+    assert plant.late() == ([(9, False)] if is_over else [])
+
+
+# --- equal times -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_equal_times_merge_and_the_last_reading_wins(lateness: int) -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=lateness))
+    for row in ([1, NAN], [NAN, 2], [3, NAN]):
+        block = SampleBlock("r", "A", plant.offset, np.array([7]), np.array([row], dtype=np.float32))
+        plant.assembler.push(block, 0)
+        plant.offset += 1
+    plant.send(8, end=True)
+    (closed,) = plant.assembler.end_of_input() or plant.assembler._streams["r"].in_flight.values()
+    assert closed.sequence.values.tolist() == [[3, 2], [1, 0]]
+    assert closed.sequence.duplicates == 1
+    assert plant.assembler.merged == 2
+
+
+# --- silence ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lateness", [0, 5])
+@pytest.mark.parametrize(("past", "is_over"), [(-1, False), (0, False), (1, True)])
+def test_silence_exactly_at_gap(lateness: int, past: int, is_over: bool) -> None:
+    clock = 100 + 10 + lateness + past
+    ended = [("A", "gap", [0])] if is_over else []
+    plant = Plant(us(end=("gap",), gap=10, allowed_lateness=lateness))
+    plant.send(0, at=100)
+    assert plant.send(0, stream="other", at=clock) == ended
+    live = Plant(us(end=("gap",), gap=10, allowed_lateness=lateness))
+    live.send(0, at=100)
+    assert told(live.assembler.expire(clock)) == ended
+
+
+@pytest.mark.parametrize(("clock", "is_over"), [(124, False), (125, False), (126, True)])
+def test_silence_exactly_at_max_duration(clock: int, is_over: bool) -> None:
+    plant = Plant(us(max_duration=20, allowed_lateness=5))
+    plant.send(0, at=100)
+    plant.send(1, at=103)
+    assert told(plant.assembler.expire(clock)) == ([("A", "max_duration", [0, 1])] if is_over else [])
+
+
+def test_the_reason_is_the_limit_that_comes_first_in_event_time() -> None:
+    plant = Plant(us(end=("gap",), gap=10, max_duration=15))
+    plant.send(0, 6, at=100)
+    assert told(plant.assembler.observe(1000)) == [("A", "max_duration", [0, 6])]
+
+
+def test_a_late_look_at_the_clock_gives_what_an_early_one_would() -> None:
+    """Released late, a sample must not count as begun late: its sequence would stay open too long."""
+    plant = Plant(us(end=("marker",), allowed_lateness=5, max_duration=20))
+    plant.send(0, at=100)
+    assert told(plant.assembler.observe(1000)) == [("A", "max_duration", [0])]
+
+
+@pytest.mark.parametrize("at", [None, 50])
+def test_a_chunk_is_not_torn_by_its_own_last_time(at: int | None) -> None:
+    plant = Plant(us(end=("gap",), gap=10))
+    plant.send(0, at=at)
+    assert plant.send(8, 16, at=at) == []
+
+
+def test_the_clock_never_goes_back() -> None:
+    plant = Plant(us(end=("gap",), gap=10))
+    plant.send(0, at=100)
+    plant.send(1, at=50)
+    assert plant.assembler.clock_us == 100
+    assert told(plant.assembler.observe(110)) == []
+    assert told(plant.assembler.observe(111)) == [("A", "gap", [0, 1])]
+
+
+# --- memory of what is closed ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("clock", "recurs"), [(130, False), (131, True)])
+def test_an_id_recurs_after_closed_memory(clock: int, recurs: bool) -> None:
+    plant = Plant(us(end=("marker",), closed_memory=30))
+    plant.send(0, at=100, end=True)
+    plant.send(1, at=clock)
+    assert plant.late() == ([] if recurs else [(1, True)])
+
+
+@pytest.mark.parametrize(("clock", "is_known"), [(100 + 20 + 5 + 30, True), (100 + 20 + 5 + 31, False)])
+def test_a_stream_is_forgotten_after_its_last_possible_end_and_closed_memory(clock: int, is_known: bool) -> None:
+    plant = Plant(us(max_duration=20, allowed_lateness=5, closed_memory=30, max_streams=1))
+    plant.send(0, at=100)
+    plant.assembler.observe(clock)
+    if is_known:
+        with pytest.raises(DecodeError, match="max_streams"):
+            plant.send(0, stream="other", at=clock)
+    else:
+        plant.send(0, stream="other", at=clock)
+    assert plant.assembler.take_new_streams() == ["r"] + ["other"] * (not is_known)
+
+
+def test_a_refused_stream_does_not_swallow_what_its_record_ended() -> None:
+    plant = Plant(us(end=("gap",), gap=10, max_streams=1))
+    plant.send(0, at=100)
+    with pytest.raises(DecodeError) as refused:
+        plant.send(0, stream="other", at=200)
+    assert refused.value.kind == "too_many_streams"
+    assert told(plant.assembler.observe(200)) == [("A", "gap", [0])]
+
+
+def test_remembered_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_stream, "MAX_CLOSED_IDS", 10)
+    plant = Plant(us(end=("marker",)))
+    for i in range(50):
+        plant.send(i, id=f"B{i}", end=True)
+    plant.assembler.take_late()
+    plant.send(100, id="B49")
+    plant.send(100, id="B0")
+    assert plant.late() == [(100, True)]
+    assert len(plant.assembler._streams["r"].closed) == 10
+
+
+def test_deadlines_do_not_pile_up() -> None:
+    plant = Plant(us(end=("gap",), gap=10, closed_memory=10**9))
+    for i in range(1000):
+        plant.send(i * 100, id=None, at=i * 100)
+    assert len(plant.assembler._deadlines) < 200
+
+
+# --- the end of the input, memory ------------------------------------------------------------------------------------
+
+
+def test_end_of_input_ends_all() -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=5))
+    plant.send(0, 1, id="A")
+    plant.send(2, id="B", stream="s")
+    assert told(plant.assembler.end_of_input()) == [("A", "end_of_input", [0, 1]), ("B", "end_of_input", [2])]
+    assert plant.assembler.buffered_bytes == plant.assembler.pending_samples == 0
+
+
+def test_memory_ends_the_largest() -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=5))
+    plant.send(0, 1, id="A", stream="small")
+    plant.send(*range(100), id="B", stream="large")
+    assert told(plant.assembler.evict_largest()) == [("B", "memory", list(range(100)))]
+    assert told(plant.assembler.evict_largest()) == [("A", "memory", [0, 1])]
+    assert plant.assembler.evict_largest() == []
+
+
+# --- the first sequences ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("clock", "is_partial"), [(120, True), (121, False)])
+def test_a_beginning_may_have_gone_unseen_for_max_duration(clock: int, is_partial: bool) -> None:
+    plant = Plant(us(max_duration=20), seen_from_start=False)
+    plant.send(0, at=100, stream="first")
+    plant.send(0, at=clock, stream="r", id="A")
+    plant.send(1, at=clock, stream="r", id="B")
+    partial = {
+        c.sequence.sequence: c.sequence.partial for c in plant.assembler.end_of_input() if c.sequence.stream == "r"
+    }
+    assert plant.assembler._streams["r"].in_flight
+    assert partial == {"B": False}
+    (first, _) = plant.assembler._streams["r"].in_flight.values()
+    assert first.sequence.partial == is_partial
+
+
+# --- times relative to the start -------------------------------------------------------------------------------------
+
+
+def test_relative_times_begin_at_the_records_own_time() -> None:
+    plant = Plant(us(), relative=True)
+    plant.send(0, 5, at=1000)
+    assert plant.send(9, at=1010, end=True) == [("A", "marker", [1000, 1005, 1009])]
+
+
+def test_whole_sequences_with_relative_times_never_overlap() -> None:
+    plant = Plant(us(), relative=True)
+    assert plant.send(0, 500, at=1000, id="A", end=True) == [("A", "marker", [1000, 1500])]
+    assert plant.send(0, 20, at=1100, id="B", end=True) == [("B", "marker", [1501, 1521])]
+    assert plant.late() == []
+
+
+def test_relative_times_without_ids_begin_anew_after_the_marker() -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=5), relative=True)
+    plant.send(0, 3, at=100, id=None, end=True)
+    plant.send(0, at=110, id=None)
+    plant.send(2, at=112, id=None, end=True)
+    finished = plant.assembler.end_of_input()
+    assert [times for _, _, times in told(finished)] == [[110, 112]]
+
+
+def test_relative_times_of_records_without_time_follow_each_other() -> None:
+    plant = Plant(us(), relative=True)
+    assert plant.send(0, 7, at=None, id="A", end=True) == [("A", "marker", [0, 7])]
+    assert plant.send(0, 7, at=None, id="B", end=True) == [("B", "marker", [1_000_007, 1_000_014])]
+
+
+def test_a_start_is_kept_for_late_samples_and_forgotten_with_the_id() -> None:
+    plant = Plant(us(closed_memory=30), relative=True)
+    plant.send(0, 5, at=100, end=True)
+    plant.send(6, at=106)
+    assert plant.late() == [(106, True)]
+    assert plant.send(0, at=200, end=True) == [("A", "marker", [200])]
+    plant.send(0, at=500, id="B", end=True)
+    assert len(plant.assembler._streams["r"].starts_us) == 1
+
+
+# --- restarts --------------------------------------------------------------------------------------------------------
+
+
+def restarted(limits: SequenceSettings, progress: Progress) -> Plant:
+    plant = Plant(limits, progress=progress)
+    plant.offset = progress.low_watermark
+    return plant
+
+
+def test_closed_ids_outlive_their_memory_while_rereading_may_meet_them() -> None:
+    limits = us(end=("marker",), closed_memory=5)
+    plant = Plant(limits)
+    plant.send(0, at=100, id="long")
+    plant.send(1, at=101, id="short")
+    plant.send(2, at=102, id="short", end=True)
+    (short,) = plant.assembler._streams["r"].in_flight.values()
+    plant.assembler.committed(short)
+    plant.send(3, at=200, id="long")
+    again = restarted(limits, merge(None, plant.assembler.progress(4)))
+    assert again.offset == 0
+    again.send(0, at=100, id="long")
+    again.send(1, at=101, id="short")
+    again.send(2, at=102, id="short", end=True)
+    again.send(3, at=200, id="long")
+    assert again.late() == [(1, True), (2, True)]
+    assert told(again.assembler.end_of_input()) == [("long", "end_of_input", [0, 3])]
+
+
+def test_a_forgotten_stream_stays_in_the_progress_until_the_low_watermark_has_passed() -> None:
+    limits = us(end=("gap",), gap=1, closed_memory=5)
+    plant = Plant(limits)
+    plant.send(0, at=100, stream="slow")
+    slow = plant.assembler.observe(102)
+    plant.send(0, at=102, stream="quick")
+    quick = plant.assembler.observe(200)
+    for closed in quick:
+        plant.assembler.committed(closed)
+    progress = merge(None, plant.assembler.progress(2))
+    assert (progress.low_watermark, set(progress.streams)) == (0, {"slow", "quick"})
+    assert progress.streams["quick"].done_below == 2
+    for closed in slow:
+        plant.assembler.committed(closed)
+    progress = merge(progress, plant.assembler.progress(2))
+    assert (progress.low_watermark, progress.streams) == (2, {})
+
+
+def test_progress_made_while_rereading_covers_only_what_was_read_again() -> None:
+    limits = us(end=("marker",))
+    plant = Plant(limits)
+    plant.send(0, id="A")
+    plant.send(1, id="A", end=True)
+    plant.send(2, id="B")
+    progress = merge(None, plant.assembler.progress(3))
+    again = restarted(limits, progress)
+    again.send(0, id="A")
+    again.send(1, id="A", end=True)
+    (closed,) = again.assembler._streams["r"].in_flight.values()
+    again.assembler.committed(closed)
+    progress = merge(progress, again.assembler.progress(3))
+    assert (progress.low_watermark, progress.next_offset) == (2, 3)
+
+
+def test_the_sample_that_ended_a_sequence_is_read_again_with_it() -> None:
+    """The late one came first: without it, the restarted process would not know that A was full."""
+    limits = us(end=("marker",), max_samples=1, allowed_lateness=5)
+    plant = Plant(limits)
+    plant.send(2)
+    plant.send(1)
+    assert plant.send(9, id="B") == [("A", "max_samples", [1])]
+    assert plant.assembler.progress(3).low_watermark == 0
+
+
+def test_committing_what_is_not_in_flight_is_an_error() -> None:
+    plant = Plant(us())
+    plant.send(0, end=True)
+    (closed,) = plant.assembler._streams["r"].in_flight.values()
+    plant.assembler.committed(closed)
+    with pytest.raises(ValueError, match="not in flight"):
+        plant.assembler.committed(closed)
