@@ -33,7 +33,18 @@ from streamad.pipeline import Pipeline
 from streamad.plugins import ConnectorContext, connect_sink, connect_source
 from streamad.ports import Scorer
 from streamad.settings import ChannelSettings, RunSettings, SequenceSettings, Settings, SourceSettings, WindowSettings
-from streamad.types import FinishedSequence, ModelRef, OutputRecord, Record, Role, SampleBlock, Window, WindowSet
+from streamad.types import (
+    FinishedSequence,
+    ModelRef,
+    OutputRecord,
+    PartitionAssigned,
+    Record,
+    RecordBatch,
+    Role,
+    SampleBlock,
+    Window,
+    WindowSet,
+)
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 
 CHANNELS, LENGTH = 24, 51
@@ -89,9 +100,9 @@ async def read_records(settings: Settings, context: ConnectorContext) -> list[Re
     source = connect_source(settings.source.url, {}, context)
     records: list[Record] = []
     async for event in source.batches():
-        if hasattr(event, "records"):
+        if isinstance(event, RecordBatch):
             records += event.records
-        elif not hasattr(event, "next_offset") and event.__class__.__name__ == "PartitionAssigned":
+        elif isinstance(event, PartitionAssigned):
             await source.seek(event.partition, None)
     await source.close()
     return records
@@ -110,15 +121,18 @@ class Stages:
         self.outputs: list[OutputRecord] = []
 
     def read(self) -> None:
+        """Read the recording's lines."""
         self.records = asyncio.run(read_records(self.settings, self.context))
 
     def decode(self) -> None:
+        """Lines to blocks of samples."""
         decoder = Decoder(self.settings.decode, self.settings.channels)
         now_us = SystemClock().now_us()
         decoded = [decoder.decode(record, now_us) for record in self.records]
         self.blocks = [block for block in decoded if block is not None]
 
     def assemble(self) -> None:
+        """Blocks to sequences."""
         assembler = Assembler("bench", self.settings.sequences)
         sequences: list[FinishedSequence] = []
         for block in self.blocks:
@@ -128,10 +142,12 @@ class Stages:
         self.sequences = sequences
 
     def window(self) -> None:
+        """Sequences to windows."""
         windows = [to_window(sequence, self.settings.window) for sequence in self.sequences]
         self.windows = [window for window in windows if isinstance(window, Window)]
 
     def score(self) -> None:
+        """Windows to terms, in batches."""
         parts = []
         for start in range(0, len(self.windows), BATCH):
             batch = self.windows[start : start + BATCH]
@@ -140,6 +156,7 @@ class Stages:
         self.terms = np.concatenate(parts)
 
     def judge(self) -> None:
+        """Terms to verdicts and alerts."""
         outputs: list[OutputRecord] = []
         now_us = SystemClock().now_us()
         for sequence, terms in zip(self.sequences, self.terms, strict=True):
@@ -158,6 +175,8 @@ class Stages:
         self.outputs = outputs
 
     def write(self) -> None:
+        """Messages to a file, synced."""
+
         async def work() -> None:
             sink = connect_sink(str(self.folder / "stage.jsonl"), {}, self.context)
             for start in range(0, len(self.outputs), BATCH):
@@ -200,7 +219,8 @@ def measure(n_sequences: int, rounds: int) -> dict[str, object]:
         model = make_model(folder / "model")
         stages = Stages(settings, model, context, folder)
         work: dict[str, Callable[[], None]] = {
-            stage: getattr(stages, stage) for stage in ("read", "decode", "assemble", "window", "score", "judge", "write")
+            stage: getattr(stages, stage)
+            for stage in ("read", "decode", "assemble", "window", "score", "judge", "write")
         }
         times: dict[str, list[float]] = {stage: [] for stage in work}
         for _ in range(rounds):
@@ -240,7 +260,9 @@ def main() -> None:
         print(msgspec.json.encode(figures).decode())
         return
     print(f"{figures['sequences']} sequences, {figures['samples']} samples, one scoring thread")
-    print(f"whole replay      {figures['samples_per_s']:>12,.0f} samples/s  {figures['sequences_per_s']:,.0f} sequences/s")
+    print(
+        f"whole replay      {figures['samples_per_s']:>12,.0f} samples/s  {figures['sequences_per_s']:,.0f} sequences/s"
+    )
     print(f"decode + assemble {figures['us_per_sample_decode_assemble']:>12.2f} µs per sample")
     print(f"\n{'stage':<10}{'µs/sample':>12}{'share':>9}")
     stages = figures["stages"]

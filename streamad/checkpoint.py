@@ -35,8 +35,8 @@ class _Commit(msgspec.Struct, frozen=True, kw_only=True):
 class LocalCommitter:
     """Exactly-once output on one machine: progress in a folder, outputs in sinks that can be cut back.
 
-    A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a crash
-    the outputs are cut back to the lengths of the newest commit, so what was written but not committed is written once
+    A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
+    crash the outputs are cut back to the lengths of the newest commit, so what was written but not committed is written once
     when it is decided again. Sinks that cannot be cut back (stdout) may repeat what the last commit did not cover.
     """
 
@@ -50,7 +50,7 @@ class LocalCommitter:
         self._is_open = False
 
     async def open(self) -> None:
-        """Lock the folder, find the newest commit and cut the outputs back to it. Raises CheckpointError, OutputError."""
+        """Lock the folder, cut the outputs back to the newest commit. Raises CheckpointError, OutputError."""
         with writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock = try_lock(self._folder / "lock")

@@ -1,4 +1,4 @@
-"""The command line, ``streamad --help``; errors are one line on stderr, exit codes 0, 1 (failed) and 2 (usage, config)."""
+"""The command line, ``streamad --help``; errors are one line, exit codes 0, 1 (failed), 2 (usage, config)."""
 
 from __future__ import annotations
 

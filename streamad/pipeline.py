@@ -326,7 +326,7 @@ class Pipeline:
             self._on_event(event)
 
     def _leave_unshared_home(self, partition: str) -> None:
-        """Forget the streams that lived in ``partition`` alone: its reading is over, they may go on in the next file."""
+        """Forget the streams that lived in ``partition`` alone: they may go on in the next file."""
         for stream in [stream for stream, homes in self._homes.items() if homes == {partition}]:
             del self._homes[stream]
 

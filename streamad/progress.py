@@ -12,8 +12,8 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; the clocks are those from
     before that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its
-    late samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial`` says that the beginning of the stream's next
-    sequence may have gone unseen.
+    late samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial`` says that the
+    beginning of the stream's next sequence may have gone unseen.
     """
 
     done_below: int
@@ -29,8 +29,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """All that a restart needs to know of a partition.
 
     ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset holding a sample whose
-    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM. Streams first
-    seen while that clock is at most ``partial_until_us`` may have begun unseen.
+    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM. Streams
+    first seen while that clock is at most ``partial_until_us`` may have begun unseen.
     """
 
     partition: str

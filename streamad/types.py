@@ -103,8 +103,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class RecordBatch:
     """Consecutive records of one partition, in offset order.
 
-    ``next_offset`` is the offset to read after this batch; ``caught_up`` says that nothing waits behind it, so wall-clock
-    idle time may count. A batch may be empty (a poll that found nothing).
+    ``next_offset`` is the offset to read after this batch; ``caught_up`` says that nothing waits behind it, so
+    wall-clock idle time may count. A batch may be empty (a poll that found nothing).
     """
 
     partition: str
@@ -148,8 +148,8 @@ SourceEvent: TypeAlias = RecordBatch | PartitionAssigned | PartitionRevoked | Pa
 class SampleBlock(msgspec.Struct, gc=False):
     """The samples of one record: one stream, one sequence id (None where the messages carry none).
 
-    ``times_us`` int64 [n], never decreasing; ``values`` float32 [n, C] with NaN for missing; ``indexes`` int64 [n] places
-    of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as the sequence's end.
+    ``times_us`` int64 [n], never decreasing; ``values`` float32 [n, C] with NaN for missing; ``indexes`` int64 [n]
+    places of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as the sequence's end.
     """
 
     stream: str
@@ -168,7 +168,7 @@ class SampleBlock(msgspec.Struct, gc=False):
 class FinishedSequence:
     """All samples of one sequence, ordered by time: ``times_us`` int64 [n], ``values`` float32 [n, C], NaN = missing.
 
-    ``first_position`` is the lowest position of its samples; ``partial`` says that its beginning may not have been seen;
+    ``first_position`` is the lowest position of its samples; ``partial`` says that its beginning may have gone unseen;
     ``duplicates`` counts readings that a later one of the same time replaced.
     """
 
@@ -183,14 +183,17 @@ class FinishedSequence:
 
     @property
     def start_us(self) -> int:
+        """Return the first sample's time."""
         return int(self.times_us[0])
 
     @property
     def end_us(self) -> int:
+        """Return the last sample's time."""
         return int(self.times_us[-1])
 
     @property
     def n_samples(self) -> int:
+        """Return the number of samples, those of equal time merged."""
         return len(self.times_us)
 
 
@@ -269,7 +272,7 @@ class TermShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelShare(msgspec.Struct, frozen=True, kw_only=True):
-    """One channel's share of the score's excess over normal; the shares of a sequence add up to 1 (or all are 0)."""
+    """How much the score falls when this channel is replaced by a normal one, as a share of all channels' falls."""
 
     channel: str
     unit: str

@@ -2,5 +2,5 @@
 
 import os
 
-# Before torch loads OpenMP: its threads spin while they wait, and on a busy machine that slows training tenfold and more.
+# Before torch loads OpenMP: its threads spin while they wait, which slows training tenfold on a busy machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,0 +1,1 @@
+"""Records to samples, samples to sequences, sequences to windows."""

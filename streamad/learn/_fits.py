@@ -20,9 +20,9 @@ import numpy as np
 from streamad.errors import ArtifactError, RegistryError
 from streamad.files import write_atomically, writing
 from streamad.learn._arrays import read_npy
-from streamad.locks import try_lock
 from streamad.learn._training_data import check_not_constant
 from streamad.learn.manifest import package_versions
+from streamad.locks import try_lock
 from streamad.ports import Detector, FittedDetector, TrainingStep
 from streamad.settings import Settings
 from streamad.types import FloatArray, IntArray, WindowSet

@@ -18,9 +18,9 @@ import msgspec
 
 from streamad.errors import RegistryError
 from streamad.files import sync_file, sync_folder, write_atomically, writing
-from streamad.locks import try_lock
 from streamad.learn._verify import describe_files
 from streamad.learn.manifest import MANIFEST_FILE, Manifest, encode_manifest
+from streamad.locks import try_lock
 
 PREFIX = ".staging-"
 Lock = Callable[[], AbstractContextManager[None]]

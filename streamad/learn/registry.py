@@ -15,11 +15,11 @@ import msgspec
 
 from streamad.errors import RegistryError
 from streamad.files import write_atomically, writing
-from streamad.locks import locked
 from streamad.learn._staging import StagedVersion, staged_version
 from streamad.learn._verify import NAME, verify_files
 from streamad.learn.artifact import LoadedModel, load_artifact
 from streamad.learn.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
+from streamad.locks import locked
 from streamad.ports import Detector
 from streamad.settings import WindowSettings
 from streamad.types import ChannelSpec, ModelRef
