@@ -36,8 +36,8 @@ class LocalCommitter:
     """Exactly-once output on one machine: progress in a folder, outputs in sinks that can be cut back.
 
     A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
-    crash the outputs are cut back to the lengths of the newest commit, so what was written but not committed is written once
-    when it is decided again. Sinks that cannot be cut back (stdout) may repeat what the last commit did not cover.
+    crash the outputs are cut back to the lengths of the newest commit, so what was written but not committed is written
+    once when it is decided again. Sinks that cannot be cut back (stdout) may repeat what no commit covered.
     """
 
     def __init__(self, folder: Path, sinks: Mapping[Role, Sink], names: Mapping[Role, str]) -> None:
