@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "check_parts",
     "committer_for",
     "context_for",
     "detector_for",
@@ -13,9 +14,14 @@ __all__ = [
     "source_for",
 ]
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from streamad.checkpoint import LocalCommitter, UnsavedCommitter
+from streamad.errors import ConfigError, Problem, StreamadError
+from streamad.ingest.decode import Decoder
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import ModelInService
@@ -24,6 +30,26 @@ from streamad.plugins import ConnectorContext, connect_sink, connect_source, mak
 from streamad.ports import Clock, Committer, Detector, Sink, Source
 from streamad.settings import Settings
 from streamad.types import Role
+
+
+def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
+    """Return what is wrong with the config beyond its own keys: what decoder, plug-ins and their options say of it."""
+    parts: dict[str, Callable[[], Any]] = {
+        "decode": lambda: Decoder(settings.decode, settings.channels),
+        "source.url": lambda: source_for(settings, context),
+        "model.detector": lambda: detector_for(settings),
+    }
+    for role, url in sink_urls(settings).items():
+        parts[f"sinks.{role}"] = partial(connect_sink, url, {}, context, f"sinks.{role}")
+    problems: list[Problem] = []
+    for where, make in parts.items():
+        try:
+            make()
+        except ConfigError as error:
+            problems += error.problems
+        except StreamadError as error:
+            problems.append(Problem(where, str(error)))
+    return problems
 
 
 def source_for(settings: Settings, context: ConnectorContext, url: str | None = None) -> Source:

@@ -8,6 +8,7 @@ __all__ = [
     "Plant",
     "err",
     "load_plant",
+    "load_whole_plant",
     "local_url",
     "out",
     "print_json",
@@ -29,10 +30,11 @@ import typer
 from rich.console import Console
 
 from streamad.clock import SystemClock
+from streamad.errors import ConfigError
 from streamad.plugins import ConnectorContext, split_url
 from streamad.ports import Clock
 from streamad.settings import Settings, load_settings
-from streamad.wiring import context_for
+from streamad.wiring import check_parts, context_for
 
 T = TypeVar("T")
 
@@ -64,12 +66,20 @@ def load_plant(config: Path) -> Plant:
     return Plant(load_settings(config), config.absolute().parent, SystemClock())
 
 
+def load_whole_plant(config: Path) -> Plant:
+    """Load the config and try its decoder, plug-ins and their options; raises ConfigError with all that is wrong."""
+    plant = load_plant(config)
+    if problems := check_parts(plant.settings, plant.context):
+        raise ConfigError(problems, source=str(config))
+    return plant
+
+
 def local_url(url: str) -> str:
     """Make a path given on the command line absolute, so that it means the working directory."""
-    scheme, rest, _ = split_url(url)
+    scheme, rest, options = split_url(url)
     if scheme != "file" or Path(rest).is_absolute():
         return url
-    return str(Path(rest).absolute()) + (f"?{url.partition('?')[2]}" if "?" in url else "")
+    return str(Path(rest).absolute()) + (f"?{url.partition('?')[2]}" if options else "")
 
 
 def print_json(value: Any) -> None:

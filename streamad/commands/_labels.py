@@ -15,11 +15,23 @@ from streamad.ports import LabelledSource, Source
 def read_labels(where: str, source: Source, normal: str) -> dict[str, bool]:
     """Return sequence id -> is anomalous, from a CSV file or ("source") the recordings; raises SourceError."""
     labels = _of_source(source) if where == "source" else _of_csv(Path(where))
-    normal_labels = {label.strip() for label in normal.split(",")}
-    if labels and normal_labels.isdisjoint(labels.values()):
-        known = ", ".join(sorted(set(labels.values()))[:20])
-        raise SourceError(f"no sequence has a label that means normal ({normal}); labels here: {known}; see --normal")
-    return {sequence: label not in normal_labels for sequence, label in labels.items()}
+    normal_labels = {_plain(label) for label in normal.split(",")}
+    known = sorted(set(labels.values()))
+    unknown = normal_labels.difference(map(_plain, known))
+    if unknown:
+        listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+        raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
+    return {sequence: _plain(label) not in normal_labels for sequence, label in labels.items()}
+
+
+def _plain(label: str) -> str:
+    """Return ``label`` so that 1 and 1.0 are the same."""
+    label = label.strip()
+    try:
+        number = float(label)
+    except ValueError:
+        return label
+    return str(int(number)) if number.is_integer() else str(number)
 
 
 def _of_source(source: Source) -> Mapping[str, str]:
@@ -36,7 +48,14 @@ def _of_csv(path: Path) -> Mapping[str, str]:
             missing = {"sequence", "label"} - set(reader.fieldnames or ())
             if missing:
                 raise SourceError(f"{path}: no column {' and '.join(sorted(missing))}")
-            return {row["sequence"]: (row["label"] or "").strip() for row in reader}
+            labels: dict[str, str] = {}
+            for row in reader:
+                sequence, label = (row["sequence"] or "").strip(), (row["label"] or "").strip()
+                if labels.setdefault(sequence, label) != label:
+                    raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label before")
+            if not labels:
+                raise SourceError(f"{path}: holds no labels")
+            return labels
     except OSError as error:
         raise SourceError(f"{path}: cannot read the labels ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:

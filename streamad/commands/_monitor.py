@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from streamad.commands._common import Plant, err, stop_on_signals
+from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.judge.judging import Judgement
 from streamad.judge.scoring import MicroBatcher
@@ -61,10 +62,14 @@ class RunReport:
         return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
 
     def evaluation(self, is_anomalous: Mapping[str, bool]) -> Evaluation:
-        """Compare the scored sequences that have a label with it."""
-        labelled = [
-            verdict for verdict in self.verdicts if verdict.score is not None and verdict.sequence in is_anomalous
-        ]
+        """Compare the scored sequences that have a label with it. Raises SourceError where none has."""
+        scored = [verdict for verdict in self.verdicts if verdict.score is not None]
+        labelled = [verdict for verdict in scored if verdict.sequence in is_anomalous]
+        if scored and not labelled:
+            raise SourceError(
+                f"none of the {len(scored)} scored sequences has a label: the recordings say {scored[0].sequence!r}, "
+                f"the labels {next(iter(is_anomalous))!r}"
+            )
         return evaluate(
             [verdict.score for verdict in labelled if verdict.score is not None],
             [verdict.decision == "anomalous" for verdict in labelled],
@@ -126,8 +131,10 @@ class Monitor:
                 finally:
                     await batcher.close()
         finally:
-            await source.close()
-            await committer.close()
+            try:
+                await source.close()
+            finally:
+                await committer.close()
         return RunReport(
             counters=pipeline.counters.as_dict(),
             wall_s=time.perf_counter() - started,

@@ -10,7 +10,15 @@ from typing import Annotated
 import typer
 
 from streamad.checkpoint import UnsavedCommitter
-from streamad.commands._common import ConfigOption, JsonOption, Plant, load_plant, local_url, print_json, run_async
+from streamad.commands._common import (
+    ConfigOption,
+    JsonOption,
+    Plant,
+    load_whole_plant,
+    local_url,
+    print_json,
+    run_async,
+)
 from streamad.commands._labels import read_labels
 from streamad.commands._monitor import Monitor
 from streamad.commands._summary import evaluation_dict, print_summary
@@ -59,7 +67,7 @@ def replay(
     Prints the alerts it would have raised; with --labels also AUC, detection rate at the configured false-alarm rate
     and the achieved false-alarm rate with its interval.
     """
-    plant = load_plant(config)
+    plant = load_whole_plant(config)
     factor = _speed(speed)
     source = source_for(plant.settings, plant.context, None if recordings is None else local_url(recordings))
     truth = None if labels is None else read_labels(labels, source, normal)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands._common import ConfigOption, JsonOption, load_plant, print_json, run_async
+from streamad.commands._common import ConfigOption, JsonOption, load_whole_plant, print_json, run_async
 from streamad.commands._monitor import Monitor
 from streamad.commands._summary import print_summary
 from streamad.wiring import committer_for, source_for
@@ -25,7 +25,7 @@ def run(
     Goes on where the last run stopped: the checkpoint makes every verdict come out exactly once, also after a crash.
     Ctrl-C stops after what is being scored is committed.
     """
-    plant = load_plant(config)
+    plant = load_whole_plant(config)
     settings = plant.settings
 
     async def work() -> None:

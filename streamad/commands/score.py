@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands._common import ConfigOption, load_plant, local_url, out, run_async
+from streamad.commands._common import ConfigOption, load_whole_plant, local_url, out, run_async
 from streamad.commands._windows import Recordings, read_windows
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.alerts import scored, unscorable
@@ -33,7 +33,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one verdict per line as JSON.")] = False,
 ) -> None:
     """Score recordings and print every verdict; nothing is written, no alert is raised."""
-    plant = load_plant(config)
+    plant = load_whole_plant(config)
     model = model_in_service(plant.settings, plant.base_dir, version)
     source = source_for(plant.settings, plant.context, None if recordings is None else local_url(recordings))
     data = run_async(read_windows(plant, source))

@@ -15,7 +15,7 @@ from streamad.commands._common import (
     JsonOption,
     Plant,
     err,
-    load_plant,
+    load_whole_plant,
     local_url,
     out,
     print_json,
@@ -48,7 +48,7 @@ def train(
     A part of the recordings is held out to calibrate the false-alarm rate (with fewer than 150: scores out of fold).
     Ctrl-C loses nothing: the same command goes on where it stopped.
     """
-    plant = load_plant(config)
+    plant = load_whole_plant(config)
     detector = detector_for(plant.settings)
     registry = registry_of(plant.settings, plant.base_dir)
     url = local_url(recordings) if recordings is not None else plant.settings.model.recordings
