@@ -22,6 +22,7 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -147,7 +148,9 @@ class DecodeSettings(_Section):
     time: Literal["absolute", "relative"] = "absolute"
     """relative: times are seconds since the sequence's start."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
-    """Unit of numeric absolute times."""
+    """Unit of numeric times, absolute or relative."""
+    timezone: str | None = None
+    """Time zone of dates without a UTC offset (IANA name, such as Europe/Berlin); null: such dates are unreadable."""
     default_stream: str | None = None
     """Stream of messages that name none."""
     max_clock_skew: Duration = 3_600_000_000
@@ -158,6 +161,14 @@ class DecodeSettings(_Section):
     """Chunks of more samples are unreadable."""
     max_dead_letter_bytes: Size = 65_536
     """A dead letter keeps this much of the original bytes."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str | None) -> str | None:
+        try:
+            return name if name is None else ZoneInfo(name).key
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError(f"no time zone {name!r}: write an IANA name such as Europe/Berlin or UTC") from error
 
 
 class SequenceSettings(_Section):

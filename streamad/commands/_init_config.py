@@ -61,6 +61,8 @@ def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
         found["fields"] = fields
     if layout.time.unit != "s":
         found["time_unit"] = layout.time.unit
+    if layout.time.zone is not None:
+        found["timezone"] = layout.time.zone
     if layout.time.counts and layout.sequence is not None:
         found["time"] = "relative"
     if layout.stream is None:
@@ -166,6 +168,10 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         entries.append(Entry("time", found["time"], "counts from the sequence's start; or: absolute"))
     if "time_unit" in found:
         entries.append(Entry("time_unit", found["time_unit"], "of numeric times: s, ms, us or ns"))
+    if "timezone" in found:
+        entries.append(
+            Entry("timezone", found["timezone"], "a guess: the dates do not say; or for example Europe/Berlin")
+        )
     if "default_stream" in found:
         entries.append(Entry("default_stream", stream, "no field names the stream, so all samples are of this one"))
     entries.append(Entry("max_clock_skew", "1h", "times further in the future are unreadable", active=False))

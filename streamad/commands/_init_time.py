@@ -6,7 +6,8 @@ __all__ = ["TimeField", "find_time"]
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from itertools import pairwise
 from typing import Literal
 
@@ -33,6 +34,7 @@ class TimeField:
     counts: bool = False
     how: str = "RFC 3339"
     others: tuple[str, ...] = ()
+    zone: str | None = None
 
 
 def find_time(columns: Iterable[Column], n_messages: int) -> TimeField:
@@ -47,6 +49,9 @@ def find_time(columns: Iterable[Column], n_messages: int) -> TimeField:
             if isinstance(column.values[0], str) and not column.is_numeric:
                 ranked.append((4 if named else 2, TimeField(column.path)))
                 continue
+        elif _all_read(column, UTC):
+            ranked.append((4 if named else 2, TimeField(column.path, how="dates without a UTC offset", zone="UTC")))
+            continue
         elif _is_date(column):
             without_offset = without_offset or column
             continue
@@ -58,11 +63,11 @@ def find_time(columns: Iterable[Column], n_messages: int) -> TimeField:
     ranked.sort(key=lambda item: -item[0])
     best = ranked[0][1]
     others = tuple(field.path for rank, field in ranked[1:] if rank > 1)
-    return TimeField(best.path, best.unit, best.counts, best.how, others)
+    return replace(best, others=others)
 
 
-def _all_read(column: Column) -> bool:
-    reader = TimeReader("s", relative=False)
+def _all_read(column: Column, zone: tzinfo | None = None) -> bool:
+    reader = TimeReader("s", relative=False, zone=zone)
     try:
         for value in column.values[:200]:
             reader.one(value)

@@ -22,7 +22,7 @@ __all__ = [
 import math
 import re
 import unicodedata
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Literal, NoReturn, get_args
 
 import msgspec
@@ -141,11 +141,13 @@ class TimeReader:
     """Reads event times into integer microseconds: since the Unix epoch, or since the sequence's start (``relative``).
 
     Numbers are in ``unit`` and rounded to the nearest microsecond; integers never pass through a float. Texts are
-    RFC 3339 with an offset (absolute times only), or numbers. 0 is accepted, earlier is not.
+    RFC 3339 (absolute times only), without an offset only where ``zone`` says whose local time it is, or numbers. 0 is
+    accepted, earlier is not.
     """
 
-    def __init__(self, unit: Literal["s", "ms", "us", "ns"], *, relative: bool) -> None:
+    def __init__(self, unit: Literal["s", "ms", "us", "ns"], *, relative: bool, zone: tzinfo | None = None) -> None:
         self._relative = relative
+        self._zone = zone
         self._factor = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}[unit]
         self._latest = MAX_TIME_US // self._factor if self._factor else MAX_TIME_US * 1_000
 
@@ -197,5 +199,7 @@ class TimeReader:
         if self._relative:
             fail("bad_time", "is a date, but decode.time is relative: write seconds since the sequence's start")
         if value.tzinfo is None:
-            fail("bad_time", f"{value.isoformat()} has no UTC offset: write ...Z or ...+01:00")
+            if self._zone is None:
+                fail("bad_time", f"{value.isoformat()} has no UTC offset: write ...Z or set decode.timezone")
+            value = value.replace(tzinfo=self._zone)
         return (value - _EPOCH) // _TICK

@@ -11,6 +11,7 @@ __all__ = ["DECODE_ERROR_KINDS", "DecodeErrorKind", "Decoder"]
 import json
 from collections.abc import Sequence
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
@@ -96,7 +97,8 @@ class _Readers:
 
     def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], *, native: bool) -> None:
         self.relative = settings.time == "relative" and not native
-        times = TimeReader("s" if native else settings.time_unit, relative=self.relative)
+        zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
+        times = TimeReader("s" if native else settings.time_unit, relative=self.relative, zone=zone)
         own = native or settings.fields is None
         self.fields = FieldReader(settings, channels, times, native=native)
         self.own = OwnReader(channels, times, settings.max_samples_per_message) if own else None

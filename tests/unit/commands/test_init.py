@@ -19,7 +19,7 @@ from streamad.commands._init_names import channel_names, unit_of
 from streamad.errors import OutputError, SourceError, StreamadError
 from streamad.metrics import Counters
 from streamad.replay import read_sequences
-from streamad.settings import NAME_PATTERN, Settings
+from streamad.settings import NAME_PATTERN, Settings, load_settings
 from streamad.types import FinishedSequence, from_us
 from streamad.wiring import source_for
 
@@ -331,7 +331,7 @@ def test_an_existing_config_is_kept_without_force(tmp_path: Path) -> None:
         ("odd.txt", "x", "format"),
         ("texts.jsonl", '{"a": "x", "time": 1772352930}\n{"a": "y", "time": 1772352931}\n', "nothing numeric"),
         ("notime.csv", "a,b\n1.5,2\n1.4,3\n2.2,1\n", "seconds since the sequence's start"),
-        ("naive.csv", "time,x\n2026-03-01 08:00:00,1\n2026-03-01 08:00:01,2\n", "UTC offset"),
+        ("slashed.csv", "time,x\n01/03/2026 08:00:00,1\n01/03/2026 08:00:01,2\n", "UTC offset"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_writes_nothing(
@@ -406,3 +406,13 @@ def test_sequences_of_one_length_give_the_window_its_length(tmp_path: Path) -> N
     x = np.random.default_rng(0).normal(size=(6, 2, 51)).astype(np.float32)
     np.savez_compressed(tmp_path / "equal.npz", x=x, len=np.full(6, 51))
     assert settings_of(tmp_path / "equal.npz").window.length == 51
+
+
+def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_said(tmp_path: Path) -> None:
+    rows = "".join(f"2026-03-01 08:{m:02d}:{s:02d},B{m // 10},{m + s / 60:.2f}\n" for m in range(30) for s in (0, 30))
+    (tmp_path / "local.csv").write_text("time,batch,temp_c\n" + rows)
+    assert init(tmp_path / "local.csv").exit_code == 0
+    text = (tmp_path / "plant.yaml").read_text()
+    assert "timezone: UTC" in text
+    assert "guess" in text[text.index("timezone") :].splitlines()[0]
+    assert load_settings(tmp_path / "plant.yaml").decode.timezone == "UTC"

@@ -413,3 +413,25 @@ def test_contradicting_settings_are_refused() -> None:
         Decoder(DecodeSettings(), [ChannelSettings(name="temp"), ChannelSettings(name="b", field="temp")])
     with pytest.raises(ConfigError, match="relative times cannot be the record's own"):
         Decoder(DecodeSettings(time="relative", fields=FieldSettings(time="record")), CHANNELS)
+
+
+def message(time: str) -> bytes:
+    return json.dumps(single(time=time)).encode()
+
+
+def test_dates_without_an_offset_are_local_times_of_the_configured_zone() -> None:
+    settings = DecodeSettings(timezone="Europe/Berlin", max_clock_skew="400d")
+    berlin = Decoder(settings, CHANNELS)
+    summer = berlin.decode(Record(0, message(time="2026-07-01T08:15:30")), NOW_US)
+    with_offset = berlin.decode(Record(0, message(time="2026-07-01T08:15:30+02:00")), NOW_US)
+    winter = berlin.decode(Record(0, message(time="2026-01-01T08:15:30")), NOW_US)
+    assert summer is not None
+    assert with_offset is not None
+    assert winter is not None
+    assert summer.times_us.tolist() == with_offset.times_us.tolist()
+    assert (summer.times_us[0] - winter.times_us[0]) == (181 * 24 - 1) * 3_600_000_000
+
+
+def test_an_unknown_time_zone_is_named() -> None:
+    with pytest.raises(ValueError, match="no time zone 'Berlin'"):
+        DecodeSettings(timezone="Berlin")
