@@ -98,7 +98,9 @@ def _commented(text: str, comment: str) -> str:
     return f"{text.ljust(_COMMENT_COLUMN)}  # {comment}" if comment else text
 
 
-def judging_sections(recordings: Entry, false_alarm_rate: float = 0.02) -> tuple[Section, ...]:
+def judging_sections(
+    recordings: Entry, false_alarm_rate: float = 0.02, options: Entry | None = None
+) -> tuple[Section, ...]:
     """Return the sections that do not depend on the messages: model, alerts, sinks, run; outputs go to ``out/``."""
     model = Section(
         "model",
@@ -109,7 +111,7 @@ def judging_sections(recordings: Entry, false_alarm_rate: float = 0.02) -> tuple
             Entry("calibration", 0.5, "share held out for the false-alarm rate (below 150 sequences: out of fold)"),
             Entry("seed", 0, "same data, same seed, same model"),
             Entry("device", "auto", "auto, cpu, cuda or cuda:0"),
-            Entry("options", {"epochs": 100}, "of the detector neutral_ad", active=False),
+            options or Entry("options", {"epochs": 100}, "of the detector neutral_ad", active=False),
         ),
     )
     alerts = Section(
