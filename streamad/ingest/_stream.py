@@ -192,8 +192,9 @@ class StreamState:
     @property
     def is_waiting(self) -> bool:
         """Return whether late-comers may still precede the newest sample (known from the clocks alone)."""
-        watermark_us = self.watermark_us
-        return watermark_us is not None and self.max_time_us is not None and watermark_us < self.max_time_us
+        if not self.settings.allowed_lateness or self.max_time_us is None:
+            return False
+        return self.floor_us is None or self.floor_us < self.max_time_us
 
     @property
     def is_quiet(self) -> bool:
@@ -239,8 +240,12 @@ class StreamState:
                 return
             run = accepted
         self.max_time_us = run.last_us if self.max_time_us is None else max(self.max_time_us, run.last_us)
+        watermark_us = self.watermark_us
+        if watermark_us == run.last_us and not self.pending.runs:
+            self._feed(run)
+            return
         self.pending.add(run)
-        for released in self.pending.release(self.watermark_us):
+        for released in self.pending.release(watermark_us):
             self._feed(released)
 
     def _feed(self, run: Run) -> None:

@@ -86,7 +86,7 @@ def cut_of(closed: Closed) -> Cut:
         sequence.reason,
         tuple(sequence.times_us.tolist()),
         tuple(_row(row) for row in sequence.values.tolist()),
-        tuple(sequence.first_position),
+        (sequence.first_position.offset, sequence.first_position.index),
         sequence.duplicates,
         sequence.partial,
     )
