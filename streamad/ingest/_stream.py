@@ -12,6 +12,7 @@ from __future__ import annotations
 __all__ = ["Closed", "LateSamples", "OpenSequence", "StreamState"]
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from operator import itemgetter
 
@@ -59,6 +60,7 @@ class Closed:
     before: Clocks
 
 
+@lru_cache(maxsize=10_000)
 def id_hash(key: str) -> str:
     """Return the short hash under which a closed sequence id is remembered."""
     return blake2b(key.encode(), digest_size=9).hexdigest()
