@@ -1,0 +1,313 @@
+"""The commands on a plant with a small real model: what they write, say and return."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.support.runtime_cli import CliPlant, streamad
+
+
+def labels_of(plant: CliPlant) -> dict[str, bool]:
+    with (plant.folder / "labels.csv").open(newline="") as file:
+        return {row["sequence"]: row["label"] != "0" for row in csv.DictReader(file)}
+
+
+# --- run -------------------------------------------------------------------------------------------------------------
+
+
+def test_run_judges_every_sequence_and_prints_the_alerts(plant: CliPlant) -> None:
+    outcome = plant("run --json")
+    assert outcome.code == 0, outcome.err
+    truth = labels_of(plant)
+    verdicts = plant.lines("verdicts")
+    assert {verdict["sequence"] for verdict in verdicts} == set(truth)
+    assert len(verdicts) == 16
+    alerts = plant.lines("alerts")
+    assert len(alerts) == sum(verdict["decision"] == "anomalous" for verdict in verdicts) > 0
+    assert [alert["alert_id"] for alert in alerts] == [reason["alert_id"] for reason in plant.lines("attributions")]
+    report = outcome.last_json
+    assert (report["sequences"], report["alerts"]) == (16, len(alerts))
+    assert report["counters"]["samples"] == report["counters"]["sequence_samples"]
+    assert outcome.err.count("ALERT") == len(alerts)
+
+
+def test_a_second_run_writes_nothing_new_and_a_longer_recording_is_continued(plant: CliPlant) -> None:
+    assert plant("run --quiet").code == 0
+    first = {role: plant.lines(role) for role in ("alerts", "attributions", "verdicts")}
+    assert plant("run --json").last_json["sequences"] == 0
+    assert {role: plant.lines(role) for role in first} == first
+    with (plant.folder / "recordings" / "day.jsonl").open("a") as file:
+        file.write(CliPlant.message("r1", "later", 900.0, random.Random(1)) + "\n")
+    assert plant("run --json").last_json["sequences"] == 1
+    assert [verdict["sequence"] for verdict in plant.lines("verdicts")[-1:]] == ["later"]
+    assert plant.lines("verdicts")[:-1] == first["verdicts"]
+
+
+def test_run_without_a_model_says_in_one_line_how_to_train_one(untrained_plant: CliPlant) -> None:
+    untrained_plant("run").assert_one_line_error("streamad train --config")
+    assert not (untrained_plant.folder / "out").exists()
+
+
+def test_an_outsider_can_read_the_last_line_of_stdout_even_where_alerts_go_there(plant: CliPlant) -> None:
+    plant.write_config(sinks={"alerts": "stdout:"})
+    outcome = streamad("run", "--json", "--quiet", cwd=plant.folder)
+    assert outcome.code == 0, outcome.err
+    *alerts, report = [json.loads(text) for text in outcome.out.splitlines()]
+    assert report["alerts"] == len(alerts) > 0
+    assert all("alert_id" in alert for alert in alerts)
+    assert outcome.err == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_run_in_bounded_time_with_exit_code_0_and_the_next_run_goes_on(
+    plant: CliPlant, number: signal.Signals
+) -> None:
+    plant.write_config(run={"commit_interval": "20ms"})
+    calm = plant("replay --json --out calm").last_json["sequences"]
+    source = plant.folder / "recordings" / "day.jsonl"
+    rng = random.Random(3)
+    with source.open("a") as file:
+        file.writelines(CliPlant.message("r3", f"more-{i}", i * 30.0, rng) + "\n" for i in range(1_200))
+    command = [sys.executable, "-m", "streamad", "run", "--quiet", "--json"]
+    process = subprocess.Popen(command, cwd=plant.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    verdicts = plant.folder / "out" / "verdicts.jsonl"
+    deadline = time.monotonic() + 60
+    while not (verdicts.exists() and verdicts.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    first = json.loads(out.splitlines()[-1])["sequences"]
+    assert 0 < first == len(plant.lines("verdicts"))
+    second = plant("run --quiet --json").last_json["sequences"]
+    ids = [verdict["verdict_id"] for verdict in plant.lines("verdicts")]
+    assert first + second == len(ids) == len(set(ids)) == calm + 1_200
+
+
+# --- replay ----------------------------------------------------------------------------------------------------------
+
+
+def test_replay_with_labels_says_how_good_the_monitor_was(plant: CliPlant) -> None:
+    outcome = plant("replay --labels labels.csv --json --out said")
+    assert outcome.code == 0, outcome.err
+    truth = labels_of(plant)
+    verdicts = [json.loads(text) for text in (plant.folder / "said" / "verdicts.jsonl").read_text().splitlines()]
+    odd = [verdict for verdict in verdicts if truth[verdict["sequence"]]]
+    normal = [verdict for verdict in verdicts if not truth[verdict["sequence"]]]
+    assert (len(odd), len(normal)) == (4, 12)
+    above = sum((o["score"] > n["score"]) + 0.5 * (o["score"] == n["score"]) for o in odd for n in normal)
+    report = outcome.last_json
+    assert report["auc"] == pytest.approx(above / 48)
+    assert report["detection_rate"] == sum(v["decision"] == "anomalous" for v in odd) / 4
+    assert report["false_alarm_rate"] == sum(v["decision"] == "anomalous" for v in normal) / 12
+    low, high = report["false_alarm_interval"]
+    assert low <= report["false_alarm_rate"] <= high
+    assert (report["n_normal"], report["n_anomalous"]) == (12, 4)
+    assert not (plant.folder / "out").exists()
+    assert not (plant.folder / "checkpoint").exists()
+
+
+def test_replay_tells_people_the_same_figures(plant: CliPlant) -> None:
+    report = plant("replay --labels labels.csv --json").last_json
+    said = plant("replay --labels labels.csv --quiet").out
+    assert f"{report['auc']:.4f}" in said
+    assert f"{report['detection_rate']:.1%} of 4 anomalous" in said
+
+
+def test_replay_of_other_recordings_takes_a_path_from_where_one_stands(plant: CliPlant, tmp_path: Path) -> None:
+    (tmp_path / "else").mkdir()
+    for number in (1, 2):
+        (plant.folder / "recordings" / "day.jsonl").rename(plant.folder / "recordings" / f"day-{number}.jsonl")
+        plant.write_recordings(f"again{number}")
+        (plant.folder / f"again{number}" / "day.jsonl").rename(plant.folder / "recordings" / "day.jsonl")
+    assert plant("replay recordings/day-1.jsonl --json").last_json["sequences"] == 16
+    assert plant("replay recordings/day-?.jsonl --json").last_json["sequences"] == 32
+    assert plant("replay", plant.folder / "recordings", "--json").last_json["sequences"] == 48
+
+
+def test_replay_ten_thousand_times_as_fast_as_real_time(plant: CliPlant) -> None:
+    fast, full = plant("replay --speed 10000 --json").last_json, plant("replay --json").last_json
+    assert fast["counters"]["verdicts"] == full["counters"]["verdicts"]
+
+
+@pytest.mark.parametrize("speed", ["nonsense", "0", "-1", "inf", "nan", ""])
+def test_a_senseless_speed_is_a_usage_error(plant: CliPlant, speed: str) -> None:
+    plant("replay --speed", speed).assert_one_line_error("--speed", "real", code=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (None, "cannot read"),
+        (b"", "no column"),
+        (b"sequence;label\na;1\n", "no column"),
+        (b"batch,label\na,1\n", "no column sequence"),
+        (b"sequence,label\n", "no labels"),
+        (b"\xff\xfe\x00\x01,\x00", "not a CSV"),
+        (b"sequence,label\nrecordings-1,good\n", "--normal must name some of: good"),
+        (b"sequence,label\nsomething,0\nother,1\n", "none of the 16 scored sequences has a label"),
+        (b"sequence,label\na,0\na,1\n", "another label"),
+    ],
+)
+def test_wrong_labels_are_told_in_one_line(plant: CliPlant, content: bytes | None, word: str) -> None:
+    if content is not None:
+        (plant.folder / "wrong.csv").write_bytes(content)
+    plant("replay --quiet --labels wrong.csv").assert_one_line_error(word)
+
+
+def test_labels_may_be_written_as_whole_numbers_or_not(plant: CliPlant) -> None:
+    (plant.folder / "floats.csv").write_text((plant.folder / "labels.csv").read_text().replace(",0\n", ",0.0\n"))
+    floats = plant("replay --labels floats.csv --normal 0 --json").last_json
+    assert floats["auc"] == plant("replay --labels labels.csv --normal 0.0 --json").last_json["auc"]
+
+
+def test_a_folder_that_holds_outputs_already_is_not_written_to(plant: CliPlant) -> None:
+    assert plant("replay --quiet --out said").code == 0
+    before = plant.files()
+    plant("replay --quiet --out said").assert_one_line_error("already holds", code=2)
+    assert plant.files() == before
+
+
+# --- train, score, models, schema ------------------------------------------------------------------------------------
+
+
+def test_train_again_makes_the_next_version_and_says_so(plant: CliPlant) -> None:
+    outcome = plant("train --json")
+    assert outcome.code == 0, outcome.err
+    report = outcome.last_json
+    assert (report["version"], report["promoted"]) == ("0002", True)
+    assert report["metrics"]["n_calibration"] == 24
+    listed = plant("models list --json").last_json
+    assert listed["current"] == "0002"
+    assert [row["version"] for row in listed["versions"]] == ["0001", "0002"]
+    assert plant("train --no-promote --json").last_json["promoted"] is False
+    assert plant("models list --json").last_json["current"] == "0002"
+
+
+def test_train_on_the_normal_ones_by_label(plant: CliPlant) -> None:
+    plant.write_recordings(normal=17, odd=4)
+    report = plant("train recordings --labels labels.csv --json").last_json
+    assert report["metrics"]["n_training"] == 17
+
+
+@pytest.mark.parametrize(
+    ("recordings", "word"),
+    [("nowhere.jsonl", "no such file"), ("labels.csv", "unreadable"), ("one.jsonl", "sequences")],
+)
+def test_train_on_what_cannot_be_learned_from_is_told_in_one_line(plant: CliPlant, recordings: str, word: str) -> None:
+    (plant.folder / "one.jsonl").write_text(CliPlant.message("r1", "only", 0.0, random.Random(1)) + "\n")
+    before = plant.files()
+    outcome = plant("train", recordings, "--json")
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[-1].startswith("error: ")
+    assert word in outcome.err.splitlines()[-1]
+    assert "Traceback" not in outcome.err
+    assert plant.files() == before
+
+
+def test_score_prints_the_verdicts_that_run_writes(plant: CliPlant) -> None:
+    scored = [json.loads(text) for text in plant("score --json").out.splitlines()]
+    plant("run --quiet")
+
+    def figures(verdicts: list[dict[str, Any]]) -> dict[str, Any]:
+        return {v["verdict_id"]: (v["decision"], v["n_samples"], pytest.approx(v["score"], rel=1e-5)) for v in verdicts}
+
+    assert figures(scored) == figures(plant.lines("verdicts"))
+    table = plant("score").out
+    assert all(verdict["sequence"] in table for verdict in scored)
+
+
+def test_models_show_prints_the_manifest_and_list_marks_what_is_in_service(plant: CliPlant) -> None:
+    manifest = plant("models show --json").last_json
+    assert (manifest["name"], manifest["version"], manifest["metrics"]["method"]) == ("default", "0001", "out_of_fold")
+    assert "0001" in plant("models show 0001").out
+    assert "in service" in plant("models list").out
+
+
+def test_models_of_an_empty_registry(untrained_plant: CliPlant) -> None:
+    assert "streamad train" in untrained_plant("models list").out
+    assert untrained_plant("models list --json").last_json["versions"] == []
+    untrained_plant("models show").assert_one_line_error("streamad train")
+
+
+@pytest.mark.parametrize("command", ["run --quiet", "score", "models list", "models show", "train --json"])
+def test_a_registry_that_is_a_file_is_told_in_one_line(untrained_plant: CliPlant, command: str) -> None:
+    (untrained_plant.folder / "registry").write_text("I am a file")
+    outcome = untrained_plant(command)
+    if command == "models list":
+        assert outcome.code in (0, 1)
+        assert "Traceback" not in outcome.err
+    else:
+        outcome.assert_one_line_error()
+    assert (untrained_plant.folder / "registry").read_text() == "I am a file"
+
+
+@pytest.mark.parametrize("version", ["0099", "../../etc", "x" * 200, ""])
+@pytest.mark.parametrize("command", ["replay --quiet --version", "score --version", "models show"])
+def test_a_version_that_does_not_exist_is_told_in_one_line(plant: CliPlant, command: str, version: str) -> None:
+    if command == "models show" and not version:
+        pytest.skip("no version is the one in service")
+    plant(command, version).assert_one_line_error()
+
+
+def test_the_schemas_fit_the_messages_of_a_run(plant: CliPlant) -> None:
+    with (plant.folder / "recordings" / "day.jsonl").open("a") as file:
+        file.write('{"broken\n' + CliPlant.message("r1", "recordings-0", 0.0, random.Random(1)) + "\n")
+    assert plant("run --quiet").code == 0
+    schemas = json.loads(plant("schema", config=False).out)
+    for role, name in {
+        **{"alerts": "alert", "attributions": "attribution", "verdicts": "verdict"},
+        **{"dead_letters": "dead_letter", "late": "late"},
+    }.items():
+        messages = plant.lines(role)
+        assert messages, role
+        validator = jsonschema.Draft202012Validator(schemas[name])
+        for message in messages:
+            validator.validate(message)
+    single = json.loads(plant("schema alert", config=False).out)
+    assert single == schemas["alert"]
+    assert plant("schema nonsense", config=False).code == 2
+
+
+# --- the whole -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "replay", "train", "score", "models list", "models show", "check"])
+def test_a_missing_config_is_told_with_exit_code_2(tmp_path: Path, command: str, plant: CliPlant) -> None:
+    plant.config.unlink()
+    outcome = plant(command)
+    assert outcome.code == 2
+    assert "plant.yaml" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
+def test_help_and_version_work_for_every_command(plant: CliPlant) -> None:
+    for command in ("", "run", "replay", "train", "score", "models", "models list", "schema", "check", "simulate"):
+        outcome = plant(f"{command} --help", config=False)
+        assert outcome.code == 0
+        assert "Usage" in outcome.out
+    assert plant("--version", config=False).out.startswith("streamad ")
+    assert plant("", config=False).code == 2
+    assert plant("fly", config=False).code == 2
+
+
+def test_a_reader_that_goes_away_is_no_traceback(plant: CliPlant) -> None:
+    plant.write_config(sinks={"alerts": "stdout:"})
+    command = f"{sys.executable} -m streamad run --quiet --json | true"
+    done = subprocess.run(
+        command, shell=True, cwd=plant.folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
