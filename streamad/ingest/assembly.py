@@ -123,7 +123,7 @@ class Assembler:
     def _take(self, stream: StreamState, run: Run) -> None:
         was_waiting, was_open = stream.is_waiting, bool(stream.open)
         stream.accept(run)
-        if (stream.open and not was_open) or (stream.is_waiting and not was_waiting):
+        if not was_waiting and (stream.is_waiting or not was_open):
             self._schedule(stream)
 
     def _admit(self, block: SampleBlock, record_us: int | None) -> StreamState:

@@ -294,6 +294,13 @@ def test_a_stream_is_forgotten_after_its_last_possible_end_and_closed_memory(clo
     assert plant.assembler.take_new_streams() == ["r"] + ["other"] * (not is_known)
 
 
+def test_a_stream_that_ended_all_it_sent_is_forgotten_too() -> None:
+    plant = Plant(us(end=("marker",), max_duration=20, closed_memory=30, max_streams=1))
+    plant.send(0, at=100, end=True)
+    plant.send(0, at=151, stream="other")
+    assert plant.assembler.take_new_streams() == ["r", "other"]
+
+
 def test_a_refused_stream_does_not_swallow_what_its_record_ended() -> None:
     plant = Plant(us(end=("gap",), gap=10, max_streams=1))
     plant.send(0, at=100)
