@@ -54,7 +54,7 @@ def test_loaded_model_scores_and_carries_its_calibration(tmp_path: Path) -> None
     assert model.calibration_terms.shape == (30, C)
     assert model.calibration_terms.dtype == np.float32
     assert model.reference_values.shape[1:] == (C, L)
-    assert len(model.reference_values) == len(model.reference_lengths) == 8
+    assert len(model.reference_values) == len(model.reference_lengths) == 24
     known = {window.tobytes() for window in data.values}
     assert all(window.tobytes() in known for window in model.reference_values)
     assert model.scorer.score(data.values, data.lengths).shape == (30, C)
