@@ -13,7 +13,8 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; the clocks are those from
     before that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its
     late samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial`` says that the
-    beginning of the stream's next sequence may have gone unseen.
+    beginning of the stream's next sequence may have gone unseen. ``starts`` (relative times) maps the hash of a
+    sequence id to the event time of its second 0 and the partition clock when it was first seen.
     """
 
     done_below: int
@@ -23,6 +24,7 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     closed: dict[str, int] = {}
     closed_through_us: int | None = None
     partial: bool = False
+    starts: dict[str, tuple[int, int]] = {}
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

@@ -150,6 +150,7 @@ class SampleBlock(msgspec.Struct, gc=False):
 
     ``times_us`` int64 [n], never decreasing; ``values`` float32 [n, C] with NaN for missing; ``indexes`` int64 [n]
     places of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as the sequence's end.
+    ``relative``: the times count from the sequence's start instead of the epoch.
     """
 
     stream: str
@@ -159,6 +160,7 @@ class SampleBlock(msgspec.Struct, gc=False):
     values: FloatArray
     end: bool = False
     indexes: IntArray | None = None
+    relative: bool = False
 
     def __len__(self) -> int:
         return len(self.times_us)

@@ -443,6 +443,7 @@ class StreamState:
             partial=self.partial
             or any(sequence.partial for sequence in self.open.values())
             or any(closed.sequence.partial for closed in self.in_flight.values()),
+            starts={hashed: start for hashed, start in self.starts_us.items() if hashed is not None},
         )
 
     def restore(self, progress: StreamProgress) -> None:
@@ -455,6 +456,7 @@ class StreamState:
         self.committed_ids = dict(progress.closed)
         self.closed_through_us = self.committed_through_us = progress.closed_through_us
         self.partial = progress.partial
+        self.starts_us.update(progress.starts)
 
 
 def _remember(ids: dict[str, int], key: str, at_us: int) -> None:

@@ -36,13 +36,11 @@ class Assembler:
         partition: str,
         settings: SequenceSettings,
         *,
-        relative: bool = False,
         seen_from_start: bool = True,
         progress: Progress | None = None,
     ) -> None:
         self.partition = partition
         self._settings = settings
-        self._relative = relative
         self._seen_from_start = seen_from_start
         self._streams: dict[str, StreamState] = {}
         self._retired: dict[str, list[StreamState]] = {}
@@ -79,11 +77,11 @@ class Assembler:
             self._move(record_us)
         stream = self._streams.get(block.stream) or self._admit(block, record_us)
         if block.offset < stream.done_below:
-            if record_us is None and not self._relative:
+            if record_us is None and not block.relative:
                 self._move(int(block.times_us[-1]))
             return self._take_finished()
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before)
-        if self._relative:
+        if block.relative:
             block = self._absolute(stream, block, record_us)
         for run in runs_of(block, before, self._clock_at(block)):
             if record_us is None:
@@ -91,7 +89,7 @@ class Assembler:
             else:
                 stream.last_record_us = self.clock_us
                 self._take(stream, run)
-        if self._relative and block.end and block.sequence is None and "marker" in self._settings.end:
+        if block.relative and block.end and block.sequence is None and "marker" in self._settings.end:
             stream.end_relative()
         self._collect(stream)
         return self._take_finished()
@@ -133,7 +131,7 @@ class Assembler:
         if len(self._streams) >= self._settings.max_streams and not is_reread:
             raise DecodeError("too_many_streams", f"stream {name[:80]!r} would be one more than max_streams")
         if record_us is None:
-            record_us = self._clock_at(block) if self._relative else int(block.times_us[-1])
+            record_us = self._clock_at(block) if block.relative else int(block.times_us[-1])
         stream = StreamState(name, self._settings, partial=self._may_be_partial(record_us))
         self._add(stream)
         return stream

@@ -60,7 +60,7 @@ class Decoder:
             return None
         if not readers.relative:
             self._check_skew(samples, now_us if record.timestamp_us is None else record.timestamp_us)
-        return _block(samples, record.offset)
+        return _block(samples, record.offset, relative=readers.relative)
 
     def _parse(self, value: bytes, wire: Wire) -> Any:
         if wire == "msgpack":
@@ -114,13 +114,13 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
         raise ConfigError(problems)
 
 
-def _block(samples: Samples, offset: int) -> SampleBlock:
+def _block(samples: Samples, offset: int, *, relative: bool) -> SampleBlock:
     stream, sequence, times_us, values, end, indexes = samples
     if len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]
-    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes)
+    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative)
 
 
 def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:

@@ -40,7 +40,6 @@ class Intake:
         self.assembler = Assembler(
             partition,
             settings.sequences,
-            relative=settings.decode.time == "relative",
             seen_from_start=seen_from_start,
             progress=progress,
         )
@@ -118,6 +117,7 @@ class Intake:
         for late in self.assembler.take_late():
             if not is_new:
                 continue
+            self._counters.merged += late.merged
             self._counters.late_samples += len(late.times_us)
             if self._settings.sequences.late == "sink":
                 self._aside.append(OutputRecord("late", late.stream, self._late_record(late, now_us)))

@@ -26,8 +26,9 @@ def us(**limits: Any) -> SequenceSettings:
 class Plant:
     """Feeds an assembler one record after the other."""
 
-    def __init__(self, limits: SequenceSettings, **how: Any) -> None:
+    def __init__(self, limits: SequenceSettings, *, relative: bool = False, **how: Any) -> None:
         self.assembler = Assembler("p", limits, **how)
+        self.relative = relative
         self.offset = 0
 
     def send(
@@ -42,7 +43,7 @@ class Plant:
         values = np.array([[value, 0.0]] * len(times), dtype=np.float32)
         if np.isnan(value):
             values[:] = NAN
-        block = SampleBlock(stream, id, self.offset, np.array(times, dtype=np.int64), values, end)
+        block = SampleBlock(stream, id, self.offset, np.array(times, dtype=np.int64), values, end, None, self.relative)
         self.offset += 1
         return told(self.assembler.push(block, at))
 
@@ -406,6 +407,41 @@ def test_a_start_is_kept_for_late_samples_and_forgotten_with_the_id() -> None:
     assert plant.send(0, at=200, end=True) == [("A", "marker", [200])]
     plant.send(0, at=500, id="B", end=True)
     assert len(plant.assembler._streams["r"].starts_us) == 1
+
+
+def test_a_restart_knows_when_sequences_with_relative_times_began() -> None:
+    limits = us(end=("marker",), allowed_lateness=10)
+    records: list[tuple[list[int], int, str, bool]] = [
+        ([0, 30], 1000, "A", False),
+        ([0], 1005, "B", False),
+        ([60], 1100, "A", True),  # 40 late: it must not begin anew at its record's time
+        ([70], 1102, "B", False),
+        ([72], 1103, "A", False),
+        ([90], 1105, "B", True),
+    ]
+
+    def feed(plant: Plant, first: int, last: int) -> list[Closed]:
+        closed = []
+        for times, at, id, end in records[first:last]:
+            array = np.array(times, dtype=np.int64)
+            values = np.ones((len(times), 2), np.float32)
+            closed += plant.assembler.push(SampleBlock("r", id, plant.offset, array, values, end, None, True), at)
+            plant.offset += 1
+        return closed
+
+    whole = Plant(limits)
+    expected = told(feed(whole, 0, 6) + whole.assembler.end_of_input())
+    before = Plant(limits)
+    done = feed(before, 0, 5)
+    assert [closed.sequence.sequence for closed in done] == ["A"]
+    before.assembler.committed(done[0])
+    progress = merge(None, before.assembler.progress(5))
+    assert progress.low_watermark == 1
+    after = Plant(limits, progress=progress)
+    after.offset = 1
+    assert told(done) + told(feed(after, 1, 6) + after.assembler.end_of_input()) == expected
+    assert whole.late() == [(1072, False)]
+    assert after.late() == [(1060, True), (1072, False)]  # the first is read again and belongs to the closed A
 
 
 # --- restarts --------------------------------------------------------------------------------------------------------
