@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Intake"]
 
 import math
+from itertools import groupby
 
 import msgspec
 
@@ -114,21 +115,30 @@ class Intake:
         return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
 
     def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
-        for late in self.assembler.take_late():
-            if not is_new:
-                continue
-            self._counters.merged += late.merged
-            self._counters.late_samples += len(late.times_us)
-            if self._settings.sequences.late == "sink":
-                self._aside.append(OutputRecord("late", late.stream, self._late_record(late, now_us)))
+        found = self.assembler.take_late()
+        if not is_new:
+            return
+        self._counters.merged += sum(late.merged for late in found)
+        self._counters.late_samples += sum(len(late.times_us) for late in found)
+        if self._settings.sequences.late == "sink":
+            for _, together in groupby(found, key=_message_of):
+                record = self._late_record(list(together), now_us)
+                self._aside.append(OutputRecord("late", record.stream, record))
 
-    def _late_record(self, late: LateSamples, now_us: int) -> LateRecord:
+    def _late_record(self, together: list[LateSamples], now_us: int) -> LateRecord:
+        first = together[0]
+        rows = [row for late in together for row in late.values.tolist()]
         return LateRecord(
-            origin=Origin(self.partition, late.offset),
-            stream=late.stream,
-            sequence=late.sequence,
-            cause="closed" if late.closed else "late",
-            times=[from_us(time_us) for time_us in late.times_us.tolist()],
-            values=[[None if math.isnan(value) else value for value in row] for row in late.values.tolist()],
+            origin=Origin(self.partition, first.offset),
+            stream=first.stream,
+            sequence=first.sequence,
+            cause="closed" if first.closed else "late",
+            times=[from_us(time_us) for late in together for time_us in late.times_us.tolist()],
+            values=[[None if math.isnan(value) else value for value in row] for row in rows],
             created_at=from_us(now_us),
         )
+
+
+def _message_of(late: LateSamples) -> tuple[int, str, str | None, bool]:
+    """Return what the late samples of one late record have in common: those of a chunk stay together."""
+    return late.offset, late.stream, late.sequence, late.closed

@@ -139,7 +139,7 @@ async def test_twenty_thousand_mutated_messages_end_as_samples_dead_letters_or_l
     messages = list(mutated_messages(20_000, seed=3))
     records = [Record(offset, message, START_S * 1_000_000 + offset) for offset, message in enumerate(messages)]
     channels = [{"name": name} for name in ("temp", "pressure", "flow")]
-    settings = settings_of(channels=channels, sequences={"max_buffered_bytes": "2MB"})
+    settings = settings_of(channels=channels, sequences={"max_buffered_bytes": "2MB", "allowed_lateness": "1h"})
     most_held = 0
 
     async def watch(run: Run, task: asyncio.Task[None]) -> None:

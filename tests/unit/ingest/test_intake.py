@@ -1,0 +1,139 @@
+"""One partition's way in: what falls aside, what is counted, and what is not told twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.metrics import Counters
+from streamad.progress import Progress, merge
+from streamad.settings import Settings
+from streamad.types import DeadLetter, LateRecord, Record, RecordBatch
+from tests.support.runtime import START_US, line, records_of, settings_of
+
+
+def intake_of(
+    settings: Settings | None = None, progress: Progress | None = None, counters: Counters | None = None
+) -> Intake:
+    settings = settings or settings_of()
+    decoder = Decoder(settings.decode, settings.channels)
+    return Intake("p", settings, decoder, counters or Counters(), progress=progress)
+
+
+def batch(records: list[Record], after: int | None = None) -> RecordBatch:
+    return RecordBatch("p", tuple(records), records[-1].offset + 1 if after is None else after)
+
+
+def test_records_become_sequences_dead_letters_and_late_records() -> None:
+    counters = Counters()
+    intake = intake_of(counters=counters)
+    messages = [line("a", "1", [0, 1], end=True), b"{", line("a", "1", [2, 3])]
+    (closed,) = intake.take(batch(records_of(messages)), START_US)
+    assert (closed.sequence.stream, closed.sequence.n_samples, closed.sequence.reason) == ("a", 2, "marker")
+    letter, late = (record.message for record in intake.take_aside())
+    assert isinstance(letter, DeadLetter)
+    assert (letter.origin.partition, letter.origin.offset, letter.value) == ("p", 1, b"{")
+    assert isinstance(late, LateRecord)
+    assert (late.origin.offset, late.cause, len(late.times)) == (2, "closed", 2)
+    assert intake.take_aside() == []
+    assert (counters.records, counters.samples, counters.late_samples) == (3, 4, 2)
+    assert counters.dead_letters == {"malformed": 1}
+
+
+def test_an_unreadable_record_still_moves_the_clock_that_ends_silent_streams() -> None:
+    settings = settings_of(sequences={"end": ["gap"], "gap": "10s"})
+    intake = intake_of(settings)
+    assert intake.take(batch(records_of([line("a", None, [0, 1])], timestamps_s=[1])), START_US) == []
+    silent = [Record(1, b"{", START_US + 11_000_000), Record(2, b"{", START_US + 11_000_001)]
+    assert intake.take(batch(silent[:1]), START_US) == []
+    (closed,) = intake.take(batch(silent[1:]), START_US)
+    assert closed.sequence.reason == "gap"
+
+
+def test_streams_beyond_the_bound_are_dead_letters() -> None:
+    counters = Counters()
+    intake = intake_of(settings_of(sequences={"max_streams": 2}), counters=counters)
+    intake.take(batch(records_of([line(stream, "1", [0]) for stream in "abca"])), START_US)
+    assert counters.dead_letters == {"too_many_streams": 1}
+    assert counters.samples == 3
+
+
+def test_records_read_for_the_second_time_are_neither_told_nor_counted_again() -> None:
+    messages = [
+        line("a", "open", [0]),
+        b"{",
+        line("b", "1", [0], end=True),
+        line("b", "1", [1]),
+        line("a", "open", [1]),
+    ]
+    records = records_of(messages)
+    first = intake_of()
+    (done,) = first.take(batch(records), START_US)
+    assert len(first.take_aside()) == 2
+    first.assembler.committed(done)
+    progress = merge(None, first.progress())
+    assert (progress.next_offset, progress.low_watermark) == (5, 0)
+
+    counters = Counters()
+    second = intake_of(progress=progress, counters=counters)
+    assert second.is_recovering
+    assert second.take(batch(records), START_US) == []
+    assert second.take_aside() == []
+    assert not second.is_recovering
+    assert (counters.records, counters.samples, counters.dead_letters) == (0, 0, {})
+    (closed,) = second.take(batch([Record(5, line("a", "open", [2], end=True))]), START_US)
+    assert closed.sequence.n_samples == 3
+    assert (counters.records, counters.samples) == (1, 1)
+
+
+def test_while_rereading_no_wall_clock_ends_anything() -> None:
+    settings = settings_of(sequences={"end": ["gap"], "gap": "10s"})
+    records = records_of([line("a", None, [0]), line("b", None, [1])])
+    first = intake_of(settings)
+    first.take(batch(records), START_US)
+    second = intake_of(settings, merge(None, first.progress()))
+    second.take(batch(records[:1]), START_US)
+    assert second.expire(3_600_000_000, START_US) == []
+    second.take(batch(records[1:]), START_US)
+    assert len(second.expire(3_600_000_000, START_US)) == 2
+
+
+def test_progress_in_the_middle_of_rereading_loses_nothing_at_the_next_crash() -> None:
+    messages = [line("a", "1", [0, 1], end=True), line("b", "1", [2, 3], end=True), line("a", "2", [4, 5], end=True)]
+    records = records_of(messages)
+    first = intake_of()
+    assert len(first.take(batch(records), START_US)) == 3
+    progress = merge(None, first.progress())  # all read, nothing judged yet
+    second = intake_of(progress=progress)
+    (closed,) = second.take(batch(records[:1]), START_US)
+    second.assembler.committed(closed)
+    progress = merge(progress, second.progress())
+    assert (progress.next_offset, progress.low_watermark) == (3, 1)
+    third = intake_of(progress=progress)
+    again = third.take(batch(records[1:]), START_US)
+    assert [(closed.sequence.stream, closed.sequence.sequence) for closed in again] == [("b", "1"), ("a", "2")]
+
+
+def test_samples_found_late_while_memory_is_made_free_are_told_at_once() -> None:
+    counters = Counters()
+    intake = intake_of(settings_of(sequences={"allowed_lateness": "10s"}), counters=counters)
+    messages = [line("a", "1", [0, 1], end=True), line("a", "1", [2, 3]), line("a", "2", [4])]
+    assert intake.take(batch(records_of(messages)), START_US) == []
+    finished = intake.evict_largest(START_US)
+    finished += intake.evict_largest(START_US)
+    assert {closed.sequence.sequence: closed.sequence.reason for closed in finished} == {"1": "marker", "2": "memory"}
+    (late,) = intake.take_aside()
+    assert isinstance(late.message, LateRecord)
+    assert counters.late_samples == 2
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_progress_says_whether_a_finite_partition_is_through(ended: bool) -> None:
+    assert intake_of().progress(ended=ended).ended is ended
+
+
+def test_an_empty_batch_moves_the_offset_and_nothing_else() -> None:
+    intake = intake_of()
+    assert intake.take(RecordBatch("p", (), 17), START_US) == []
+    assert intake.progress().next_offset == 17
