@@ -1,0 +1,76 @@
+"""Judging one sequence: what is scored, what is refused, and which messages come of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamad.judge.judging import Judge, Judgement
+from streamad.judge.scoring import MicroBatcher
+from streamad.testing import ManualClock
+from streamad.types import FinishedSequence, Position
+from tests.support.runtime import CHANNELS, START_US, L, SquareScorer, model_of, settings_of
+
+
+def sequence_of(n: int, value: float = 1.0, *, partial: bool = False) -> FinishedSequence:
+    times_us = START_US + np.arange(n, dtype=np.int64) * 1_000_000
+    values = np.full((n, len(CHANNELS)), value, dtype=np.float32)
+    return FinishedSequence("a", "1", "marker", times_us, values, Position(7, 0), partial)
+
+
+async def judged(
+    sequence: FinishedSequence, *, refused: str | None = None, explain: bool = True, explains: bool = True
+) -> tuple[Judgement, SquareScorer]:
+    settings = settings_of()
+    scorer, clock = SquareScorer(), ManualClock(START_US)
+    batcher = MicroBatcher(model_of(scorer, explains=explains), clock, settings.run)
+    try:
+        return await Judge(settings, batcher, clock, explain=explain).judge(sequence, refused), scorer
+    finally:
+        await batcher.close()
+
+
+async def test_a_normal_sequence_gets_a_verdict_and_nothing_else() -> None:
+    judgement, _ = await judged(sequence_of(5))
+    assert (judgement.verdict.decision, judgement.verdict.score) == ("normal", pytest.approx(3.0))
+    assert [record.role for record in judgement.outputs(with_verdicts=True)] == ["verdicts"]
+    assert judgement.outputs(with_verdicts=False) == []
+
+
+async def test_an_anomalous_sequence_gets_verdict_alert_and_attribution_under_its_streams_key() -> None:
+    judgement, _ = await judged(sequence_of(5, 10.0))
+    records = judgement.outputs(with_verdicts=True)
+    assert [(record.role, record.key) for record in records] == [
+        ("verdicts", "a"),
+        ("alerts", "a"),
+        ("attributions", "a"),
+    ]
+    assert [record.role for record in judgement.outputs(with_verdicts=False)] == ["alerts", "attributions"]
+
+
+@pytest.mark.parametrize(("explain", "explains"), [(False, True), (True, False)])
+async def test_an_alert_stands_alone_where_nobody_asks_why_or_the_model_cannot_say(
+    explain: bool, explains: bool
+) -> None:
+    judgement, scorer = await judged(sequence_of(5, 10.0), explain=explain, explains=explains)
+    assert judgement.alert is not None
+    assert judgement.attribution is None
+    assert scorer.n_windows == 1
+
+
+@pytest.mark.parametrize(("partial", "refused"), [(True, None), (False, "split between two partitions")])
+async def test_what_is_refused_is_not_scored_and_says_why(partial: bool, refused: str | None) -> None:
+    judgement, scorer = await judged(sequence_of(5, 10.0, partial=partial), refused=refused)
+    assert judgement.verdict.decision == "unscorable"
+    assert judgement.verdict.detail is not None
+    assert (refused or "partial") in judgement.verdict.detail
+    assert judgement.verdict.model is not None
+    assert scorer.n_windows == 0
+    assert [record.role for record in judgement.outputs(with_verdicts=False)] == ["alerts"]
+    assert [record.role for record in judgement.outputs(with_verdicts=True)] == ["verdicts"]
+
+
+async def test_a_sequence_of_exactly_the_windows_length_and_one_beyond_are_scored() -> None:
+    for n in (L, L + 1):
+        judgement, _ = await judged(sequence_of(n))
+        assert (judgement.verdict.n_samples, judgement.verdict.decision) == (n, "normal")
