@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["IdleClock", "JudgedSequence", "Pipeline"]
+__all__ = ["JudgedSequence", "Pipeline"]
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from streamad._partition import IdleClock, InFlight, Partition
 from streamad.ingest.assembly import Closed
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
@@ -19,9 +18,7 @@ from streamad.metrics import Counters
 from streamad.ports import Clock, Committer, Source
 from streamad.settings import Settings
 from streamad.types import (
-    DeadLetter,
     Event,
-    LateRecord,
     OutputRecord,
     PartitionAssigned,
     PartitionEnded,
@@ -34,8 +31,6 @@ from streamad.types import (
 _MAX_ASIDE_BYTES = 16_000_000
 _MAX_HOMES = 100_000
 _SHORTEST_TICK_US = 10_000
-_MESSAGE_BYTES = 500
-_ROW_BYTES = 200
 
 
 class JudgedSequence(NamedTuple):
@@ -43,72 +38,6 @@ class JudgedSequence(NamedTuple):
 
     judgement: Judgement
     latency_us: int
-
-
-class IdleClock:
-    """Wall-clock silence of a partition, counted only while its source says that it is caught up.
-
-    The source keeps saying so with empty batches. If it does not for longer than ``outage_us`` (a stalled broker), the
-    silence was an outage and counting starts anew: nothing is cut because nobody could deliver.
-    """
-
-    def __init__(self, outage_us: int) -> None:
-        self._outage_us = outage_us
-        self._seen_us: int | None = None
-        self.idle_us = 0
-
-    def on_batch(self, now_us: int, *, caught_up: bool, has_records: bool) -> None:
-        """Note a batch that came at monotonic time ``now_us``."""
-        passed = now_us - self._seen_us if self._seen_us is not None else None
-        if has_records or not caught_up or passed is None or passed > self._outage_us:
-            self.idle_us = 0
-        else:
-            self.idle_us += passed
-        self._seen_us = now_us if caught_up else None
-
-
-@dataclass(slots=True, eq=False)
-class _InFlight:
-    """A finished sequence on its way to its verdict."""
-
-    closed: Closed
-    task: asyncio.Task[Judgement]
-    since_us: int
-    nbytes: int
-
-
-@dataclass(slots=True, eq=False)
-class _Partition:
-    intake: Intake
-    idle: IdleClock
-    in_flight: deque[_InFlight] = field(default_factory=deque)
-    aside: list[OutputRecord] = field(default_factory=list)
-    aside_bytes: int = 0
-    moved: bool = False
-    ending: bool = False
-    ended: bool = False
-    caught_up: bool = False
-    committed_us: int = 0
-
-    @property
-    def has_verdicts(self) -> bool:
-        """Return whether verdicts can be committed; those that the partition's end brought go all at once.
-
-        So a crash at its end repeats all of the end, as if it had not been seen, or nothing of it.
-        """
-        if self.ended:
-            return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
-        return bool(self.in_flight) and self.in_flight[0].task.done()
-
-    def take_judged(self) -> list[_InFlight]:
-        """Take what is judged off the line, up to the first failure; once that is the first, raise it."""
-        taken: list[_InFlight] = []
-        while self.in_flight and self.in_flight[0].task.done():
-            if self.in_flight[0].task.exception() is not None and taken and not self.ended:
-                break
-            self.in_flight[0].task.result()
-            taken.append(self.in_flight.popleft())
-        return taken
 
 
 class Pipeline:
@@ -143,7 +72,7 @@ class Pipeline:
         self._decoder = Decoder(settings.decode, settings.channels)
         self._on_judged = on_judged
         self._on_event = on_event
-        self._partitions: dict[str, _Partition] = {}
+        self._partitions: dict[str, Partition] = {}
         self._homes: dict[str, set[str]] = {}
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
@@ -234,7 +163,7 @@ class Pipeline:
             seen_from_start=event.seen_from_start,
             progress=progress,
         )
-        partition = _Partition(intake, IdleClock(self._settings.run.outage_after))
+        partition = Partition(intake, IdleClock(self._settings.run.outage_after))
         partition.committed_us = self._clock.monotonic_us()
         self._partitions[event.partition] = partition
         await self._source.seek(event.partition, None if progress is None else progress.low_watermark)
@@ -257,7 +186,7 @@ class Pipeline:
         if not partition.in_flight:
             self._finish(partition)
 
-    def _finish(self, partition: _Partition) -> None:
+    def _finish(self, partition: Partition) -> None:
         """End what is open in an ended partition: not before all that its samples had ended is committed."""
         self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
         partition.ended = True
@@ -278,12 +207,10 @@ class Pipeline:
 
     # --- judging ---
 
-    def _submit(self, partition: _Partition, finished: list[Closed]) -> None:
+    def _submit(self, partition: Partition, finished: list[Closed]) -> None:
         for stream in partition.intake.assembler.take_new_streams():
             self._settle(stream, partition.intake.partition)
-        for record in partition.intake.take_aside():
-            partition.aside.append(record)
-            partition.aside_bytes += _size_of(record)
+        partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:
             sequence = closed.sequence
@@ -298,7 +225,7 @@ class Pipeline:
             task.add_done_callback(self._on_done)
             nbytes = sequence.values.nbytes + sequence.times_us.nbytes
             self._in_flight_bytes += nbytes
-            partition.in_flight.append(_InFlight(closed, task, now_us, nbytes))
+            partition.in_flight.append(InFlight(closed, task, now_us, nbytes))
 
     def _on_done(self, task: asyncio.Task[Judgement]) -> None:
         if not task.cancelled():
@@ -321,7 +248,7 @@ class Pipeline:
             stream=stream,
             created_at=from_us(self._clock.now_us()),
         )
-        self._partitions[partition].aside.append(OutputRecord("events", stream, event))
+        self._partitions[partition].set_aside([OutputRecord("events", stream, event)])
         if self._on_event is not None:
             self._on_event(event)
 
@@ -394,15 +321,15 @@ class Pipeline:
             if partition.has_verdicts:
                 await self._commit(partition)
 
-    async def _commit(self, partition: _Partition) -> None:
+    async def _commit(self, partition: Partition) -> None:
         done = partition.take_judged()
         judgements = [waiting.task.result() for waiting in done]
-        outputs, partition.aside = partition.aside, []
+        outputs = partition.take_aside()
         for waiting, judgement in zip(done, judgements, strict=True):
             partition.intake.assembler.committed(waiting.closed)
             outputs += judgement.outputs(with_verdicts=self._with_verdicts)
             self._in_flight_bytes -= waiting.nbytes
-        partition.moved, partition.aside_bytes = False, 0
+        partition.moved = False
         await self._committer.commit(partition.intake.progress(ended=partition.ended), outputs)
         partition.committed_us = now_us = self._clock.monotonic_us()
         self.counters.commits += 1
@@ -428,11 +355,3 @@ class Pipeline:
         for partition in list(self._partitions.values()):
             if partition.moved or partition.aside or partition.ended:
                 await self._commit(partition)
-
-
-def _size_of(record: OutputRecord) -> int:
-    """Return about how many bytes a record that fell aside holds in memory."""
-    message = record.message
-    if isinstance(message, DeadLetter):
-        return _MESSAGE_BYTES + len(message.value)
-    return _MESSAGE_BYTES + (_ROW_BYTES * len(message.times) if isinstance(message, LateRecord) else 0)

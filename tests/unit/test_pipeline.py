@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from streamad._partition import IdleClock
 from streamad.errors import DecodeError, DetectorError, OutputError, SourceError
 from streamad.ingest.decode import Decoder
-from streamad.pipeline import IdleClock
 from streamad.progress import Progress, ProgressUpdate
 from streamad.testing import ListSink, ListSource, ManualClock, Pause
 from streamad.types import (

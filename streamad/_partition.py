@@ -1,0 +1,104 @@
+"""One partition in the pipeline: its silence, its sequences in flight, what waits for its next commit."""
+
+from __future__ import annotations
+
+__all__ = ["IdleClock", "InFlight", "Partition"]
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from streamad.ingest.assembly import Closed
+from streamad.ingest.intake import Intake
+from streamad.judge.judging import Judgement
+from streamad.types import DeadLetter, LateRecord, OutputRecord
+
+_MESSAGE_BYTES = 500
+_ROW_BYTES = 200
+
+
+class IdleClock:
+    """Wall-clock silence of a partition, counted only while its source says that it is caught up.
+
+    The source keeps saying so with empty batches. If it does not for longer than ``outage_us`` (a stalled broker), the
+    silence was an outage and counting starts anew: nothing is cut because nobody could deliver.
+    """
+
+    def __init__(self, outage_us: int) -> None:
+        self._outage_us = outage_us
+        self._seen_us: int | None = None
+        self.idle_us = 0
+
+    def on_batch(self, now_us: int, *, caught_up: bool, has_records: bool) -> None:
+        """Note a batch that came at monotonic time ``now_us``."""
+        passed = now_us - self._seen_us if self._seen_us is not None else None
+        if has_records or not caught_up or passed is None or passed > self._outage_us:
+            self.idle_us = 0
+        else:
+            self.idle_us += passed
+        self._seen_us = now_us if caught_up else None
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A finished sequence on its way to its verdict."""
+
+    closed: Closed
+    task: asyncio.Task[Judgement]
+    since_us: int
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """A partition that is being read: its way in, what is in flight, and what fell aside since the last commit."""
+
+    intake: Intake
+    idle: IdleClock
+    in_flight: deque[InFlight] = field(default_factory=deque)
+    aside: list[OutputRecord] = field(default_factory=list)
+    aside_bytes: int = 0
+    moved: bool = False
+    ending: bool = False
+    ended: bool = False
+    caught_up: bool = False
+    committed_us: int = 0
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Return whether verdicts can be committed; those that the partition's end brought go all at once.
+
+        So a crash at its end repeats all of the end, as if it had not been seen, or nothing of it.
+        """
+        if self.ended:
+            return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
+        return bool(self.in_flight) and self.in_flight[0].task.done()
+
+    def take_judged(self) -> list[InFlight]:
+        """Take what is judged off the line, up to the first failure; once that is the first, raise it."""
+        taken: list[InFlight] = []
+        while self.in_flight and self.in_flight[0].task.done():
+            if self.in_flight[0].task.exception() is not None and taken and not self.ended:
+                break
+            self.in_flight[0].task.result()
+            taken.append(self.in_flight.popleft())
+        return taken
+
+    def set_aside(self, records: list[OutputRecord]) -> None:
+        """Keep ``records`` for the next commit."""
+        self.aside += records
+        self.aside_bytes += sum(map(_size_of, records))
+
+    def take_aside(self) -> list[OutputRecord]:
+        """Return what fell aside since the last call."""
+        aside, self.aside = self.aside, []
+        self.aside_bytes = 0
+        return aside
+
+
+def _size_of(record: OutputRecord) -> int:
+    """Return about how many bytes a record that fell aside holds in memory."""
+    message = record.message
+    if isinstance(message, DeadLetter):
+        return _MESSAGE_BYTES + len(message.value)
+    return _MESSAGE_BYTES + (_ROW_BYTES * len(message.times) if isinstance(message, LateRecord) else 0)
