@@ -50,11 +50,7 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
     if evaluation.auc is not None:
         table.add_row("AUC", f"{evaluation.auc:.4f}")
     if evaluation.detection_rate is not None:
-        table.add_row(
-            "detection rate",
-            f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous, "
-            f"at a configured false-alarm rate of {configured_rate:g}",
-        )
+        table.add_row("detection rate", f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous")
     if evaluation.false_alarm_rate is not None and evaluation.false_alarm_interval is not None:
         low, high = evaluation.false_alarm_interval
         table.add_row(
@@ -62,3 +58,4 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
             f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} normal "
             f"(95 % interval {low:.1%} to {high:.1%})",
         )
+        table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
