@@ -45,12 +45,21 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every step to stderr.")] = False,
+    verbosity: Annotated[
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            metavar="",
+            help="Log to stderr what the runtime does; -vv: every commit too.",
+        ),
+    ] = 0,
     _: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    configure_logs(verbose=verbose)
+    configure_logs(verbosity)
 
 
 def main() -> None:

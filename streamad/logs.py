@@ -1,17 +1,23 @@
-"""The log: structlog on stderr, readable at a terminal, JSON elsewhere."""
+"""The log: what the runtime does, as structlog events on stderr; readable at a terminal, JSON elsewhere.
+
+Messages for people (alerts, summaries, errors) are printed by the commands; the log is for following and debugging.
+"""
 
 from __future__ import annotations
 
-__all__ = ["configure_logs"]
+__all__ = ["configure_logs", "get_logger"]
 
 import logging
 import sys
+from typing import cast
 
 import structlog
 
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
-def configure_logs(*, verbose: bool) -> None:
-    """Send the log to stderr from INFO (``verbose``: DEBUG) up."""
+
+def configure_logs(verbosity: int = 0) -> None:
+    """Send the log to stderr: warnings only, from 1 on what the runtime does, from 2 on every commit."""
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     )
@@ -21,7 +27,14 @@ def configure_logs(*, verbose: bool) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[min(verbosity, len(_LEVELS) - 1)]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def get_logger() -> structlog.typing.FilteringBoundLogger:
+    """Return the logger; where no program configured structlog, only warnings show."""
+    if not structlog.is_configured():
+        configure_logs()
+    return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger())

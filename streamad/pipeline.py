@@ -14,6 +14,7 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.judge.judging import Judge, Judgement
 from streamad.judge.scoring import MicroBatcher
+from streamad.logs import get_logger
 from streamad.metrics import Counters
 from streamad.ports import Clock, Committer, Source
 from streamad.settings import Settings
@@ -77,9 +78,11 @@ class Pipeline:
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
         self._stopping = False
+        self._log = get_logger().bind(plant=settings.name)
 
     def request_stop(self) -> None:
         """Stop reading; what is being scored is finished and committed. Open sequences are read again next time."""
+        self._log.info("stop requested")
         self._stopping = True
         self._wake.set()
 
@@ -88,11 +91,13 @@ class Pipeline:
 
         Raises SourceError, OutputError, CheckpointError, DetectorError.
         """
+        self._log.info("run started", model=self._batcher.model.ref.name, version=self._batcher.model.ref.version)
         ticker = asyncio.create_task(self._tick())
         events = self._source.batches()
         try:
             await self._read(events)
             await self._drain()
+            self._log.info("run ended", **self.counters.as_dict())
         finally:
             ticker.cancel()
             left = [waiting.task for partition in self._partitions.values() for waiting in partition.in_flight]
@@ -166,6 +171,15 @@ class Pipeline:
         partition = Partition(intake, IdleClock(self._settings.run.outage_after))
         partition.committed_us = self._clock.monotonic_us()
         self._partitions[event.partition] = partition
+        if progress is None:
+            self._log.info("partition assigned", partition=event.partition, first_start=True)
+        else:
+            self._log.info(
+                "partition assigned",
+                partition=event.partition,
+                next_offset=progress.next_offset,
+                low_watermark=progress.low_watermark,
+            )
         await self._source.seek(event.partition, None if progress is None else progress.low_watermark)
 
     def _revoke(self, name: str) -> None:
@@ -176,6 +190,7 @@ class Pipeline:
             waiting.task.cancel()
             self._in_flight_bytes -= waiting.nbytes
         self._leave_home(name)
+        self._log.info("partition revoked", partition=name)
 
     def _end(self, name: str) -> None:
         partition = self._partitions.get(name)
@@ -249,6 +264,7 @@ class Pipeline:
             created_at=from_us(self._clock.now_us()),
         )
         self._partitions[partition].set_aside([OutputRecord("events", stream, event)])
+        self._log.warning("stream in two partitions", stream=stream, partitions=sorted(homes))
         if self._on_event is not None:
             self._on_event(event)
 
@@ -330,7 +346,16 @@ class Pipeline:
             outputs += judgement.outputs(with_verdicts=self._with_verdicts)
             self._in_flight_bytes -= waiting.nbytes
         partition.moved = False
-        await self._committer.commit(partition.intake.progress(ended=partition.ended), outputs)
+        update = partition.intake.progress(ended=partition.ended)
+        await self._committer.commit(update, outputs)
+        self._log.debug(
+            "committed",
+            partition=update.partition,
+            next_offset=update.next_offset,
+            low_watermark=update.low_watermark,
+            verdicts=len(done),
+            messages=len(outputs),
+        )
         partition.committed_us = now_us = self._clock.monotonic_us()
         self.counters.commits += 1
         for waiting, judgement in zip(done, judgements, strict=True):
@@ -339,6 +364,7 @@ class Pipeline:
             if self._on_judged is not None:
                 self._on_judged(JudgedSequence(judgement, now_us - waiting.since_us))
         if partition.ended:
+            self._log.info("partition ended", partition=update.partition, next_offset=update.next_offset)
             del self._partitions[partition.intake.partition]
         elif partition.ending and not partition.in_flight:
             self._finish(partition)

@@ -18,7 +18,6 @@ __all__ = [
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,9 +95,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
-    if sys.platform == "win32":
-        yield
-        return
 
     def first() -> None:
         err.print("stopping: finishing what is being scored (again to stop at once)")
