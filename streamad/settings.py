@@ -8,6 +8,7 @@ __all__ = [
     "DecodeSettings",
     "FieldSettings",
     "ModelSettings",
+    "ResampleSettings",
     "RunSettings",
     "SecretSource",
     "SequenceSettings",
@@ -43,7 +44,7 @@ from streamad.types import ChannelSpec
 from streamad.units import Duration, Size
 
 ENV_PREFIX = "STREAMAD_"
-# Read by tests, scripts and benchmarks, not part of the config.
+# Where tests and benchmarks find real recordings; not part of the config.
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]

@@ -7,6 +7,7 @@ Event and record times are integer microseconds since the Unix epoch (one tick =
 from __future__ import annotations
 
 __all__ = [
+    "SCHEMA_VERSION",
     "Alert",
     "Attribution",
     "BoolArray",
@@ -295,6 +296,7 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
     dominating_transformation: int
     channels: list[ChannelShare]
     method: str
+    tail: Tail
     model: ModelRef
     created_at: datetime
     schema_version: int = SCHEMA_VERSION

@@ -5,7 +5,7 @@ Shapes: K transformations, C channels.
 
 from __future__ import annotations
 
-__all__ = ["alert_id", "learning", "make_alert", "make_attribution", "scored", "unscorable"]
+__all__ = ["alert_id", "make_alert", "make_attribution", "scored", "unscorable"]
 
 import hashlib
 import math
@@ -41,11 +41,6 @@ def alert_id(stream: str, sequence: str, first_position: Position) -> str:
     """
     identity = msgspec.json.encode([stream, sequence, first_position.offset, first_position.index])
     return hashlib.sha256(identity).hexdigest()[:32]
-
-
-def learning(sequence: FinishedSequence, now_us: int, detail: str | None = None) -> Verdict:
-    """Return the verdict of a plant that has no model yet; ``detail`` may say how far it is."""
-    return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us))
 
 
 def unscorable(sequence: FinishedSequence, why: Unscorable, now_us: int, model: ModelRef | None = None) -> Verdict:
@@ -131,6 +126,7 @@ def make_attribution(
         dominating_transformation=int(np.argmax(terms)),
         channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
         method=method,
+        tail=alert.tail,
         model=alert.model,
         created_at=alert.created_at,
     )

@@ -107,11 +107,6 @@ class MicroBatcher:
         """Return the model that scores the next batch."""
         return self._model
 
-    @property
-    def waiting(self) -> int:
-        """Return how many windows wait for their batch."""
-        return len(self._line)
-
     async def submit(self, window: Window) -> Scored:
         """Return the terms of ``window`` once its batch was scored.
 

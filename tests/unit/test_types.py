@@ -62,6 +62,7 @@ MESSAGES: list[Message] = [
         dominating_transformation=0,
         channels=[ChannelShare(channel="temp_c", unit="°C", share=1.0)],
         method="occlusion",
+        tail="empirical",
         model=MODEL,
         created_at=T1,
     ),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.alerts import alert_id, learning, make_alert, make_attribution, scored, unscorable
+from streamad.judge.alerts import alert_id, make_alert, make_attribution, scored, unscorable
 from streamad.judge.calibration import Calibration
 from streamad.judge.schemas import message_schemas
 from streamad.settings import AlertSettings
@@ -116,7 +116,7 @@ def test_not_finite_terms_are_unscorable_not_normal(bad):
     assert verdict.model == MODEL
 
 
-def test_unscorable_and_learning_say_why():
+def test_unscorable_says_why():
     verdict = unscorable(SEQUENCE, Unscorable("too few samples: 2"), NOW_US)
     assert (verdict.decision, verdict.detail, verdict.score, verdict.p_value) == (
         "unscorable",
@@ -124,8 +124,6 @@ def test_unscorable_and_learning_say_why():
         None,
         None,
     )
-    assert learning(SEQUENCE, NOW_US, "12 of 60").detail == "12 of 60"
-    assert learning(SEQUENCE, NOW_US).decision == "learning"
     assert make_alert(verdict, POLICY) is None
 
 
@@ -165,7 +163,6 @@ def messages():
         why,
         verdict,
         unscorable(SEQUENCE, Unscorable("too few samples"), NOW_US),
-        learning(SEQUENCE, NOW_US),
         DeadLetter(
             origin=origin, kind="json", error="not JSON", value=b"\xff{", size_bytes=2, sha256="0" * 64, created_at=at
         ),

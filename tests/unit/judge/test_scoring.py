@@ -86,7 +86,7 @@ async def test_a_lone_window_waits_for_company_exactly_as_long_as_configured():
     clock.advance(0.049_999)
     await settle()
     assert scorer.batches == []
-    assert under_test.waiting == 1
+    assert len(under_test._line) == 1
     clock.advance(0.000_001)
     assert (await task).terms.tolist() == [1, 1]
     await under_test.close()
@@ -144,7 +144,7 @@ async def test_at_most_capacity_windows_are_taken_and_the_rest_follow_in_order()
     tasks = await submitted(under_test, 1, 2, 3, 4, 5)
     assert await asyncio.to_thread(scorer.entered.wait, 10)
     await settle()
-    assert under_test.waiting == 1  # 2 in the model, 1 waiting, 2 held back
+    assert len(under_test._line) == 1  # 2 in the model, 1 waiting, 2 held back
     scorer.gate.set()
     await under_test.close()
     assert [task.result().terms[0] for task in tasks] == [1, 2, 3, 4, 5]
