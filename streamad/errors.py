@@ -15,6 +15,7 @@ __all__ = [
     "SourceError",
     "StreamadError",
     "TrainingDataError",
+    "UsageError",
 ]
 
 from dataclasses import dataclass
@@ -59,6 +60,12 @@ class ConfigError(StreamadError):
 
 def _config_error(problems: list[Problem], source: str) -> ConfigError:
     return ConfigError(problems, source=source)
+
+
+class UsageError(StreamadError):
+    """Raised when options of a command contradict each other or the input."""
+
+    exit_code = 2
 
 
 class PluginError(StreamadError):

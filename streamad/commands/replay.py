@@ -22,7 +22,7 @@ from streamad.commands._common import (
 from streamad.commands._labels import read_labels
 from streamad.commands._monitor import Monitor
 from streamad.commands._summary import evaluation_dict, print_summary
-from streamad.errors import StreamadError
+from streamad.errors import UsageError
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.replay import PacedSource
@@ -30,12 +30,6 @@ from streamad.types import Role
 from streamad.wiring import source_for
 
 _ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
-
-
-class UsageError(StreamadError):
-    """Raised when options of a command contradict each other or the input."""
-
-    exit_code = 2
 
 
 def replay(

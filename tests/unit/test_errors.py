@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from streamad import errors
-from streamad.errors import ConfigError, DecodeError, OutputError, PluginError, Problem, StreamadError
+from streamad.errors import ConfigError, DecodeError, OutputError, PluginError, Problem, StreamadError, UsageError
 
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Error")]
 NARROWER = [cls for cls in CLASSES if cls is not StreamadError]
@@ -26,7 +26,7 @@ def test_each_error_derives_from_the_root_and_says_when(cls: type[StreamadError]
 
 
 def test_the_exit_code_is_2_for_usage_and_config_and_1_for_the_rest() -> None:
-    assert {cls for cls in CLASSES if cls.exit_code == 2} == {ConfigError, PluginError}
+    assert {cls for cls in CLASSES if cls.exit_code == 2} == {ConfigError, PluginError, UsageError}
     assert {cls.exit_code for cls in CLASSES} == {1, 2}
 
 
