@@ -274,7 +274,7 @@ def test_the_clock_never_goes_back() -> None:
 # --- memory of what is closed ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("clock", "recurs"), [(130, False), (131, True)])
+@pytest.mark.parametrize(("clock", "recurs"), [(129, False), (130, False), (131, True)])
 def test_an_id_recurs_after_closed_memory(clock: int, recurs: bool) -> None:
     plant = Plant(us(end=("marker",), closed_memory=30))
     plant.send(0, at=100, end=True)
@@ -282,7 +282,10 @@ def test_an_id_recurs_after_closed_memory(clock: int, recurs: bool) -> None:
     assert plant.late() == ([] if recurs else [(1, True)])
 
 
-@pytest.mark.parametrize(("clock", "is_known"), [(100 + 20 + 5 + 30, True), (100 + 20 + 5 + 31, False)])
+@pytest.mark.parametrize(
+    ("clock", "is_known"),
+    [(100 + 20 + 5 + 29, True), (100 + 20 + 5 + 30, True), (100 + 20 + 5 + 31, False)],
+)
 def test_a_stream_is_forgotten_after_its_last_possible_end_and_closed_memory(clock: int, is_known: bool) -> None:
     plant = Plant(us(max_duration=20, allowed_lateness=5, closed_memory=30, max_streams=1))
     plant.send(0, at=100)
