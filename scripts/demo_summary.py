@@ -14,22 +14,26 @@ from streamad.judge.evaluation import evaluate
 def summary(folder: Path, started_s: float) -> dict[str, float | int | None]:
     """Return the figures of the run in ``folder``; an unscorable batch counts as neither found nor false alarm."""
     with (folder / "live" / "labels.csv").open(newline="") as file:
-        is_faulty = {row["sequence"]: row["label"] == "1" for row in csv.DictReader(file)}
+        is_faulty = {(row["stream"], row["sequence"]): row["label"] == "1" for row in csv.DictReader(file)}
     lines = (folder / "out" / "verdicts.jsonl").read_text().splitlines()
     verdicts = [json.loads(line) for line in lines]
-    scored = [verdict for verdict in verdicts if verdict["score"] is not None]
     evaluation = evaluate(
-        [verdict["score"] for verdict in scored],
-        [verdict["decision"] == "anomalous" for verdict in scored],
-        [is_faulty[verdict["sequence"]] for verdict in scored],
+        [verdict["score"] for verdict in verdicts],
+        [verdict["decision"] == "anomalous" for verdict in verdicts],
+        [is_faulty[verdict["stream"], verdict["sequence"]] for verdict in verdicts],
     )
     return {
         "detection_rate": evaluation.detection_rate,
         "false_alarm_rate": evaluation.false_alarm_rate,
+        "unscorable": evaluation.n_unscorable,
         "sequences": len(verdicts),
         "alerts": sum(verdict["decision"] == "anomalous" for verdict in verdicts),
         "wall_s": round(time.time() - started_s, 1),
     }
+
+
+def _percent(rate: float | None) -> str:
+    return "none to find" if rate is None else f"{rate:.1%}"
 
 
 def main() -> None:
@@ -38,7 +42,8 @@ def main() -> None:
     parser.add_argument("--started", type=float, required=True, help="Unix time at which the demo began")
     options = parser.parse_args()
     figures = summary(Path(), options.started)
-    print(f"faulty batches found: {figures['detection_rate']:.1%}; false alarms: {figures['false_alarm_rate']:.1%}")
+    found, false = (_percent(figures[name]) for name in ("detection_rate", "false_alarm_rate"))
+    print(f"faulty batches found: {found}; false alarms: {false}")
     print(f"summary: {json.dumps(figures)}")
 
 

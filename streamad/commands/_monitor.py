@@ -62,16 +62,15 @@ class RunReport:
         return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
 
     def evaluation(self, is_anomalous: Mapping[str, bool]) -> Evaluation:
-        """Compare the scored sequences that have a label with it. Raises SourceError where none has."""
-        scored = [verdict for verdict in self.verdicts if verdict.score is not None]
-        labelled = [verdict for verdict in scored if verdict.sequence in is_anomalous]
-        if scored and not labelled:
+        """Compare the judged sequences that have a label with it. Raises SourceError where none has."""
+        labelled = [verdict for verdict in self.verdicts if verdict.sequence in is_anomalous]
+        if self.verdicts and not labelled:
             raise SourceError(
-                f"none of the {len(scored)} scored sequences has a label: the recordings say {scored[0].sequence!r}, "
-                f"the labels {next(iter(is_anomalous))!r}"
+                f"none of the {len(self.verdicts)} judged sequences has a label: "
+                f"the recordings say {self.verdicts[0].sequence!r}, the labels {next(iter(is_anomalous))!r}"
             )
         return evaluate(
-            [verdict.score for verdict in labelled if verdict.score is not None],
+            [verdict.score for verdict in labelled],
             [verdict.decision == "anomalous" for verdict in labelled],
             [is_anomalous[verdict.sequence] for verdict in labelled],
         )

@@ -22,6 +22,7 @@ def evaluation_dict(evaluation: Evaluation) -> dict[str, Any]:
         "false_alarm_interval": evaluation.false_alarm_interval,
         "n_normal": evaluation.n_normal,
         "n_anomalous": evaluation.n_anomalous,
+        "n_unscorable": evaluation.n_unscorable,
     }
 
 
@@ -59,3 +60,5 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
             f"(95 % interval {low:.1%} to {high:.1%})",
         )
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
+    if evaluation.n_unscorable:
+        table.add_row("unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")

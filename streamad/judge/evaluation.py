@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Evaluation", "auc", "clopper_pearson", "evaluate"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,14 @@ from scipy.stats import beta, rankdata
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Figures of a labelled replay; a rate is None where no sequence of its kind was scored."""
+    """Figures of a labelled replay; a rate is None where there was no sequence of its kind.
+
+    An unscorable sequence is neither found nor a false alarm: it counts among those that a rate is a share of.
+    """
 
     n_normal: int
     n_anomalous: int
+    n_unscorable: int
     auc: float | None
     detection_rate: float | None
     false_alarm_rate: float | None
@@ -24,18 +29,24 @@ class Evaluation:
 
 
 def evaluate(
-    scores: npt.ArrayLike, alerts: npt.ArrayLike, labels: npt.ArrayLike, confidence: float = 0.95
+    scores: Sequence[float | None], alerts: npt.ArrayLike, labels: npt.ArrayLike, confidence: float = 0.95
 ) -> Evaluation:
-    """Compare ``scores`` [N] and ``alerts`` (bool [N]) with ``labels`` (bool [N], true = anomalous)."""
+    """Compare ``scores`` [N] and ``alerts`` (bool [N]) with ``labels`` (bool [N], true = anomalous).
+
+    A score of None means unscorable. The rates are over all N sequences, the AUC over those that have a score.
+    """
     is_anomalous = np.asarray(labels, dtype=np.bool_)
     is_alert = np.asarray(alerts, dtype=np.bool_)
     n_anomalous = int(is_anomalous.sum())
     n_normal = len(is_anomalous) - n_anomalous
     n_false = int(is_alert[~is_anomalous].sum())
+    has_score = np.array([score is not None for score in scores], dtype=np.bool_)
+    of_scored = is_anomalous[has_score]
     return Evaluation(
         n_normal=n_normal,
         n_anomalous=n_anomalous,
-        auc=auc(scores, is_anomalous) if n_normal and n_anomalous else None,
+        n_unscorable=int((~has_score).sum()),
+        auc=auc([score for score in scores if score is not None], of_scored) if len(set(of_scored)) == 2 else None,
         detection_rate=float(is_alert[is_anomalous].mean()) if n_anomalous else None,
         false_alarm_rate=n_false / n_normal if n_normal else None,
         false_alarm_interval=clopper_pearson(n_false, n_normal, confidence) if n_normal else None,

@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.support.runtime import START_US
 from tests.support.runtime_cli import CliPlant, streamad
 
 
@@ -126,6 +127,24 @@ def test_replay_tells_people_the_same_figures(plant: CliPlant) -> None:
     assert f"{report['detection_rate']:.1%} of 4 anomalous" in said
 
 
+def test_an_unscorable_sequence_is_neither_found_nor_a_false_alarm(plant: CliPlant) -> None:
+    before = plant("replay --labels labels.csv --json").last_json
+    assert before["n_unscorable"] == 0
+    assert "unscorable" not in plant("replay --labels labels.csv --quiet").out
+    content = {"stream": "r1", "end": True, "times": [START_US / 1e6 + 900], "values": [[20.0, 3.0]]}
+    with (plant.folder / "recordings" / "day.jsonl").open("a") as file:
+        file.writelines(json.dumps({**content, "sequence": name}) + "\n" for name in ("short", "odd-1", "odd-2"))
+    with (plant.folder / "labels.csv").open("a") as file:
+        file.write("short,0\nodd-1,1\nodd-2,1\n")
+    report = plant("replay --labels labels.csv --json").last_json
+    assert (report["n_normal"], report["n_anomalous"], report["n_unscorable"]) == (13, 6, 3)
+    assert report["detection_rate"] == pytest.approx(before["detection_rate"] * 4 / 6)
+    assert report["false_alarm_rate"] == pytest.approx(before["false_alarm_rate"] * 12 / 13)
+    assert report["auc"] == before["auc"]
+    said = plant("replay --labels labels.csv --quiet").out
+    assert "3 of these: neither found nor false alarms" in said
+
+
 def test_replay_of_other_recordings_takes_a_path_from_where_one_stands(plant: CliPlant, tmp_path: Path) -> None:
     (tmp_path / "else").mkdir()
     for number in (1, 2):
@@ -157,7 +176,7 @@ def test_a_senseless_speed_is_a_usage_error(plant: CliPlant, speed: str) -> None
         (b"sequence,label\n", "no labels"),
         (b"\xff\xfe\x00\x01,\x00", "not a CSV"),
         (b"sequence,label\nrecordings-1,good\n", "--normal must name some of: good"),
-        (b"sequence,label\nsomething,0\nother,1\n", "none of the 16 scored sequences has a label"),
+        (b"sequence,label\nsomething,0\nother,1\n", "none of the 16 judged sequences has a label"),
         (b"sequence,label\na,0\na,1\n", "another label"),
     ],
 )

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("bash", "cat", "cksum", "cp", "date", "dirname", "flock", "id", "ls", "mkdir", "rm", "touch")
 
-# A Python that notes how it is called, installs nothing, and runs no tests.
+# A Python that notes how it is called, installs nothing, and runs neither tests nor the demo.
 STAND_IN = """#!/bin/bash
 echo "$*" >>"{log}"
 case "$*" in
     "-m pip install"*) exit "${{PIP_STATUS:-0}}" ;;
+    "-m streamad"*) exit 0 ;;
+    *demo_summary.py*) echo "summary: {{}}"; exit 0 ;;
     "-m pytest"*) echo "1 passed"; exit 0 ;;
     *"import ensurepip"*) exit "${{ENSUREPIP_STATUS:-0}}" ;;
     *"(3, 11)"*) exit "${{VERSION_STATUS:-0}}" ;;
@@ -223,12 +228,81 @@ def test_ci_runs_both_and_fails_where_either_does(checkout: Checkout, checks: in
     assert done.stderr == ""
 
 
-def test_files_are_counted_against_the_limits(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("file_sizes", ROOT / "scripts" / "file_sizes.py")
+def script(name: str) -> ModuleType:
+    """Import a script by its path."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    file_sizes = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(file_sizes)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def demo_output(tmp_path: Path) -> Path:
+    """What a demo leaves: of three faulty batches one found, one missed, one unscorable; of two normal ones one false
+    alarm. Both streams have a batch 1."""
+    verdicts = [
+        *(("f1", "1", 1, "anomalous", 9.0), ("f1", "2", 1, "normal", 1.0), ("f1", "3", 1, "unscorable", None)),
+        *(("f2", "1", 0, "normal", 2.0), ("f2", "2", 0, "anomalous", 5.0)),
+    ]
+    (tmp_path / "live").mkdir()
+    (tmp_path / "out").mkdir()
+    rows = "".join(f"{stream},{sequence},{label},\n" for stream, sequence, label, _, _ in verdicts)
+    (tmp_path / "live" / "labels.csv").write_text("stream,sequence,label,fault\n" + rows)
+    with (tmp_path / "out" / "verdicts.jsonl").open("w") as file:
+        for stream, sequence, _, decision, score in verdicts:
+            message = {"stream": stream, "sequence": sequence, "decision": decision, "score": score}
+            file.write(json.dumps(message) + "\n")
+    return tmp_path
+
+
+def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(
+    demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(demo_output)
+    monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", str(time.time() - 60)])
+    script("demo_summary").main()
+    said, last = capsys.readouterr().out.splitlines()
+    assert said == "faulty batches found: 33.3%; false alarms: 50.0%"
+    figures = json.loads(last.removeprefix("summary: "))
+    assert 60 <= figures.pop("wall_s") < 120
+    assert figures == {
+        "detection_rate": pytest.approx(1 / 3),
+        "false_alarm_rate": 0.5,
+        "unscorable": 1,
+        "sequences": 5,
+        "alerts": 2,
+    }
+
+
+def test_the_summary_of_a_demo_without_faulty_batches_says_so(
+    demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = demo_output / "live" / "labels.csv"
+    labels.write_text(labels.read_text().replace(",1,\n", ",0,\n"))
+    monkeypatch.chdir(demo_output)
+    monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", "0"])
+    script("demo_summary").main()
+    said, last = capsys.readouterr().out.splitlines()
+    assert said == "faulty batches found: none to find; false alarms: 40.0%"
+    assert json.loads(last.removeprefix("summary: "))["detection_rate"] is None
+
+
+def test_the_demo_simulates_trains_runs_and_sums_up(checkout: Checkout) -> None:
+    done = checkout.run("scripts/demo", "--out", "shown", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    folder = checkout.root / "shown"
+    calls = [line for line in checkout.log.read_text().splitlines() if "streamad" in line or "summary" in line]
+    *commands, summary = [line for line in calls if not line.startswith("-m pip")]
+    assert commands == ["-m streamad simulate --out . --seed 7", "-m streamad train", "-m streamad run"]
+    assert summary.startswith(f"{checkout.root}/scripts/demo_summary.py --started 1")
+    assert done.stdout.splitlines()[-1] == "summary: {}"
+    assert (folder / ".streamad-demo").exists()
+
+
+def test_files_are_counted_against_the_limits(tmp_path: Path) -> None:
+    file_sizes = script("file_sizes")
     for folder, n_lines in (("streamad", 300), ("connectors", 301), ("models", 501), ("tests", 999)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "room.py").write_text("\n" * n_lines)
