@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["LocalCommitter", "Progress", "ProgressUpdate", "StreamProgress", "UnsavedCommitter", "merge"]
+__all__ = [
+    "LocalCommitter",
+    "Progress",
+    "ProgressUpdate",
+    "SavedState",
+    "StreamProgress",
+    "UnsavedCommitter",
+    "merge",
+    "read_checkpoint",
+]
 
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -30,6 +40,35 @@ class _Commit(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, int]
     progress: Progress | None = None
     schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What a checkpoint says: the progress of each partition, and each output's length in bytes by its name."""
+
+    number: int
+    progress: dict[str, Progress]
+    outputs: dict[str, int]
+
+
+def read_checkpoint(folder: Path) -> SavedState:
+    """Return what the checkpoint in ``folder`` says, without locking it; raises CheckpointError where it is damaged."""
+    commits = [_read(path) for path in sorted(folder.glob("*.json"))]
+    newest = max(commits, key=lambda commit: commit.number, default=_Commit(number=0, outputs={}))
+    progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
+    return SavedState(newest.number, progress, newest.outputs)
+
+
+def _read(path: Path) -> _Commit:
+    try:
+        commit = msgspec.json.decode(path.read_bytes(), type=_Commit)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error}); move the folder and the outputs away to begin anew"
+        ) from error
+    if commit.schema_version != SCHEMA_VERSION:
+        raise CheckpointError(f"{path}: written by another version of streamad; finish with that version first")
+    return commit
 
 
 class LocalCommitter:
@@ -56,15 +95,12 @@ class LocalCommitter:
             self._lock = try_lock(self._folder / "lock")
         if self._lock is None:
             raise CheckpointError(f"{self._folder}: another streamad is running with this checkpoint; stop it first")
-        commits = [self._read(path) for path in sorted(self._folder.glob("*.json"))]
-        self._progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
-        newest = max(commits, key=lambda commit: commit.number, default=None)
-        if newest is not None:
-            self._number = newest.number
-            for role, sink in self._durable().items():
-                length = newest.outputs.get(self._names[role])
-                if length is not None:
-                    await sink.truncate(length)
+        saved = read_checkpoint(self._folder)
+        self._number, self._progress = saved.number, saved.progress
+        for role, sink in self._durable().items():
+            length = saved.outputs.get(self._names[role])
+            if length is not None:
+                await sink.truncate(length)
         # Before the first line goes out: a crash before the first commit must find the lengths of now.
         await self._write("start", None)
         self._is_open = True
@@ -105,17 +141,6 @@ class LocalCommitter:
         lengths = {self._names[role]: await sink.position() for role, sink in self._durable().items()}
         commit = _Commit(number=self._number, outputs=lengths, progress=progress)
         await asyncio.to_thread(write_atomically, self._folder / f"{name}.json", msgspec.json.encode(commit))
-
-    def _read(self, path: Path) -> _Commit:
-        try:
-            commit = msgspec.json.decode(path.read_bytes(), type=_Commit)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise CheckpointError(
-                f"{path}: cannot be read ({error}); move the folder and the outputs away to begin anew"
-            ) from error
-        if commit.schema_version != SCHEMA_VERSION:
-            raise CheckpointError(f"{path}: written by another version of streamad; finish with that version first")
-        return commit
 
 
 class UnsavedCommitter:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamad.checkpoint import LocalCommitter, UnsavedCommitter
+from streamad.checkpoint import LocalCommitter, SavedState, UnsavedCommitter, read_checkpoint
 from streamad.errors import CheckpointError, OutputError
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.testing import ListSink
@@ -193,3 +193,27 @@ def test_merging_updates_is_reading_a_compacted_log_to_its_end() -> None:
     twice = merge(once, update(4, x=c, y=None, z=None))
     assert (twice.next_offset, twice.streams) == (4, {"x": c})
     assert once.streams == {"x": a, "y": b}
+
+
+async def test_what_a_checkpoint_says_is_read_without_its_lock(tmp_path: Path) -> None:
+    assert read_checkpoint(tmp_path / "none") == SavedState(0, {}, {})
+    sinks = {"events": ListSink(), "alerts": ListSink()}
+    running = committer(tmp_path, sinks)
+    await running.restore("p")
+    await running.commit(update(3), [event(1), event(2)])
+    await running.commit(update(5, "q"), [event(3, "alerts")])
+    saved = read_checkpoint(tmp_path)
+    assert {name: progress.next_offset for name, progress in saved.progress.items()} == {"p": 3, "q": 5}
+    assert saved.outputs == {
+        "file:events": await sinks["events"].position(),
+        "file:alerts": await sinks["alerts"].position(),
+    }
+    assert saved.number == 3
+    await running.close()
+
+
+@pytest.mark.parametrize("content", ["{", '{"number": "one", "outputs": {}}', '[{"number": 1}]', ""])
+def test_a_damaged_checkpoint_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "start.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"start\.json: cannot be read .* to begin anew"):
+        read_checkpoint(tmp_path)
