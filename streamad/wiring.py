@@ -7,6 +7,7 @@ __all__ = [
     "committer_for",
     "context_for",
     "detector_for",
+    "input_urls",
     "model_in_service",
     "registry_of",
     "sink_urls",
@@ -19,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from streamad._places import place_problems
 from streamad.checkpoint import LocalCommitter, UnsavedCommitter
 from streamad.errors import ConfigError, Problem, StreamadError
 from streamad.ingest.decode import Decoder
@@ -33,7 +35,10 @@ from streamad.types import Role
 
 
 def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
-    """Return what is wrong with the config beyond its own keys: what decoder, plug-ins and their options say of it."""
+    """Return what is wrong with the config beyond its own keys.
+
+    That is what decoder, plug-ins and their options say of it, and where an output would meet another one or an input.
+    """
     parts: dict[str, Callable[[], Any]] = {
         "decode": lambda: Decoder(settings.decode, settings.channels),
         "source.url": lambda: source_for(settings, context),
@@ -49,7 +54,7 @@ def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
             problems += error.problems
         except StreamadError as error:
             problems.append(Problem(where, str(error)))
-    return problems
+    return problems + place_problems(sink_urls(settings), input_urls(settings), context.base_dir)
 
 
 def source_for(settings: Settings, context: ConnectorContext, url: str | None = None) -> Source:
@@ -73,6 +78,12 @@ def sink_urls(settings: Settings) -> dict[Role, str]:
         "events": settings.sinks.events,
     }
     return {role: url for role, url in urls.items() if url is not None}
+
+
+def input_urls(settings: Settings) -> dict[str, str]:
+    """Return the URL of each key of the config that names recordings or a source."""
+    urls = {"source.url": settings.source.url, "model.recordings": settings.model.recordings}
+    return {key: url for key, url in urls.items() if url is not None}
 
 
 def sinks_for(settings: Settings, context: ConnectorContext) -> dict[Role, Sink]:

@@ -5,27 +5,26 @@ from __future__ import annotations
 __all__ = ["check_checkpoint", "check_sinks"]
 
 import asyncio
-import fnmatch
 import os
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
+from streamad._places import file_of, place_problems
+from streamad.checkpoint import read_checkpoint
 from streamad.commands._check_findings import Finding, failed, failure, ok, warning
 from streamad.commands._common import Plant
-from streamad.errors import StreamadError
+from streamad.errors import CheckpointError, StreamadError
 from streamad.locks import try_lock
-from streamad.plugins import connect_sink, split_url
+from streamad.plugins import connect_sink
 from streamad.settings import Settings
-from streamad.wiring import sink_urls
+from streamad.wiring import input_urls, sink_urls
 
 
 def check_sinks(plant: Plant) -> list[Finding]:
-    """Say of every role whether its sink can be made and written to, and whether two use one file."""
+    """Say of every role whether its sink can be made and written to, and whether its place is its own."""
     findings: list[Finding] = []
-    roles: dict[Path, str] = {}
-    for role, url in sink_urls(plant.settings).items():
+    sinks = sink_urls(plant.settings)
+    misplaced = {problem.path: problem for problem in place_problems(sinks, input_urls(plant.settings), plant.base_dir)}
+    for role, url in sinks.items():
         check = f"sinks.{role}"
         try:
             sink = connect_sink(url, {}, plant.context, check)
@@ -33,38 +32,12 @@ def check_sinks(plant: Plant) -> list[Finding]:
         except StreamadError as error:
             findings += failure(check, error)
             continue
-        path = _file(url, plant.base_dir)
-        if path is None:
-            findings.append(ok(check, url))
+        if check in misplaced:
+            findings.append(failed(check, misplaced[check].message))
             continue
-        if path in roles:
-            findings.append(
-                failed(check, f"{path} is also the file of {roles[path]}", "give every role a file of its own")
-            )
-            continue
-        roles[path] = check
-        findings.append(_read_as_input(check, path, plant) or _writable_file(check, path))
+        path = file_of(url, plant.base_dir)
+        findings.append(ok(check, url) if path is None else _writable_file(check, path))
     return findings
-
-
-def _file(url: str, base_dir: Path) -> Path | None:
-    scheme, rest, _ = split_url(url)
-    return Path(os.path.realpath(base_dir / rest)) if scheme == "file" and rest else None
-
-
-def _read_as_input(check: str, path: Path, plant: Plant) -> Finding | None:
-    """Refuse a sink whose messages the source would take for recordings."""
-    urls = {"source.url": plant.settings.source.url, "model.recordings": plant.settings.model.recordings}
-    for key, url in urls.items():
-        source = None if url is None else _file(url, plant.base_dir)
-        if source is None:
-            continue
-        pattern = path.match(str(source)) if "**" not in str(source) else fnmatch.fnmatch(str(path), str(source))
-        if source in (path, path.parent) or (pattern and "*" in str(source)):
-            return failed(
-                check, f"{path} would be read as recordings ({key}: {url})", "write to another folder, such as out/"
-            )
-    return None
 
 
 def _writable_file(check: str, path: Path) -> Finding:
@@ -118,28 +91,23 @@ def _is_locked(lock: Path) -> bool:
 
 
 def _fits_outputs(check: str, folder: Path, settings: Settings, base_dir: Path) -> list[Finding]:
-    newest: dict[str, Any] = {}
-    partitions = 0
-    for path in sorted(folder.glob("*.json")):
-        try:
-            commit = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-            partitions += commit.get("progress") is not None
-            newest = max(newest, commit, key=lambda found: int(found.get("number", -1)))
-        except (OSError, msgspec.MsgspecError, TypeError, ValueError) as error:
-            advice = "move the folder and the outputs away to begin anew"
-            return [failed(check, f"{path} cannot be read ({error})", advice)]
+    try:
+        saved = read_checkpoint(folder)
+    except CheckpointError as error:
+        return failure(check, error)
     for url in sink_urls(settings).values():
-        length, path_out = newest.get("outputs", {}).get(url), _file(url, base_dir)
-        if length is None or path_out is None:
+        length, path = saved.outputs.get(url), file_of(url, base_dir)
+        if length is None or path is None:
             continue
-        size = path_out.stat().st_size if path_out.is_file() else 0
+        size = path.stat().st_size if path.is_file() else 0
         if size < length:
             return [
                 failed(
                     check,
-                    f"{path_out} has {size} bytes, the checkpoint says {length}: it was cut, moved or deleted",
+                    f"{path} has {size} bytes, the checkpoint says {length}: it was cut, moved or deleted",
                     f"put the file back, or delete {folder} as well to begin anew",
                 )
             ]
-    progress = f"goes on in {partitions} partition{'s' * (partitions != 1)}" if partitions else "nothing read yet"
+    n = len(saved.progress)
+    progress = f"goes on in {n} partition{'s' * (n != 1)}" if n else "nothing read yet"
     return [ok(check, f"{folder} ({progress})")]
