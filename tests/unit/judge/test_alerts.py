@@ -145,6 +145,20 @@ def test_attribution_orders_channels_and_names_the_dominating_transformation():
     assert why.terms[1].calibration_quantile == 3 / 49  # 1, 3 and 5 lie below 7
 
 
+@pytest.mark.parametrize(("terms", "largest"), [([7, 500], 1), ([250, 257], 1), ([500, 500], 0)])
+def test_the_largest_term_dominates_and_of_equal_ones_the_first(terms, largest):
+    alert = make_alert(judged(terms), POLICY)
+    why = make_attribution(
+        alert,
+        np.array(terms, dtype=np.float32),
+        calibration=CALIBRATION,
+        shares=np.array([0.2, 0.7, 0.1]),
+        channels=CHANNELS,
+        method="channel-replacement",
+    )
+    assert why.dominating_transformation == largest
+
+
 def messages():
     verdict = judged([500, 7])
     alert = make_alert(verdict, POLICY)
