@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from streamad.checkpoint import LocalCommitter
+from streamad.files import sync_folder
 from streamad.judge.scoring import MicroBatcher
 from streamad.pipeline import Pipeline
 from streamad.plugins import ConnectorContext
@@ -70,6 +72,25 @@ def outputs(folder: Path) -> dict[str, list[str]]:
         lines.sort(key=lambda message: message.get("stream") or message["origin"]["partition"])
         result[role] = [json.dumps(message) for message in lines]
     return result
+
+
+@pytest.mark.parametrize(("synced", "left"), [((), {"old"}), (("folder",), {""}), (("content", "folder"), {"new"})])
+def test_the_disk_loses_what_was_renamed_without_a_sync(
+    tmp_path: Path, synced: tuple[str, ...], left: set[str]
+) -> None:
+    """The content of a new file and its name are two things to sync; a file that has only its name is empty."""
+    (tmp_path / "state").write_text("old")
+    with Disk(tmp_path, loses_power=True) as disk:
+        with (tmp_path / "new").open("w") as file:
+            file.write("new")
+            file.flush()
+            if "content" in synced:
+                os.fsync(file.fileno())
+        (tmp_path / "new").replace(tmp_path / "state")
+        if "folder" in synced:
+            sync_folder(tmp_path)
+        disk.is_dead = True
+    assert {path.read_text() for path in tmp_path.iterdir()} == left
 
 
 @pytest.fixture

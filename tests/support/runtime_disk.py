@@ -20,8 +20,9 @@ class Crash(BaseException):
 class Disk:
     """Within the block, counts operations on files below ``root`` and dies before the ``dies_at``-th.
 
-    A write dies half way. ``loses_power``: at the end of a block that died, what was appended, cut or renamed and not
-    yet synced is undone, as a machine without power may do.
+    A write dies half way. ``loses_power``: at the end of a block that died, what was written, cut or renamed and not
+    yet synced is undone, as a machine without power may do; a file that was written anew and renamed without a sync of
+    its content is there under its new name, and empty.
     """
 
     def __init__(self, root: Path, dies_at: int | None = None, *, loses_power: bool = False) -> None:
@@ -100,18 +101,32 @@ class Disk:
     def _replace(self, source: Any, target: Any) -> None:
         path = self._step(target)
         if path is not None:
-            self._renamed.setdefault(path, path.read_bytes() if path.exists() else None)
+            self._renamed.setdefault(path, self._on_disk(path))
         self._real["replace"](source, target)
+        if path is not None:
+            self._unsynced.pop(path, None)
+            if (content := self._unsynced.pop(Path(source).absolute(), None)) is not None:
+                self._unsynced[path] = content
+
+    def _on_disk(self, path: Path) -> bytes | None:
+        """Return what the loss of power would leave of ``path``, None where it does not exist."""
+        if path in self._unsynced:
+            return self._unsynced[path]
+        return path.read_bytes() if path.exists() else None
 
     def _unlink(self, path: Any, **how: Any) -> None:
-        self._step(path)
+        gone = self._step(path)
         self._real["unlink"](path, **how)
+        if gone is not None:
+            self._unsynced.pop(gone, None)
 
     def _mkdir(self, path: Any, *how: Any, **more: Any) -> None:
         self._step(path)
         self._real["mkdir"](path, *how, **more)
 
     def _open(self, file: Any, mode: str = "r", *how: Any, **more: Any) -> Any:
-        if not isinstance(file, int) and "r" not in mode:
-            self._step(file)
+        path = None if isinstance(file, int) or mode in ("r", "rb") else self._step(file)
+        if path is not None:
+            # What goes through a file object reaches the disk behind our back, so it counts as not synced at once.
+            self._unsynced[path] = b"" if mode[0] in "wx" else self._on_disk(path) or b""
         return self._real["open"](file, mode, *how, **more)
