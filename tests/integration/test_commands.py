@@ -43,6 +43,18 @@ def test_run_judges_every_sequence_and_prints_the_alerts(plant: CliPlant) -> Non
     assert outcome.err.count("ALERT") == len(alerts)
 
 
+@pytest.mark.parametrize("command", ["run --json", "replay --json"])
+def test_the_report_tells_how_long_it_took(plant: CliPlant, command: str) -> None:
+    started = time.perf_counter()
+    report = plant(command).last_json
+    elapsed_s = time.perf_counter() - started
+    assert 0 < report["wall_s"] < elapsed_s
+    assert 16 / report["sequences_per_s"] == pytest.approx(report["wall_s"], abs=0.001)
+    latency_ms = report["decision_latency_ms"]
+    assert set(latency_ms) == {"p50", "p99"}
+    assert 0 < latency_ms["p50"] <= latency_ms["p99"] < 1_000 * elapsed_s
+
+
 def test_a_second_run_writes_nothing_new_and_a_longer_recording_is_continued(plant: CliPlant) -> None:
     assert plant("run --quiet").code == 0
     first = {role: plant.lines(role) for role in ("alerts", "attributions", "verdicts")}
@@ -159,6 +171,19 @@ def test_replay_of_other_recordings_takes_a_path_from_where_one_stands(plant: Cl
 def test_replay_ten_thousand_times_as_fast_as_real_time(plant: CliPlant) -> None:
     fast, full = plant("replay --speed 10000 --json").last_json, plant("replay --json").last_json
     assert fast["counters"]["verdicts"] == full["counters"]["verdicts"]
+
+
+@pytest.mark.parametrize(("speed", "least_s"), [("real", 0.6), ("2", 0.3)])
+def test_a_paced_replay_takes_as_long_as_the_recording_did(plant: CliPlant, speed: str, least_s: float) -> None:
+    rows = [[20.0 + 4 * i, 3.0] for i in range(10)]
+    with (plant.folder / "recordings" / "day.jsonl").open("w") as file:
+        for start_s in (0.0, 0.6):
+            times = [START_US / 1e6 + start_s + i / 100 for i in range(10)]
+            content = {"stream": "r1", "sequence": f"{start_s}", "times": times, "values": rows, "end": True}
+            file.write(json.dumps(content) + "\n")
+    report = plant("replay --json --speed", speed).last_json
+    assert report["sequences"] == 2
+    assert report["wall_s"] >= least_s
 
 
 @pytest.mark.parametrize("speed", ["nonsense", "0", "-1", "inf", "nan", ""])

@@ -151,9 +151,12 @@ async def test_twenty_thousand_mutated_messages_end_as_samples_dead_letters_or_l
     run = await run_pipeline(ListSource.of({"p": records}), settings, while_running=watch)
     decoder = Decoder(settings.decode, settings.channels)
     kinds: Counter[str] = Counter()
+    n_samples = 0
     for record in records:
         try:
-            kinds["ignored" if decoder.decode(record, START_US) is None else "decoded"] += 1
+            block = decoder.decode(record, START_US)
+            kinds["ignored" if block is None else "decoded"] += 1
+            n_samples += 0 if block is None else len(block)
         except DecodeError:
             kinds["dead"] += 1
     counters = run.pipeline.counters
@@ -161,6 +164,7 @@ async def test_twenty_thousand_mutated_messages_end_as_samples_dead_letters_or_l
     assert sum(counters.dead_letters.values()) == len(run.messages("dead_letters")) == kinds["dead"]
     assert counters.ignored == kinds["ignored"]
     assert kinds["decoded"] > 3_000
+    assert counters.samples == n_samples
     assert counters.late_samples == sum(len(late.times) for late in run.messages("late"))
     assert_counts_add_up(run)
     assert most_held < 4_000_000
@@ -213,6 +217,27 @@ class HeldScorer(SquareScorer):
     def score(self, windows: Any, lengths: Any) -> Any:
         assert self.go.wait(30)
         return super().score(windows, lengths)
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 0.3, 2.5])
+async def test_the_latency_of_a_decision_is_the_time_from_the_sequences_end_to_its_commit(waited_s: float) -> None:
+    clock, scorer = ManualClock(START_US), HeldScorer()
+    first, end = Record(0, line("a", "1", range(3))), Record(1, line("a", "1", [3], end=True))
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", (first,), 1, caught_up=True)], endless=True)
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline.counters.samples == 3)
+        clock.advance(60.0)  # the time it took to record the sequence is none of the decision's
+        source.feed(RecordBatch("p", (end,), 2, caught_up=True))
+        await until(lambda: run.pipeline._waiting == 1)
+        clock.advance(waited_s)
+        scorer.go.set()
+        await until(lambda: len(run.judged) == 1)
+        clock.advance(5.0)
+        run.pipeline.request_stop()
+
+    run = await run_pipeline(source, model=model_of(scorer), clock=clock, while_running=watch)
+    assert [judged.latency_us for judged in run.judged] == [round(waited_s * 1e6)]
 
 
 async def test_while_scoring_lags_the_source_is_not_pulled_beyond_the_bound() -> None:
