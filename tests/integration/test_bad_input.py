@@ -191,14 +191,34 @@ def test_a_sequence_too_short_or_too_gappy_is_unscorable_with_the_reason(
     assert "score" not in verdict or verdict["score"] is None
 
 
-def test_a_recording_of_other_channels_is_told_or_dead_lettered_never_scored(plant: CliPlant) -> None:
+def test_a_message_with_unknown_channels_is_a_dead_letter_and_no_part_of_it_is_judged(plant: CliPlant) -> None:
+    other = [message(times=None, time=START_S + i, values={"temp": 20.0, "volume": 3.0}) for i in range(10)]
+    report = run_over(plant, *other)
+    assert report["counters"]["dead_letters"] == {"unknown_channel": 10}
+    assert {letter["kind"] for letter in plant.lines("dead_letters")} == {"unknown_channel"}
+    assert all("volume" in letter["error"] for letter in plant.lines("dead_letters"))
+    assert report["sequences"] == 2
+
+
+def test_a_sequence_that_lacks_a_channel_is_unscorable_and_says_which(plant: CliPlant) -> None:
+    lacking = [
+        message(times=None, time=START_S + i, values={"temp": 20.0 + 4 * i}, end=i == 9 or None) for i in range(10)
+    ]
+    report = run_over(plant, *lacking)
+    assert report["counters"]["dead_letters"] == {}
+    (verdict,) = [verdict for verdict in plant.lines("verdicts") if verdict["sequence"] == "bad"]
+    assert (verdict["decision"], verdict["n_samples"]) == ("unscorable", 10)
+    assert "pressure" in verdict["detail"]
+
+
+def test_a_table_of_other_channels_is_dead_letters_never_verdicts(plant: CliPlant) -> None:
     (plant.folder / "other.csv").write_text("stream,sequence,time,volume\nr1,a,2026-01-01T00:00:00Z,3\n")
     outcome = plant("replay --quiet --json --out said", plant.folder / "other.csv")
-    if outcome.code == 0:
-        assert outcome.last_json["counters"]["dead_letters"] == {"missing_field": 1}
-        assert outcome.last_json["sequences"] == 0
-    else:
-        outcome.assert_one_line_error("volume")
+    assert outcome.code == 0, outcome.err
+    assert outcome.last_json["counters"]["dead_letters"] == {"missing_field": 1}
+    assert outcome.last_json["sequences"] == 0
+    (letter,) = [json.loads(text) for text in (plant.folder / "said" / "dead_letters.jsonl").read_text().splitlines()]
+    assert "values" in letter["error"]
 
 
 # --- the model artifact ----------------------------------------------------------------------------------------------
