@@ -22,7 +22,7 @@ _ADVICE = {
     errno.EROFS: "the file system is read-only: mount it writable or choose another folder",
     errno.ENOTDIR: "a file is in the way where a folder is needed: move it or choose another folder",
     errno.EEXIST: "a file is in the way where a folder is needed: move it or choose another folder",
-    errno.ENOENT: "the folder vanished: make it again or choose another",
+    errno.ENOENT: "its folder is not there or cannot be made here: make it, or choose another folder",
 }
 
 

@@ -56,7 +56,7 @@ def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFil
     except OSError as error:
         raise SourceError(f"{path}: cannot be listed ({error.strerror}); check the rights of the folder") from error
     if not paths:
-        raise SourceError(_nothing_found(path))
+        raise SourceError(_nothing_found(path, Path(rest)))
     return [FoundFile(item, _partition(item, base), _format_of(item, options)) for item in sorted(paths)]
 
 
@@ -77,13 +77,15 @@ def _matches(path: Path) -> list[Path]:
     return _visible_files(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
 
 
-def _nothing_found(path: Path) -> str:
+def _nothing_found(path: Path, given: Path) -> str:
     endings = " ".join(_ENDINGS)
+    # A command line's path comes absolute (it means the working directory), so a relative one is the config's.
+    base = "" if given.expanduser().is_absolute() else " in the config (relative paths begin at the config's folder)"
     if path.is_dir():
         return f"{path}: no recordings in this folder (looked for {endings}); put some there or give the option format"
     if any(mark in str(path) for mark in "*?["):
-        return f"{path}: no file matches this pattern; check source.url"
-    return f"{path}: no such file or folder; check source.url (relative paths begin at the config file's folder)"
+        return f"{path}: no file matches this pattern; check the path{base}"
+    return f"{path}: no such file or folder; check the path{base}"
 
 
 def _partition(path: Path, base: Path) -> str:

@@ -92,7 +92,7 @@ def read_error(path: Path, error: BaseException) -> SourceError:
     if isinstance(error, PermissionError):
         return SourceError(f"{path}: no permission to read it; change the file's rights or run as another user")
     if isinstance(error, FileNotFoundError):
-        return SourceError(f"{path}: no such file; check source.url")
+        return SourceError(f"{path}: no such file; check the path")
     if isinstance(error, IsADirectoryError):
         return SourceError(f"{path}: is a folder, not a file")
     detail = " ".join(str(error).split()) or type(error).__name__

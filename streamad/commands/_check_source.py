@@ -18,6 +18,7 @@ from streamad.settings import SequenceSettings, WindowSettings
 from streamad.wiring import source_for
 
 _LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
+_KEYS = {"source": "source.url"}  # where another check than its key is told
 _MANY = 0.2  # a share that is no accident any more
 
 
@@ -58,7 +59,7 @@ def _records(check: str, sample: Sample) -> list[Finding]:
     counters = sample.counters
     if not counters.records:
         if sample.is_complete:
-            return [failed(check, "no record in it", "check source.url")]
+            return [failed(check, "no record in it", f"check {_KEYS.get(check, check)}")]
         return [warning(check, "no record came within ten seconds", "is the plant running, is it the right place?")]
     unreadable = sum(counters.dead_letters.values())
     findings = []

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["NAME", "check_channels", "check_detector", "check_window", "describe_files", "verify_files"]
+__all__ = [
+    "NAME",
+    "TRAIN_COMMAND",
+    "check_channels",
+    "check_detector",
+    "check_window",
+    "describe_files",
+    "verify_files",
+]
 
 import re
 from pathlib import Path
@@ -14,7 +22,8 @@ from streamad.settings import NAME_PATTERN, WindowSettings
 from streamad.types import ChannelSpec
 
 NAME = re.compile(NAME_PATTERN)
-_RETRAIN = "train a model for this plant: streamad train --config plant.yaml"
+TRAIN_COMMAND = "streamad train --config FILE (the config of this command)"
+_RETRAIN = f"train a model for this plant: {TRAIN_COMMAND}"
 
 
 def _entries(folder: Path) -> set[str]:
@@ -74,20 +83,20 @@ def check_channels(trained: tuple[ChannelSpec, ...], plant: tuple[ChannelSpec, .
     model_names, plant_names = [c.name for c in trained], [c.name for c in plant]
     if lacking := [name for name in model_names if name not in plant_names]:
         raise ArtifactError(
-            f"{label}: trained with channel {lacking[0]!r}, which plant.yaml lacks: add it or {_RETRAIN}"
+            f"{label}: trained with channel {lacking[0]!r}, which the config lacks: add it or {_RETRAIN}"
         )
     if unknown := [name for name in plant_names if name not in model_names]:
-        raise ArtifactError(f"{label}: never saw channel {unknown[0]!r} of plant.yaml: remove it or {_RETRAIN}")
+        raise ArtifactError(f"{label}: never saw channel {unknown[0]!r} of the config: remove it or {_RETRAIN}")
     for place, (ours, theirs) in enumerate(zip(trained, plant, strict=True), start=1):
         if ours.name != theirs.name:
             raise ArtifactError(
-                f"{label}: channel {place} is {ours.name!r} in the model, {theirs.name!r} in plant.yaml: "
-                f"order plant.yaml's channels as {', '.join(model_names)} or {_RETRAIN}"
+                f"{label}: channel {place} is {ours.name!r} in the model, {theirs.name!r} in the config: "
+                f"order the config's channels as {', '.join(model_names)} or {_RETRAIN}"
             )
         if ours.unit != theirs.unit:
             raise ArtifactError(
                 f"{label}: channel {ours.name!r} is {_unit(ours.unit)} in the model, {_unit(theirs.unit)} in "
-                f"plant.yaml: correct plant.yaml or {_RETRAIN}"
+                f"the config: correct the config or {_RETRAIN}"
             )
 
 
@@ -104,7 +113,7 @@ def check_window(trained: WindowForm, window: WindowSettings, label: str) -> Non
         ours, theirs = getattr(trained, field), getattr(plant, field)
         if ours != theirs:
             raise ArtifactError(
-                f"{label}: {shown} was {_shown(ours)} in training, is {_shown(theirs)} in plant.yaml: "
+                f"{label}: {shown} was {_shown(ours)} in training, is {_shown(theirs)} in the config: "
                 f"set it back or {_RETRAIN}"
             )
 
@@ -117,6 +126,6 @@ def check_detector(manifest: Manifest, kind: str, label: str) -> None:
     """Check the kind of detector; raises ArtifactError."""
     if manifest.detector.kind != kind:
         raise ArtifactError(
-            f"{label}: made by detector {manifest.detector.kind!r}, plant.yaml says model.detector: {kind}: "
-            f"correct plant.yaml or {_RETRAIN}"
+            f"{label}: made by detector {manifest.detector.kind!r}, the config says model.detector: {kind}: "
+            f"correct the config or {_RETRAIN}"
         )

@@ -16,7 +16,7 @@ import msgspec
 from streamad.errors import RegistryError
 from streamad.files import write_atomically, writing
 from streamad.learn._staging import StagedVersion, staged_version
-from streamad.learn._verify import NAME, verify_files
+from streamad.learn._verify import NAME, TRAIN_COMMAND, verify_files
 from streamad.learn.artifact import LoadedModel, load_artifact
 from streamad.learn.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.locks import locked
@@ -146,7 +146,7 @@ class Registry:
     def _in_service(self, name: str) -> str:
         version = self.current(name)
         if version is None:
-            raise NoModelError(f"no model {name!r} in {self.root}: train one with: streamad train --config plant.yaml")
+            raise NoModelError(f"no model {name!r} in {self.root}: train one with: {TRAIN_COMMAND}")
         return version
 
     def _existing(self, name: str, version: str) -> Path:

@@ -94,7 +94,16 @@ def test_a_wrong_option_or_scheme_fails(tmp_path: Path, source: dict[str, Any], 
 
 
 def test_an_empty_source_fails(tmp_path: Path) -> None:
-    assert the_one(plant(tmp_path, []))[:2] == ("failed", "source")
+    outcome, name, text = the_one(plant(tmp_path, []))
+    assert (outcome, name) == ("failed", "source")
+    assert "check source.url" in text
+
+
+def test_empty_recordings_to_learn_from_are_named_by_their_key(tmp_path: Path) -> None:
+    (tmp_path / "normal.jsonl").write_text("")
+    _, name, text = the_one(plant(tmp_path, model={"recordings": "normal.jsonl"}))
+    assert name == "model.recordings"
+    assert "check model.recordings" in text
 
 
 def test_some_unreadable_records_are_a_warning_by_kind_with_the_first(tmp_path: Path) -> None:

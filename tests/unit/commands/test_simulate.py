@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,12 @@ def test_what_was_written_and_the_next_commands_are_said(tmp_path: Path) -> None
         "      streamad run",
         "or, to compare with the truth instead: streamad replay --labels live/labels.csv",
     ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a place where no folder can be made")
+def test_a_place_where_no_folder_can_be_made_is_told_as_such() -> None:
+    result = simulate("--out", "/proc/plant", *SMALL)
+    assert isinstance(result.exception, OutputError)
+    text = str(result.exception)
+    assert text.startswith("cannot write /proc/plant/train: ")
+    assert text.endswith("cannot be made here: make it, or choose another folder")

@@ -128,11 +128,15 @@ async def test_close_ends_the_iterator_without_claiming_the_end(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.npz", "a_TEST.ts"])
 async def test_missing_file(name: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        SourceError, match=r"no such file or folder; check source\.url \(relative paths begin"
-    ) as caught:
+    with pytest.raises(SourceError, match="no such file or folder; check the path in the config") as caught:
         await read(name, tmp_path)
     assert "\n" not in str(caught.value)
+    assert "relative paths begin at the config's folder" in str(caught.value)
+
+
+async def test_a_missing_file_of_the_command_line_is_not_looked_for_in_the_config(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"/gone\.csv: no such file or folder; check the path$"):
+        await read(str(tmp_path / "gone.csv"), tmp_path)
 
 
 async def test_what_cannot_be_found(tmp_path: Path) -> None:

@@ -139,21 +139,21 @@ def plant_with(*channels: dict[str, str]) -> Any:
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
-        (plant_with(*CHANNELS[:2]), "trained with channel 'flow', which plant.yaml lacks"),
+        (plant_with(*CHANNELS[:2]), "trained with channel 'flow', which the config lacks"),
         (plant_with(*CHANNELS, {"name": "level"}), "never saw channel 'level'"),
         (
             plant_with(CHANNELS[1], CHANNELS[0], CHANNELS[2]),
-            "channel 1 is 'temp' in the model, 'pressure' in plant.yaml",
+            "channel 1 is 'temp' in the model, 'pressure' in the config",
         ),
         (
             plant_with({"name": "temp", "unit": "K"}, *CHANNELS[1:]),
-            "channel 'temp' is [degC] in the model, [K] in plant.yaml",
+            "channel 'temp' is [degC] in the model, [K] in the config",
         ),
         (
             plant_with(*CHANNELS[:2], {"name": "flow", "unit": "m3/h"}),
-            "channel 'flow' is without a unit in the model, [m3/h] in plant.yaml",
+            "channel 'flow' is without a unit in the model, [m3/h] in the config",
         ),
-        (settings_of(window={"length": 16}), "window.length was 12 in training, is 16 in plant.yaml"),
+        (settings_of(window={"length": 16}), "window.length was 12 in training, is 16 in the config"),
         (settings_of(window={"length": L, "longer": "reject"}), "window.longer was resample in training, is reject"),
         (settings_of(window={"length": L, "max_missing": 0.5}), "window.max_missing was 0.2 in training, is 0.5"),
         (settings_of(window={"length": L, "min_samples": 5}), "window.min_samples was 2 in training, is 5"),
@@ -166,11 +166,11 @@ def plant_with(*channels: dict[str, str]) -> Any:
 def test_an_artifact_of_another_plant(root: Path, plant: Any, expected: str) -> None:
     text = refused(root, settings=plant)
     assert expected in text
-    assert "streamad train --config plant.yaml" in text
+    assert "streamad train --config FILE (the config of this command)" in text
 
 
 def test_an_artifact_of_another_detector(root: Path) -> None:
-    assert "made by detector 'mean', plant.yaml says model.detector: neutral_ad" in refused(root, kind="neutral_ad")
+    assert "made by detector 'mean', the config says model.detector: neutral_ad" in refused(root, kind="neutral_ad")
 
 
 @pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])
