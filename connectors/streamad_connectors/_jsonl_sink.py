@@ -6,9 +6,9 @@ __all__ = ["JsonlSink", "JsonlSinkOptions"]
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import stat
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -20,9 +20,6 @@ from streamad.errors import CheckpointError, OutputError
 from streamad.files import sync_folder, writing
 from streamad.plugins import ConnectorContext
 from streamad.types import OutputRecord
-
-if sys.platform != "win32":
-    import fcntl
 
 _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")
@@ -106,7 +103,7 @@ class JsonlSink:
             return self._descriptor
         self._new = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
             self._take_lock(descriptor)
             status = os.fstat(descriptor)
@@ -119,8 +116,6 @@ class JsonlSink:
         return descriptor
 
     def _take_lock(self, descriptor: int) -> None:
-        if sys.platform == "win32":
-            return
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

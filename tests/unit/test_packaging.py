@@ -58,6 +58,7 @@ def test_the_distribution_has_the_name_the_licence_and_the_python_that_it_claims
     assert metadata["Name"] == "streamad-monitor"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
+    assert "Operating System :: POSIX" in metadata.get_all("Classifier", [])
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
 
 
