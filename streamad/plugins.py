@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["ConnectorContext", "available", "connect_sink", "connect_source", "load", "make_detector", "split_url"]
+__all__ = [
+    "ConnectorContext",
+    "available",
+    "connect_sink",
+    "connect_source",
+    "load",
+    "make_detector",
+    "option_problems",
+    "split_url",
+]
 
 import difflib
 import re

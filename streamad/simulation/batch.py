@@ -6,6 +6,19 @@ planned feed is in. Samples are taken every ten minutes.
 
 from __future__ import annotations
 
+__all__ = [
+    "LOOP_CHANNELS",
+    "MAX_HOURS",
+    "SAMPLES_PER_HOUR",
+    "LoopFault",
+    "Trajectory",
+    "charged",
+    "draw_plan",
+    "onset_sample",
+    "planned_hours",
+    "run_batch",
+]
+
 import math
 from dataclasses import dataclass
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["InjectedKind", "inject_sensor_fault"]
+
 from typing import Literal, get_args
 
 import numpy as np

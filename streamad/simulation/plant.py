@@ -8,6 +8,21 @@ Energetics and Kinetics in Biotechnology (1983). Vessel, actuators and tuning ar
 
 from __future__ import annotations
 
+__all__ = [
+    "AGITATOR_MAX_KW",
+    "AIR_MOL_H",
+    "BASE_MAX_L_H",
+    "COOLANT_MAX_L_H",
+    "FEED_MAX_L_H",
+    "OXYGEN_SETPOINT_PERCENT",
+    "Plan",
+    "Plant",
+    "Readings",
+    "State",
+    "Upset",
+    "true_readings",
+]
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

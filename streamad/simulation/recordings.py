@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["Recording", "simulate", "simulate_batch"]
+
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "CHANNELS",
+    "CHANNEL_NAMES",
+    "SENSORS",
+    "Noise",
+    "Sensor",
+    "SensorShape",
+    "draw_noise",
+    "measure",
+    "sensor_error",
+]
+
 from dataclasses import dataclass
 from typing import Literal
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["CHUNK_SAMPLES", "LABELS_NAME", "RECORDINGS_NAME", "write_recordings"]
+
 import csv
 import json
 import math
