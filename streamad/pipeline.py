@@ -78,11 +78,14 @@ class Pipeline:
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
         self._stopping = False
+        self._give_up_us = 0
         self._log = get_logger().bind(plant=settings.name)
 
     def request_stop(self) -> None:
-        """Stop reading; what is being scored is finished and committed. Open sequences are read again next time."""
-        self._log.info("stop requested")
+        """Stop reading; what is judged within ``run.stop_timeout`` is committed, all else is read again next time."""
+        if not self._stopping:
+            self._log.info("stop requested")
+            self._give_up_us = self._clock.monotonic_us() + self._settings.run.stop_timeout
         self._stopping = True
         self._wake.set()
 
@@ -374,6 +377,9 @@ class Pipeline:
     async def _drain(self) -> None:
         """Finish and commit what is being scored, and what fell aside."""
         while self._waiting:
+            if self._stopping and self._clock.monotonic_us() >= self._give_up_us:
+                self._give_up()
+                break
             await self._flush()
             await self._commit_ready()
             if any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
@@ -381,3 +387,14 @@ class Pipeline:
         for partition in list(self._partitions.values()):
             if partition.moved or partition.aside or partition.ended:
                 await self._commit(partition)
+
+    def _give_up(self) -> None:
+        """Leave to the next run what is not judged; the end of a partition counts only as a whole."""
+        for name, partition in list(self._partitions.items()):
+            self._log.info("left to the next run", partition=name, sequences=len(partition.in_flight))
+            for waiting in partition.in_flight:
+                waiting.task.cancel()
+            partition.in_flight.clear()
+            if partition.ended:
+                del self._partitions[name]
+            partition.ending = False

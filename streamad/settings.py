@@ -279,6 +279,8 @@ class RunSettings(_Section):
     """Longest time between two commits while outputs wait."""
     outage_after: Duration = 10_000_000
     """A source silent for longer than this (not even an empty poll) was away: wall-clock idle time starts anew."""
+    stop_timeout: Duration = 10_000_000
+    """After Ctrl-C or SIGTERM, longest wait for what is being judged; the rest is read again by the next run."""
 
 
 class SinkSettings(_Section):
