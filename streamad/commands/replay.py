@@ -66,11 +66,12 @@ def replay(
     source = source_for(plant.settings, plant.context, None if recordings is None else local_url(recordings))
     truth = None if labels is None else read_labels(labels, source, normal)
     sinks = {} if write_to is None else _sinks(plant, write_to)
+    silent = quiet or as_json
 
     async def work() -> None:
         paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
-        report = await Monitor(plant, quiet=quiet or as_json, keep=True).run(
-            paced, UnsavedCommitter(sinks), explain=bool(sinks) or not quiet, with_verdicts=True, version=version
+        report = await Monitor(plant, quiet=silent, keep=True).run(
+            paced, UnsavedCommitter(sinks), explain=bool(sinks) or not silent, with_verdicts=True, version=version
         )
         evaluation = None if truth is None else report.evaluation(truth)
         if as_json:

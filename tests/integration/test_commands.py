@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from streamad.judge.attribution import channel_shares
 from tests.support.runtime import START_US
 from tests.support.runtime_cli import CliPlant, streamad
 
@@ -215,6 +216,25 @@ def test_labels_may_be_written_as_whole_numbers_or_not(plant: CliPlant) -> None:
     (plant.folder / "floats.csv").write_text((plant.folder / "labels.csv").read_text().replace(",0\n", ",0.0\n"))
     floats = plant("replay --labels floats.csv --normal 0 --json").last_json
     assert floats["auc"] == plant("replay --labels labels.csv --normal 0.0 --json").last_json["auc"]
+
+
+def test_a_replay_explains_its_alerts_only_to_who_can_see_it(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained = 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal explained
+        explained += 1
+        return channel_shares(*arguments)
+
+    monkeypatch.setattr("streamad.judge.judging.channel_shares", counted)
+    said = plant("replay")
+    n_alerts = said.err.count("ALERT")
+    assert n_alerts == said.err.count("because of") == explained > 0
+    assert plant("replay --json").last_json["alerts"] == n_alerts
+    assert plant("replay --quiet").code == 0
+    assert explained == n_alerts
+    assert plant("replay --json --out said").code == 0
+    assert explained == 2 * n_alerts
 
 
 def test_a_folder_that_holds_outputs_already_is_not_written_to(plant: CliPlant) -> None:
