@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
-__all__ = ["read_labels"]
+__all__ = ["NORMAL", "Labels", "read_labels"]
 
 import csv
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+from rich.markup import escape
+
+from streamad.commands._common import err
 from streamad.errors import SourceError
 from streamad.ports import LabelledSource, Source
 
+NORMAL = "0"
 
-def read_labels(where: str, source: Source, normal: str) -> dict[str, bool]:
-    """Return sequence id -> is anomalous, from a CSV file or ("source") the recordings; raises SourceError."""
+_Key: TypeAlias = tuple[str | None, str]
+"""Stream and sequence id: ids are unique within a stream only. Without a stream, the sequences of that id in any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The truth about recordings; never empty."""
+
+    by_key: Mapping[_Key, bool]
+
+    def is_anomalous(self, stream: str, sequence: str) -> bool | None:
+        """Return the truth about one sequence, None where it has no label."""
+        truth = self.by_key.get((stream, sequence))
+        return self.by_key.get((None, sequence)) if truth is None else truth
+
+    def is_normal(self, stream: str, sequence: str) -> bool:
+        """Return whether a sequence has a label that means normal."""
+        return self.is_anomalous(stream, sequence) is False
+
+    @property
+    def example(self) -> str:
+        """Return how one of the labelled sequences is called, with its stream if labels name streams."""
+        stream, sequence = next(iter(self.by_key))
+        return sequence if stream is None else f"{stream}/{sequence}"
+
+
+def read_labels(where: str, source: Source, normal: str | None = None) -> Labels:
+    """Read labels from a CSV file or ("source") the recordings; ``normal`` lists those that mean normal.
+
+    Where ``normal`` is not given it is 0, and if no sequence has that, all are anomalous, which is said on stderr.
+    Raises SourceError.
+    """
     labels = _of_source(source) if where == "source" else _of_csv(Path(where))
-    normal_labels = {_plain(label) for label in normal.split(",")}
+    normal_labels = {_plain(label) for label in (NORMAL if normal is None else normal).split(",")}
     known = sorted(set(labels.values()))
     unknown = normal_labels.difference(map(_plain, known))
     if unknown:
         listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-        raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
-    return {sequence: _plain(label) not in normal_labels for sequence, label in labels.items()}
+        if normal is not None:
+            raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
+        err.print(
+            f"[yellow]note[/]: no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
+            f"if some are normal, say with --normal which labels mean so: {escape(listed)}"
+        )
+    return Labels({key: _plain(label) not in normal_labels for key, label in labels.items()})
 
 
 def _plain(label: str) -> str:
@@ -34,24 +75,24 @@ def _plain(label: str) -> str:
     return str(int(number)) if number.is_integer() else str(number)
 
 
-def _of_source(source: Source) -> Mapping[str, str]:
+def _of_source(source: Source) -> Mapping[_Key, str]:
     labels = source.labels() if isinstance(source, LabelledSource) else {}
     if not labels:
         raise SourceError("the recordings carry no labels: give a CSV file with the columns sequence and label")
-    return labels
+    return {(None, sequence): label for sequence, label in labels.items()}
 
 
-def _of_csv(path: Path) -> Mapping[str, str]:
+def _of_csv(path: Path) -> Mapping[_Key, str]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             missing = {"sequence", "label"} - set(reader.fieldnames or ())
             if missing:
                 raise SourceError(f"{path}: no column {' and '.join(sorted(missing))}")
-            labels: dict[str, str] = {}
+            labels: dict[_Key, str] = {}
             for row in reader:
-                sequence, label = (row["sequence"] or "").strip(), (row["label"] or "").strip()
-                if labels.setdefault(sequence, label) != label:
+                stream, sequence, label = ((row.get(name) or "").strip() for name in ("stream", "sequence", "label"))
+                if labels.setdefault((stream or None, sequence), label) != label:
                     raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label before")
             if not labels:
                 raise SourceError(f"{path}: holds no labels")

@@ -6,7 +6,6 @@ __all__ = ["Monitor", "RunReport", "alert_line"]
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from streamad.commands._common import Plant, err, stop_on_signals
+from streamad.commands._labels import Labels
 from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.judge.judging import Judgement
@@ -61,18 +61,19 @@ class RunReport:
         """Return a quantile of the time from a sequence's end to its committed verdict."""
         return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
 
-    def evaluation(self, is_anomalous: Mapping[str, bool]) -> Evaluation:
+    def evaluation(self, labels: Labels) -> Evaluation:
         """Compare the judged sequences that have a label with it. Raises SourceError where none has."""
-        labelled = [verdict for verdict in self.verdicts if verdict.sequence in is_anomalous]
+        truths = [labels.is_anomalous(verdict.stream, verdict.sequence) for verdict in self.verdicts]
+        labelled = [(verdict, truth) for verdict, truth in zip(self.verdicts, truths, strict=True) if truth is not None]
         if self.verdicts and not labelled:
             raise SourceError(
-                f"none of the {len(self.verdicts)} judged sequences has a label: "
-                f"the recordings say {self.verdicts[0].sequence!r}, the labels {next(iter(is_anomalous))!r}"
+                f"none of the {len(self.verdicts)} judged sequences has a label: the recordings say "
+                f"{self.verdicts[0].sequence!r} of stream {self.verdicts[0].stream!r}, the labels {labels.example!r}"
             )
         return evaluate(
-            [verdict.score for verdict in labelled],
-            [verdict.decision == "anomalous" for verdict in labelled],
-            [is_anomalous[verdict.sequence] for verdict in labelled],
+            [verdict.score for verdict, _ in labelled],
+            [verdict.decision == "anomalous" for verdict, _ in labelled],
+            [truth for _, truth in labelled],
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Recordings", "read_windows"]
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,8 +48,8 @@ class Recordings:
         return "no sequence in the recordings"
 
 
-async def read_windows(plant: Plant, source: Source, *, keep: frozenset[str] | None = None) -> Recordings:
-    """Read a finite source; ``keep`` names the sequence ids to keep (None: all). Raises SourceError."""
+async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str], bool] | None = None) -> Recordings:
+    """Read a finite source; ``keep`` says of stream and sequence id whether to keep it. Raises SourceError."""
     recordings = Recordings(Counters())
     columns = (SpinnerColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
@@ -60,7 +61,7 @@ async def read_windows(plant: Plant, source: Source, *, keep: frozenset[str] | N
 
         try:
             async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, tell):
-                if keep is not None and sequence.sequence not in keep:
+                if keep is not None and not keep(sequence.stream, sequence.sequence):
                     continue
                 window = to_window(sequence, plant.settings.window, plant.settings.channel_specs)
                 if isinstance(window, Unscorable):

@@ -19,7 +19,7 @@ from streamad.commands._common import (
     print_json,
     run_async,
 )
-from streamad.commands._labels import read_labels
+from streamad.commands._labels import NORMAL, read_labels
 from streamad.commands._monitor import Monitor
 from streamad.commands._summary import evaluation_dict, print_summary
 from streamad.errors import UsageError
@@ -41,13 +41,14 @@ def replay(
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Truth to compare with: a CSV file with the columns sequence and label, or 'source' for the labels "
-            "in the recordings themselves (npz, ts)."
+            help="Truth to compare with: a CSV file with the columns sequence, label and perhaps stream, or 'source' "
+            "for the labels in the recordings themselves (npz, ts)."
         ),
     ] = None,
     normal: Annotated[
-        str, typer.Option(help="Labels that mean normal, separated by commas; all others are anomalous.")
-    ] = "0",
+        str | None,
+        typer.Option(help=f"Labels that mean normal, separated by commas; others are anomalous. Default: {NORMAL}."),
+    ] = None,
     speed: Annotated[str, typer.Option(help="max, real, or a factor such as 10 (times real time).")] = "max",
     write_to: Annotated[
         Path | None, typer.Option("--out", help="Folder for alerts.jsonl, verdicts.jsonl and the others.")

@@ -21,7 +21,7 @@ from streamad.commands._common import (
     print_json,
     run_async,
 )
-from streamad.commands._labels import read_labels
+from streamad.commands._labels import NORMAL, read_labels
 from streamad.commands._windows import Recordings, read_windows
 from streamad.judge.calibration import certifiable_rate
 from streamad.learn.manifest import Manifest
@@ -37,9 +37,10 @@ def train(
     *,
     config: ConfigOption = Path("plant.yaml"),
     labels: Annotated[
-        str | None, typer.Option(help="CSV with sequence and label (or 'source'): train on the normal ones only.")
+        str | None,
+        typer.Option(help="CSV with sequence, label, perhaps stream (or 'source'): train on the normal ones only."),
     ] = None,
-    normal: Annotated[str, typer.Option(help="Labels that mean normal, separated by commas.")] = "0",
+    normal: Annotated[str, typer.Option(help="Labels that mean normal, separated by commas.")] = NORMAL,
     promote: Annotated[bool, typer.Option(help="Put the new version into service.")] = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,9 +54,7 @@ def train(
     registry = registry_of(plant.settings, plant.base_dir)
     url = local_url(recordings) if recordings is not None else plant.settings.model.recordings
     source = source_for(plant.settings, plant.context, url)
-    keep = None
-    if labels is not None:
-        keep = frozenset(name for name, odd in read_labels(labels, source, normal).items() if not odd)
+    keep = None if labels is None else read_labels(labels, source, normal).is_normal
     data = run_async(read_windows(plant, source, keep=keep))
     windows = data.window_set()
     _warn(data, plant)

@@ -201,8 +201,8 @@ def test_a_senseless_speed_is_a_usage_error(plant: CliPlant, speed: str) -> None
         (b"batch,label\na,1\n", "no column sequence"),
         (b"sequence,label\n", "no labels"),
         (b"\xff\xfe\x00\x01,\x00", "not a CSV"),
-        (b"sequence,label\nrecordings-1,good\n", "--normal must name some of: good"),
-        (b"sequence,label\nsomething,0\nother,1\n", "none of the 16 judged sequences has a label"),
+        (b"sequence,label\nsomething,0\nother,1\n", "'recordings-0' of stream 'r1', the labels 'something'"),
+        (b"stream,sequence,label\nr9,recordings-0,0\n", "'recordings-0' of stream 'r1', the labels 'r9/recordings-0'"),
         (b"sequence,label\na,0\na,1\n", "another label"),
     ],
 )
@@ -216,6 +216,37 @@ def test_labels_may_be_written_as_whole_numbers_or_not(plant: CliPlant) -> None:
     (plant.folder / "floats.csv").write_text((plant.folder / "labels.csv").read_text().replace(",0\n", ",0.0\n"))
     floats = plant("replay --labels floats.csv --normal 0 --json").last_json
     assert floats["auc"] == plant("replay --labels labels.csv --normal 0.0 --json").last_json["auc"]
+
+
+def test_recordings_that_are_all_faulty_need_no_normal_label_and_are_told_so(plant: CliPlant) -> None:
+    (plant.folder / "faulty.csv").write_text((plant.folder / "labels.csv").read_text().replace(",0\n", ",stuck\n"))
+    outcome = plant("replay --json --labels faulty.csv")
+    (note,) = outcome.err.splitlines()
+    assert note.startswith("note: no sequence has the label 0, so all 16 count as anomalous")
+    assert note.endswith("--normal which labels mean so: 1, stuck")
+    report = outcome.last_json
+    assert (report["n_normal"], report["n_anomalous"]) == (0, 16)
+    assert (report["auc"], report["false_alarm_rate"], report["false_alarm_interval"]) == (None, None, None)
+    assert report["detection_rate"] == report["alerts"] / 16
+    for command in ("replay --quiet --normal 0", "train --json"):
+        plant(command, "--labels", "faulty.csv").assert_one_line_error("--normal must name some of: 1, stuck")
+
+
+def test_labels_with_a_stream_tell_sequences_of_the_same_id_apart(plant: CliPlant) -> None:
+    rng = random.Random(4)
+    truth = [(stream, f"b{i}", stream == "r2") for i in range(17) for stream in ("r1", "r2")]
+    with (plant.folder / "recordings" / "day.jsonl").open("w") as file:
+        for n, (stream, sequence, odd) in enumerate(truth):
+            file.write(CliPlant.message(stream, sequence, n * 30.0, rng, odd=odd) + "\n")
+    rows = "".join(f"{stream},{sequence},{odd:d}\n" for stream, sequence, odd in truth)
+    (plant.folder / "streams.csv").write_text("stream,sequence,label\n" + rows)
+    report = plant("replay --json --labels streams.csv --out said").last_json
+    assert (report["n_normal"], report["n_anomalous"]) == (17, 17)
+    verdicts = [json.loads(text) for text in (plant.folder / "said" / "verdicts.jsonl").read_text().splitlines()]
+    found = [verdict for verdict in verdicts if verdict["decision"] == "anomalous" and verdict["stream"] == "r2"]
+    assert report["detection_rate"] == len(found) / 17
+    metrics = plant("train recordings --json --labels streams.csv").last_json["metrics"]
+    assert metrics["n_training"] == 17
 
 
 def test_a_replay_explains_its_alerts_only_to_who_can_see_it(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamad.commands.replay import UsageError, _speed
+from streamad.commands.replay import _speed
+from streamad.errors import UsageError
 
 
 @pytest.mark.parametrize(

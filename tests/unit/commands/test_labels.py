@@ -1,0 +1,71 @@
+"""Labels: which sequences are normal, by id or by stream and id, from a table or from the recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from streamad.commands._labels import Labels, read_labels
+from streamad.errors import SourceError
+from streamad.testing import ListSource
+
+
+class Labelled(ListSource):
+    """A source whose recordings say what they are."""
+
+    def labels(self) -> Mapping[str, str]:
+        return {"1": "1.0", "2": "2.0"}
+
+
+def read(tmp_path: Path, text: str, normal: str | None = None) -> Labels:
+    path = tmp_path / "labels.csv"
+    path.write_text(text)
+    return read_labels(str(path), ListSource([]), normal)
+
+
+def test_without_a_stream_a_label_holds_in_any(tmp_path: Path) -> None:
+    labels = read(tmp_path, "sequence,label\na,0\nb,1\n")
+    assert [labels.is_anomalous(stream, name) for stream in "xy" for name in "abc"] == [False, True, None] * 2
+    assert [labels.is_normal("x", name) for name in "abc"] == [True, False, False]
+    assert labels.example == "a"
+
+
+def test_with_a_stream_it_holds_there_only_and_an_empty_one_stands_for_the_others(tmp_path: Path) -> None:
+    labels = read(tmp_path, "label,stream,sequence\n0,x,a\n1,y,a\n1,,b\n0,x,b\n")
+    assert [labels.is_anomalous(stream, "a") for stream in "xyz"] == [False, True, None]
+    assert [labels.is_anomalous(stream, "b") for stream in "xyz"] == [False, True, True]
+    assert labels.example == "x/a"
+
+
+def test_two_labels_of_one_sequence_are_an_error_but_not_of_two_streams(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="line 3: 'a' has another label before"):
+        read(tmp_path, "stream,sequence,label\nx,a,0\nx,a,1\n")
+    assert read(tmp_path, "stream,sequence,label\nx,a,0\ny,a,1\n").is_anomalous("y", "a") is True
+
+
+def test_several_labels_may_mean_normal(tmp_path: Path) -> None:
+    labels = read(tmp_path, "sequence,label\na,good\nb,fine\nc,bad\n", "good, fine")
+    assert [labels.is_anomalous("x", name) for name in "abc"] == [False, False, True]
+
+
+def test_where_the_default_matches_nothing_all_are_anomalous_with_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = read(tmp_path, "sequence,label\na,1\nb,[2]\n")
+    assert [labels.is_anomalous("x", name) for name in "ab"] == [True, True]
+    (note,) = capsys.readouterr().err.splitlines()
+    assert "all 2 count as anomalous" in note
+    assert note.endswith(": 1, [2]")
+    with pytest.raises(SourceError, match="no sequence has the label '0'; --normal must name some of: 1"):
+        read(tmp_path, "sequence,label\na,1\n", "0")
+    assert read(tmp_path, "sequence,label\na,0\n").is_normal("x", "a")
+    assert capsys.readouterr().err == ""
+
+
+def test_labels_of_the_recordings() -> None:
+    labels = read_labels("source", Labelled([]), "1")
+    assert [labels.is_anomalous("x", name) for name in "123"] == [False, True, None]
+    with pytest.raises(SourceError, match="carry no labels"):
+        read_labels("source", ListSource([]))
