@@ -12,6 +12,7 @@ __all__ = [
     "DurableSink",
     "FittedDetector",
     "LabelledSource",
+    "NamedChannels",
     "Scorer",
     "Sink",
     "Source",
@@ -78,6 +79,15 @@ class LabelledSource(Protocol):
 
     def labels(self) -> Mapping[str, str]:
         """Return sequence id -> class label."""
+        ...
+
+
+@runtime_checkable
+class NamedChannels(Protocol):
+    """A source whose recordings name the channels once, not in every message."""
+
+    def channel_names(self) -> tuple[str, ...] | None:
+        """Return the names in the order of the messages' values, None where the recordings have none or differ."""
         ...
 
 

@@ -5,7 +5,7 @@ The arrays may come in two parts, ``train_x`` ... and ``test_x`` ...
 
 from __future__ import annotations
 
-__all__ = ["npz_labels", "read_npz"]
+__all__ = ["npz_channels", "npz_labels", "read_npz"]
 
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -54,6 +54,16 @@ def npz_labels(path: Path, options: FileOptions) -> dict[str, str]:
         }
 
 
+def npz_channels(path: Path) -> tuple[str, ...] | None:
+    """Return the names of the channels in the file's order, None where it names none."""
+    with _opened(path) as archive:
+        return _channels(archive, path)
+
+
+def _channels(archive: Mapping[str, npt.NDArray[Any]], path: Path) -> tuple[str, ...] | None:
+    return tuple(str(name) for name in _array(archive, "channels", path)) if "channels" in archive else None
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
     try:
@@ -92,7 +102,7 @@ def _parts(archive: Mapping[str, npt.NDArray[Any]], path: Path, options: FileOpt
 def _sequences(
     archive: Mapping[str, npt.NDArray[Any]], path: Path, options: FileOptions, context: ConnectorContext
 ) -> Iterator[Recorded]:
-    names = [str(name) for name in _array(archive, "channels", path)] if "channels" in archive else None
+    names = _channels(archive, path)
     for prefix in _parts(archive, path, options):
         x = _values(archive, prefix, path)
         order = channel_order(names, x.shape[1], context.channels, path)

@@ -92,6 +92,14 @@ class FileSource:
         except READ_FAILURES as error:
             raise read_error(Path(self._rest), error) from error
 
+    def channel_names(self) -> tuple[str, ...] | None:
+        """Return the names that npz recordings give their channels, None where not all of them give the same."""
+        try:
+            named = {_npz.npz_channels(file.path) if file.format == "npz" else None for file in self.files()}
+        except READ_FAILURES as error:
+            raise read_error(Path(self._rest), error) from error
+        return named.pop() if len(named) == 1 else None
+
     def files(self) -> list[FoundFile]:
         """Return the files that the URL names now, in reading order. Raises SourceError where there is none."""
         found = find_files(self._rest, self._options, self._context.base_dir)

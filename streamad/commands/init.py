@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.markup import escape
 
@@ -20,10 +19,10 @@ from streamad.commands._init_layout import Layout, find_layout
 from streamad.commands._init_names import plain_name
 from streamad.commands._init_records import RawSample, read_raw
 from streamad.commands._init_rhythm import Rhythm, find_pauses, measure
-from streamad.errors import OutputError, SourceError
+from streamad.errors import OutputError
 from streamad.files import write_atomically
 from streamad.plugins import ConnectorContext, connect_source, split_url
-from streamad.ports import LabelledSource
+from streamad.ports import LabelledSource, NamedChannels, Source
 
 
 def init(
@@ -44,7 +43,8 @@ def init(
     home = write_to.absolute().parent
     url = local_url(sample)
     raw = read_raw(url, home)
-    layout = find_layout(raw, _names_in_archive(url) if raw.native else None)
+    recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
+    layout = find_layout(raw, _named_channels(recordings) if raw.native else None)
     options = dict(raw.options)
     if layout.as_text:
         options["text"] = list(layout.as_text)
@@ -64,7 +64,7 @@ def init(
         options=options,
         stream=stream,
         native=raw.native,
-        classes=_classes(raw, url, home),
+        classes=_classes(recordings) if raw.native else [],
         pauses=pauses,
         rhythm=rhythm,
     )
@@ -81,23 +81,13 @@ def _relative(url: str, home: Path) -> str:
     return Path(os.path.normpath(rest)).relative_to(home).as_posix() + query
 
 
-def _names_in_archive(url: str) -> list[str] | None:
-    """Return the channel names that an NPZ archive holds, which its records do not tell."""
-    path = Path(split_url(url)[1])
-    if path.suffix.lower() != ".npz" or not path.is_file():
-        return None
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return [str(item) for item in archive["channels"].tolist()] if "channels" in archive else None
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: its array channels cannot be read ({error})") from error
+def _named_channels(source: Source) -> tuple[str, ...] | None:
+    """Return the names of channels that the recordings hold, but not their messages."""
+    return source.channel_names() if isinstance(source, NamedChannels) else None
 
 
-def _classes(raw: RawSample, url: str, home: Path) -> list[str]:
+def _classes(source: Source) -> list[str]:
     """Return the class labels that the recordings carry, none where they carry none."""
-    if not raw.native:
-        return []
-    source = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     return sorted(set(source.labels().values())) if isinstance(source, LabelledSource) else []
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streamad.plugins import ConnectorContext, connect_source
-from streamad.ports import LabelledSource, Source
+from streamad.ports import LabelledSource, NamedChannels, Source
 from streamad.testing import ListSource, ManualClock, check_source
 from streamad.types import ChannelSpec, PartitionAssigned, PartitionEnded, Record, RecordBatch
 from streamad_connectors import memory
@@ -113,5 +113,6 @@ async def test_endless_list_source() -> None:
 def test_sources_are_what_the_ports_say(context: ConnectorContext) -> None:
     assert isinstance(connect_source("x.npz", {}, context), Source)
     assert isinstance(connect_source("x.npz", {}, context), LabelledSource)
+    assert isinstance(connect_source("x.npz", {}, context), NamedChannels)
     assert isinstance(connect_source("memory:x", {}, context), Source)
     assert isinstance(ListSource([PartitionEnded("p")]), Source)

@@ -416,3 +416,12 @@ def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_said(tm
     assert "timezone: UTC" in text
     assert "guess" in text[text.index("timezone") :].splitlines()[0]
     assert load_settings(tmp_path / "plant.yaml").decode.timezone == "UTC"
+
+
+def test_names_in_an_archive_are_found_whatever_the_options_of_its_url(tmp_path: Path) -> None:
+    named = npz(tmp_path)
+    assert init(Path(f"{named}?stream=press")).exit_code == 0
+    assert [channel.name for channel in load_settings(tmp_path / "plant.yaml").channels] == ["ax", "gyro"]
+    (tmp_path / "strokes").write_bytes(named.read_bytes())  # the option says the format, not the ending
+    assert init(tmp_path / "strokes?format=npz", "--force").exit_code == 0
+    assert [channel.name for channel in load_settings(tmp_path / "plant.yaml").channels] == ["ax", "gyro"]

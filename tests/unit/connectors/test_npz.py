@@ -219,3 +219,28 @@ async def test_batch_nylon_has_names_and_ids_but_no_labels(data_file: Callable[[
     first = turned[str(ids[0])]
     np.testing.assert_array_equal(first[:, ::-1].T, x[0][:, : len(first)])
     assert source(path, tmp_path).labels() == {}
+
+
+def test_the_names_of_channels_are_told_where_all_files_agree(tmp_path: Path) -> None:
+    x = np.zeros((1, 2, 3), np.float32)
+    for name, channels in [("a", ["u", "v"]), ("b", ["u", "v"]), ("c", ["v", "u"])]:
+        np.savez(tmp_path / f"{name}.npz", x=x, channels=np.array(channels))
+    np.savez(tmp_path / "none.npz", x=x)
+    (tmp_path / "a.jsonl").write_text("{}")
+    assert source("c.npz", tmp_path).channel_names() == ("v", "u")
+    assert source("[ab].npz", tmp_path).channel_names() == ("u", "v")
+    assert source("[ac].npz", tmp_path).channel_names() is None
+    assert source("[a-z]*.npz", tmp_path).channel_names() is None
+    assert source("none.npz", tmp_path).channel_names() is None
+    assert source("a.*", tmp_path).channel_names() is None
+
+
+@pytest.mark.parametrize("names", [np.array([{"u": 1}, None], dtype=object), None])
+def test_names_of_channels_that_cannot_be_read_are_one_line(tmp_path: Path, names: np.ndarray | None) -> None:
+    if names is None:
+        (tmp_path / "a.npz").write_bytes(b"PK no archive")
+    else:
+        np.savez(tmp_path / "a.npz", x=np.zeros((1, 2, 3), np.float32), channels=names)
+    with pytest.raises(SourceError, match=r"a\.npz: ") as caught:
+        source("a.npz", tmp_path).channel_names()
+    assert "\n" not in str(caught.value)
