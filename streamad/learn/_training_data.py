@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from streamad.errors import TrainingDataError
+from streamad.learn.constant import constant_channels
 from streamad.types import ChannelSpec, WindowSet
-
-_CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
 
 
 def check_training_data(data: WindowSet, channels: tuple[ChannelSpec, ...], length: int) -> None:
@@ -47,10 +46,7 @@ def _check_ids(ids: Sequence[str]) -> None:
 
 def check_not_constant(data: WindowSet, channels: tuple[ChannelSpec, ...]) -> None:
     """Raise TrainingDataError naming the channels that never change: no scale can be fitted to them."""
-    valid = np.arange(data.values.shape[2]) < data.lengths[:, None]
-    samples = data.values.transpose(0, 2, 1)[valid]
-    spread = samples.max(axis=0).astype(np.float64) - samples.min(axis=0)
-    constant = np.flatnonzero(spread <= _CONSTANT_SHARE * np.abs(samples).max(axis=0))
+    constant = constant_channels(data)
     if len(constant):
         names = ", ".join(repr(channels[index].name) for index in constant)
         what = "channel {} never changes" if len(constant) == 1 else "channels {} never change"

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import TrainingDataError
+from streamad.learn.constant import constant_channels
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
 MIN_SEQUENCES = 8  # a quarter of them is a batch of two
 AUTO_VALIDATION_FROM = 200
-_CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
 
 
 def check_training_data(data: WindowSet) -> None:
@@ -33,9 +33,7 @@ def check_training_data(data: WindowSet) -> None:
     not_finite = np.flatnonzero(~np.isfinite(values).all(axis=(0, 2)))
     if len(not_finite):
         raise TrainingDataError(f"NaN or infinite values in {_channels(not_finite)}: fill or drop them first")
-    samples = valid_samples(data)
-    spread = samples.max(axis=0) - samples.min(axis=0)
-    constant = np.flatnonzero(spread <= _CONSTANT_SHARE * np.abs(samples).max(axis=0))
+    constant = constant_channels(data)
     if len(constant):
         raise TrainingDataError(f"{_channels(constant)} never changes in the training sequences: leave it out")
 
@@ -68,5 +66,5 @@ def split_validation(data: WindowSet, share: float | str, seed: int) -> tuple[Wi
     return data.take(np.sort(order[count:])), data.take(np.sort(order[:count]))
 
 
-def _channels(indexes: npt.NDArray[np.intp]) -> str:
+def _channels(indexes: npt.NDArray[np.int64]) -> str:
     return ("channel " if len(indexes) == 1 else "channels ") + ", ".join(str(index) for index in indexes)
