@@ -44,10 +44,6 @@ class Registry:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the models that have versions."""
-        return tuple(name for name in _folders(self.root) if self.versions(name))
-
     def versions(self, name: str) -> tuple[str, ...]:
         """Return the versions of a model, oldest first; empty where there is none. Raises RegistryError."""
         found = _folders(self._home(name) / "versions")

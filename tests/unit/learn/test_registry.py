@@ -66,7 +66,6 @@ def test_no_model_says_how_to_train_one(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     assert Registry(tmp_path).current("default") is None
     assert Registry(tmp_path).versions("default") == ()
-    assert Registry(tmp_path).names() == ()
 
 
 def test_unknown_version_lists_those_there_are(tmp_path: Path) -> None:
@@ -79,7 +78,6 @@ def test_versions_are_ordered_by_number(tmp_path: Path) -> None:
     for version in ("10000", "0002", "imported", "9999"):
         (tmp_path / "default" / "versions" / version).mkdir(parents=True)
     assert Registry(tmp_path).versions("default") == ("0002", "9999", "10000", "imported")
-    assert Registry(tmp_path).names() == ("default",)
     assert train(tmp_path) == "10001"
 
 
