@@ -1,0 +1,91 @@
+"""streamad train: what the progress bar shows, on a terminal and without one."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from streamad.commands.train import _Bar
+from streamad.learn.training import FitStep
+from streamad.ports import TrainingStep
+
+
+def steps(n_fits: int, n_epochs: int) -> list[FitStep]:
+    """Every epoch of a training whose loss is the number of epochs that remain."""
+    n = n_fits * n_epochs
+    return [
+        FitStep(
+            "final" if i // n_epochs == n_fits - 1 else "calibration",
+            i // n_epochs + 1,
+            n_fits,
+            TrainingStep(i % n_epochs + 1, n_epochs, float(n - i - 1), 9.5 if i == 4 else None),
+        )
+        for i in range(n)
+    ]
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, n_steps: int, *, terminal: bool, as_json: bool = False) -> str:
+    """What stands on stderr after ``n_steps`` of 3 fits with 2 epochs, each of which takes 20 s."""
+    now_s = 0.0
+    console = Console(
+        file=StringIO(),
+        force_terminal=terminal,
+        color_system=None,
+        width=200,
+        soft_wrap=True,
+        highlight=False,
+        get_time=lambda: now_s,
+    )
+    monkeypatch.setattr("streamad.commands.train.err", console)
+    with _Bar(as_json) as bar:
+        for step in steps(3, 2)[:n_steps]:
+            now_s += 20.0
+            bar.on_step(step)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "words"),
+    [
+        (2, ("calibrating 1/2: epoch 2/2", "loss 4.0000 ", " 33 %", "0:01:20")),
+        (3, ("calibrating 2/2: epoch 1/2", "loss 3.0000 ", " 50 %", "0:01:00")),
+        (5, ("training: epoch 1/2", "loss 1.0000, validation 9.5000 ", " 83 %", "0:00:20")),
+        (6, ("training: epoch 2/2", "loss 0.0000 ", "100 %", "0:00:00")),
+    ],
+)
+def test_the_bar_shows_fit_epoch_loss_and_the_time_that_remains(
+    monkeypatch: pytest.MonkeyPatch, n_steps: int, words: tuple[str, ...]
+) -> None:
+    text = re.sub(r"\x1b\[[?\d]*[A-Za-z]", "", shown(monkeypatch, n_steps, terminal=True))
+    last = text.replace("\r", "\n").strip().splitlines()[-1]
+    for word in words:
+        assert word in last, last
+
+
+def test_without_a_terminal_each_fit_tells_its_first_and_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, 6, terminal=False).splitlines() == [
+        "calibrating 1/2: epoch 1/2, loss 5.0000",
+        "calibrating 1/2: epoch 2/2, loss 4.0000",
+        "calibrating 2/2: epoch 1/2, loss 3.0000",
+        "calibrating 2/2: epoch 2/2, loss 2.0000",
+        "training: epoch 1/2, loss 1.0000, validation 9.5000",
+        "training: epoch 2/2, loss 0.0000",
+    ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_with_json_it_is_silent(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    assert shown(monkeypatch, 6, terminal=terminal, as_json=True) == ""
+
+
+def test_an_interruption_says_that_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=StringIO(), width=200)
+    monkeypatch.setattr("streamad.commands.train.err", console)
+    with pytest.raises(KeyboardInterrupt), _Bar(as_json=False):
+        raise KeyboardInterrupt
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue() == "interrupted: the same command goes on from here\n"
