@@ -49,7 +49,7 @@ from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 
 CHANNELS, LENGTH = 24, 51
 BATCH = 64
-ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts")
+ROLES: tuple[Role, ...] = ("alerts", "verdicts")
 
 
 def make_recording(path: Path, n_sequences: int) -> None:
