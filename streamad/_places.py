@@ -49,6 +49,8 @@ def place_problems(sinks: Mapping[Role, str], inputs: Mapping[str, str], base_di
 
 
 def _read_back(key: str, path: Path, inputs: Mapping[str, str], base_dir: Path) -> list[Problem]:
+    if path.is_dir():  # no sink can write there, and says so
+        return []
     for where, url in inputs.items():
         place = _input_of(url, base_dir)
         if place is not None and (place in (path, path.parent) or _matches(path.parts, place.parts)):

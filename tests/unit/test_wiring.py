@@ -73,6 +73,12 @@ def test_a_link_to_the_source_is_where_the_source_reads(tmp_path: Path) -> None:
     assert list(problems(tmp_path, "rec", alerts="out/alerts.jsonl")) == ["sinks.alerts"]
 
 
+def test_a_sink_that_is_a_folder_is_no_question_of_the_config(tmp_path: Path) -> None:
+    assert list(problems(tmp_path, "rec", alerts="rec")) == ["sinks.alerts"]
+    (tmp_path / "rec").mkdir()
+    assert problems(tmp_path, "rec", alerts="rec") == {}
+
+
 def test_a_home_folder_is_meant_where_the_source_means_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert list(problems(tmp_path, "~/rec", alerts="rec/alerts.jsonl")) == ["sinks.alerts"]
