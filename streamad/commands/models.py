@@ -59,6 +59,20 @@ def list_versions(config: ConfigOption = Path("plant.yaml"), as_json: JsonOption
     out.print(table)
 
 
+@models.command("promote")
+def promote(
+    version: Annotated[str, typer.Argument(help="Version to put into service; an older one rolls back.")],
+    config: ConfigOption = Path("plant.yaml"),
+) -> None:
+    """Put a version into service, after its files were verified. Running monitors take it at their next start."""
+    plant = load_plant(config)
+    name = plant.settings.model.name
+    registry = registry_of(plant.settings, plant.base_dir)
+    before = registry.current(name)
+    registry.promote(name, version, expected=before)
+    out.print(f"model {name} {version} is now in service" + (f" (before: {before})" if before else ""))
+
+
 @models.command("show")
 def show(
     version: Annotated[str | None, typer.Argument(help="Version; the one in service if left out.")] = None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 __all__ = ["train"]
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamad.commands._common import (
@@ -23,9 +25,10 @@ from streamad.commands._common import (
 )
 from streamad.commands._labels import NORMAL, read_labels
 from streamad.commands._windows import Recordings, read_windows
+from streamad.errors import DetectorError
 from streamad.judge.calibration import certifiable_rate
 from streamad.learn.manifest import Manifest
-from streamad.learn.training import FitStep, train_model
+from streamad.learn.training import FitStep, promotion_doubt, train_model
 from streamad.wiring import detector_for, registry_of, source_for
 
 
@@ -58,6 +61,9 @@ def train(
     data = run_async(read_windows(plant, source, keep=keep))
     windows = data.window_set()
     _warn(data, plant)
+    if url is None:
+        err.print(f"training on {escape(plant.settings.source.url)} (the source; model.recordings is not set)")
+    started = time.perf_counter()
     with _Bar(as_json) as bar:
         version = train_model(
             windows,
@@ -69,10 +75,14 @@ def train(
             promote=promote,
         )
     manifest = registry.manifest(plant.settings.model.name, version)
+    promoted = registry.current(manifest.name) == version
     if as_json:
-        print_json({"model": manifest.name, "version": version, "promoted": promote, "metrics": manifest.metrics})
-        return
-    _print_result(manifest, promote, plant.settings.alerts.false_alarm_rate)
+        print_json({"model": manifest.name, "version": version, "promoted": promoted, "metrics": manifest.metrics})
+    else:
+        _print_result(manifest, promoted, plant.settings.alerts.false_alarm_rate, time.perf_counter() - started)
+    if promote and not promoted:
+        doubt = promotion_doubt(manifest.metrics)
+        raise DetectorError(f"version {version} was not put into service: {doubt or 'another one was promoted'}")
 
 
 def _warn(data: Recordings, plant: Plant) -> None:
@@ -90,14 +100,19 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(manifest: Manifest, promoted: bool, rate: float) -> None:
+def _print_result(manifest: Manifest, promoted: bool, rate: float, took_s: float) -> None:
     metrics = manifest.metrics
     how = "held out" if metrics.method == "split" else "scored out of fold"
     out.print(
         f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
-        f"{manifest.training.duration_s:.0f} s, calibrated on {metrics.n_calibration} {how}; "
+        f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), calibrated on {metrics.n_calibration} {how}; "
         + ("now in service" if promoted else "not in service")
     )
+    if metrics.score_quantiles["0.75"] < metrics.training_median <= metrics.score_quantiles["1"]:
+        out.print(
+            "[yellow]note[/]: the model's own training sequences score above most calibration scores, so normal "
+            "sequences may alert too often: train for more epochs or on more recordings"
+        )
     if rate < certifiable_rate(metrics.n_calibration):
         out.print(
             f"[yellow]note[/]: {metrics.n_calibration} calibration sequences certify a false-alarm rate of "

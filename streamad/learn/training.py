@@ -5,7 +5,7 @@ Shapes: N sequences, n of them for calibration, K transformations, C channels, L
 
 from __future__ import annotations
 
-__all__ = ["FitProgress", "FitStep", "train_model"]
+__all__ = ["FitProgress", "FitStep", "promotion_doubt", "train_model"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +62,8 @@ def train_model(
     """Train a version of ``settings.model.name`` on ``data``, publish it, and put it into service; returns its number.
 
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
-    trains on all. The result does not depend on the order of ``data``. Interrupted at any moment, there is no version,
+    trains on all. The result does not depend on the order of ``data``. A version of which ``promotion_doubt`` says
+    something stays out of service. Interrupted at any moment, there is no version,
     and a repeated call goes on where the fits were. ``device`` defaults to ``settings.model.device``.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError where another version was promoted
@@ -78,9 +79,11 @@ def train_model(
         run = _Run(fits, registry, parent, clock)
         version = run.split(ordered) if split else run.out_of_fold(ordered)
     if promote:
-        registry.promote(model.name, version, expected=parent)
-        reason, now = "promoted without comparison", from_us(clock.now_us())
-        decision = PromotionDecision(promoted=True, reason=reason, decided_at=now)
+        doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
+        if doubt is None:
+            registry.promote(model.name, version, expected=parent)
+        reason, now = doubt or "promoted without comparison", from_us(clock.now_us())
+        decision = PromotionDecision(promoted=doubt is None, reason=reason, decided_at=now)
         registry.record_decision(model.name, version, decision)
     return version
 
@@ -155,6 +158,21 @@ class _Run:
             packages=package_versions(),
             created_at=from_us(self.clock.now_us()),
         )
+
+
+def promotion_doubt(metrics: Metrics) -> str | None:
+    """Say why a model must not judge: its own training sequences score above every calibration score.
+
+    Held-out scores lie at or above those of training sequences; below all of them, folds and final model have settled
+    on other scales (too little training), and nearly every normal sequence would be an alert.
+    """
+    highest = metrics.score_quantiles["1"]
+    if metrics.training_median <= highest:
+        return None
+    return (
+        f"its own training sequences score {metrics.training_median:.3f} (median), above all calibration scores "
+        f"(at most {highest:.3f}): most normal sequences would alert; train for more epochs or on more recordings"
+    )
 
 
 def _score(scorer: Scorer, data: WindowSet) -> FloatArray:

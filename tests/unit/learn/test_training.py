@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,3 +199,22 @@ def test_a_channel_constant_only_in_the_training_part_is_named(tmp_path: Path) -
         data.values[i, 2, : data.lengths[i]] = 1.0
     with pytest.raises(TrainingDataError, match="channel 'flow' never changes in 101 training sequences"):
         train(tmp_path / "b", data=data)
+
+
+def test_a_model_whose_own_training_sequences_would_alert_stays_out_of_service(tmp_path: Path) -> None:
+    class ShiftedFinal(MeanDetector):
+        """Its last fit, the model itself, scores on another scale than the folds did."""
+
+        def fit(self, data: WindowSet, **how: Any) -> Any:
+            fitted = super().fit(data, **how)
+            fitted.offset = self.offset if len(data) == 30 else 0.0
+            return fitted
+
+    train(tmp_path)
+    version = train(tmp_path, data=windows_of(30, seed=1), detector=ShiftedFinal(offset=50.0))
+    registry = Registry(tmp_path)
+    assert (version, registry.current("default")) == ("0002", "0001")
+    decision = registry.manifest("default", version).decision
+    assert decision is not None
+    assert not decision.promoted
+    assert "most normal sequences would alert" in decision.reason
