@@ -200,15 +200,19 @@ def _ids(archive: Mapping[str, npt.NDArray[Any]], prefix: str, path: Path, n_seq
 def _kept_classes(
     archive: Mapping[str, npt.NDArray[Any]], names: list[str], path: Path, options: FileOptions
 ) -> set[Any] | None:
-    """Return the class numbers that the option ``classes`` names; a number goes before a name that looks like one."""
+    """Return the class numbers that the option ``classes`` names.
+
+    Names go before numbers, and 1 means the name 1.0, as it does among the labels of a replay.
+    """
     if not options.classes:
         return None
     keys = [key for key in ("y", "train_y", "test_y") if key in archive]
     if not keys:
         raise SourceError(f"{path}: has no classes (array y); leave the option classes out")
     numbers = {number for key in keys for number in _whole(_array(archive, key, path)).tolist()}
-    by_text = {name: number for number, name in enumerate(names)}
-    by_text |= {str(number): number for number in [*range(len(names)), *sorted(numbers)]}
+    by_text = {str(number): number for number in [*range(len(names)), *sorted(numbers)]}
+    by_text |= {name.removesuffix(".0"): number for number, name in enumerate(names)}
+    by_text |= {name: number for number, name in enumerate(names)}
     unknown = [item for item in options.classes if item not in by_text]
     if unknown:
         raise SourceError(f"{path}: no class {unknown[0]!r} (there are: {', '.join(by_text)})")

@@ -109,9 +109,10 @@ async def test_splits_and_classes(query: str, expected: dict[str, str], tmp_path
 async def test_class_names_and_numbers(tmp_path: Path) -> None:
     labelled(tmp_path, classes=np.array(["walk", "run", "0"]))
     assert dict(source("a.npz?split=train&classes=run", tmp_path).labels()) == {"train-0001": "run"}
-    # A number goes before a name that looks like one.
-    assert set(source("a.npz?split=train&classes=0", tmp_path).labels().values()) == {"walk"}
-    with pytest.raises(SourceError, match=r"no class 'swim' \(there are: walk, run, 0, 1, 2\)"):
+    # A name goes before the number that it looks like, as among the labels of a replay.
+    assert set(source("a.npz?split=train&classes=0", tmp_path).labels().values()) == {"0"}
+    assert set(source("a.npz?split=train&classes=1", tmp_path).labels().values()) == {"run"}
+    with pytest.raises(SourceError, match="no class 'swim'"):
         await read_one("a.npz?classes=swim", tmp_path)
 
 
@@ -244,3 +245,10 @@ def test_names_of_channels_that_cannot_be_read_are_one_line(tmp_path: Path, name
     with pytest.raises(SourceError, match=r"a\.npz: ") as caught:
         source("a.npz", tmp_path).channel_names()
     assert "\n" not in str(caught.value)
+
+
+def test_a_whole_number_means_the_class_of_that_name_and_not_the_one_of_that_place(tmp_path: Path) -> None:
+    labelled(tmp_path, classes=np.array(["1.0", "2.0", "3.0"]))
+    assert set(source("a.npz?split=train&classes=1", tmp_path).labels().values()) == {"1.0"}
+    assert set(source("a.npz?split=train&classes=2.0", tmp_path).labels().values()) == {"2.0"}
+    assert set(source("a.npz?split=train&classes=0", tmp_path).labels().values()) == {"1.0"}
