@@ -46,7 +46,7 @@ def find_time(columns: Iterable[Column], n_messages: int) -> TimeField:
             continue
         named = bool(hints(column.path) & TIME)
         if _all_read(column):
-            if isinstance(column.values[0], str) and not column.is_numeric:
+            if isinstance(column.values[0], str) and not column.is_numeric and _is_date(column):
                 ranked.append((4 if named else 2, TimeField(column.path)))
                 continue
         elif _all_read(column, UTC):

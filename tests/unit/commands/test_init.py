@@ -425,3 +425,12 @@ def test_names_in_an_archive_are_found_whatever_the_options_of_its_url(tmp_path:
     (tmp_path / "strokes").write_bytes(named.read_bytes())  # the option says the format, not the ending
     assert init(tmp_path / "strokes?format=npz", "--force").exit_code == 0
     assert [channel.name for channel in load_settings(tmp_path / "plant.yaml").channels] == ["ax", "gyro"]
+
+
+def test_a_batch_number_of_digits_is_no_time(tmp_path: Path) -> None:
+    rows = "".join(f"02.03.2026 06:{m:02d}:00,{m // 10 + 1:05d},{20 + m / 10}\n" for m in range(40))
+    (tmp_path / "german.csv").write_text("Zeitstempel,Charge,Temperatur\n" + rows)
+    result = init(tmp_path / "german.csv")
+    assert isinstance(result.exception, SourceError)
+    assert "Zeitstempel" in str(result.exception)
+    assert not (tmp_path / "plant.yaml").exists()
