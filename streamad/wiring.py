@@ -17,7 +17,7 @@ __all__ = [
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from streamad._places import place_problems
@@ -28,7 +28,7 @@ from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import ModelInService
 from streamad.learn.registry import Registry
-from streamad.plugins import ConnectorContext, connect_sink, connect_source, make_detector
+from streamad.plugins import ConnectorContext, connect_sink, connect_source, make_detector, split_url
 from streamad.ports import Clock, Committer, Detector, Sink, Source
 from streamad.settings import Settings
 from streamad.types import Role
@@ -58,13 +58,18 @@ def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
 
 
 def source_for(settings: Settings, context: ConnectorContext, url: str | None = None) -> Source:
-    """Make the source of the config, or of ``url`` in its place (then without the config's options for files).
+    """Make the source of the config, or of ``url``: with the config's options where that is of the same kind.
 
-    Raises PluginError, ConfigError, SourceError.
+    The same kind is the same scheme and ending. Raises PluginError, ConfigError, SourceError.
     """
-    if url is None:
-        return connect_source(settings.source.url, settings.source.options, context)
+    if url is None or _kind(url) == _kind(settings.source.url):
+        return connect_source(url or settings.source.url, settings.source.options, context)
     return connect_source(url, {}, context, where="source")
+
+
+def _kind(url: str) -> tuple[str, str]:
+    scheme, rest, _ = split_url(url)
+    return scheme, PurePath(rest).suffix.lower()
 
 
 def sink_urls(settings: Settings) -> dict[Role, str]:

@@ -14,7 +14,7 @@ from streamad.cli import app
 from streamad.errors import ConfigError
 from streamad.settings import Settings
 from streamad.testing import ManualClock
-from streamad.wiring import check_parts, context_for
+from streamad.wiring import check_parts, context_for, source_for
 
 
 def problems(folder: Path, source: str, recordings: str | None = None, **sinks: str) -> dict[str, str]:
@@ -119,3 +119,17 @@ def test_a_command_says_all_that_is_wrong_before_it_writes_anything(tmp_path: Pa
     named = {problem.path for problem in result.exception.problems}
     assert named == {"model.options.epoch", "sinks.alerts", "sinks.events"}
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_recordings_of_the_sources_kind_are_read_with_its_options(tmp_path: Path) -> None:
+    settings = Settings(
+        channels=[{"name": "x"}],  # type: ignore[list-item]
+        source={"url": "live.csv", "options": {"decimal": ","}},  # type: ignore[arg-type]
+    )
+    context = context_for(settings, tmp_path, ManualClock())
+
+    def decimal_of(url: str) -> str:
+        source: Any = source_for(settings, context, url)
+        return str(source._options.decimal)
+
+    assert [decimal_of(url) for url in ("other.csv", "other.csv?decimal=.", "other.jsonl")] == [",", ".", "."]
