@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["app", "main"]
 
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -69,3 +70,10 @@ def main() -> None:
     except StreamadError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # Our own messages found no room; what stdout still buffers would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        typer.echo(f"error: cannot write to standard output: {error.strerror}", err=True)
+        sys.exit(1)

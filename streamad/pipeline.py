@@ -81,6 +81,11 @@ class Pipeline:
         self._give_up_us = 0
         self._log = get_logger().bind(plant=settings.name)
 
+    @property
+    def was_stopped(self) -> bool:
+        """Return whether the run ended by request, before the end of its source."""
+        return self._stopping
+
     def request_stop(self) -> None:
         """Stop reading; what is judged within ``run.stop_timeout`` is committed, all else is read again next time."""
         if not self._stopping:

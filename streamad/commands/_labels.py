@@ -85,10 +85,13 @@ def _of_source(source: Source) -> Mapping[_Key, str]:
 def _of_csv(path: Path) -> Mapping[_Key, str]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
+            header = file.readline()
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))
             missing = {"sequence", "label"} - set(reader.fieldnames or ())
             if missing:
-                raise SourceError(f"{path}: no column {' and '.join(sorted(missing))}")
+                there = ", ".join(reader.fieldnames or ()) or "none"
+                raise SourceError(f"{path}: no column {' and '.join(sorted(missing))} (columns: {there})")
             labels: dict[_Key, str] = {}
             for row in reader:
                 stream, sequence, label = ((row.get(name) or "").strip() for name in ("stream", "sequence", "label"))

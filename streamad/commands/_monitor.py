@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Monitor", "RunReport", "alert_line"]
+__all__ = ["Monitor", "RunReport", "alert_line", "p_text"]
 
 import time
 from collections import deque
@@ -27,18 +27,23 @@ from streamad.wiring import model_in_service
 _LATENCIES = 10_000
 
 
+def p_text(p_value: float) -> str:
+    """Return a p-value for people; it is never 0."""
+    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
+
+
 def alert_line(judgement: Judgement) -> str:
     """Return one line for a person: what, how sure, and which channels."""
     alert, attribution = judgement.alert, judgement.attribution
     assert alert is not None
     why = ""
     if attribution is not None:
-        first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share > 0]
+        first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share >= 0.01]
         why = f"  because of {', '.join(first)}" if first else ""
     tail = "  (extrapolated)" if alert.tail == "extrapolated" else ""
     return (
         f"[bold red]ALERT[/] {escape(alert.stream)} {escape(alert.sequence)}  "
-        f"score {alert.score:.3f}  p {alert.p_value:.4f}{tail}{escape(why)}"
+        f"score {alert.score:.3f}  p {p_text(alert.p_value)}{tail}{escape(why)}"
     )
 
 
@@ -51,6 +56,7 @@ class RunReport:
     model: str
     latencies_us: list[int]
     verdicts: list[Verdict]
+    interrupted: bool = False
 
     @property
     def sequences(self) -> int:
@@ -82,6 +88,7 @@ class RunReport:
             "sequences": self.sequences,
             "alerts": self.counters["alerts"],
             "model": self.model,
+            "interrupted": self.interrupted,
             "wall_s": round(self.wall_s, 3),
             "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
             "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},
@@ -141,6 +148,7 @@ class Monitor:
             model=f"{model.ref.name} {model.ref.version}",
             latencies_us=list(self._latencies_us),
             verdicts=self._verdicts,
+            interrupted=pipeline.was_stopped,
         )
 
     def _on_judged(self, judged: JudgedSequence) -> None:

@@ -31,6 +31,8 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     verdicts = ", ".join(f"{count} {decision}" for decision, count in sorted(report.counters["verdicts"].items()))
     table.add_row("model", report.model)
+    if report.interrupted:
+        table.add_row("interrupted", "the figures are of what was judged until then")
     table.add_row("sequences", f"{report.sequences}" + (f" ({verdicts})" if verdicts else ""))
     for name in ("dead_letters", "late_samples"):
         value = report.counters[name]

@@ -22,7 +22,7 @@ from streamad.commands._common import (
 from streamad.commands._labels import NORMAL, read_labels
 from streamad.commands._monitor import Monitor
 from streamad.commands._summary import evaluation_dict, print_summary
-from streamad.errors import UsageError
+from streamad.errors import SourceError, UsageError
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.replay import PacedSource
@@ -74,11 +74,17 @@ def replay(
         report = await Monitor(plant, quiet=silent, keep=True).run(
             paced, UnsavedCommitter(sinks), explain=bool(sinks) or not silent, with_verdicts=True, version=version
         )
-        evaluation = None if truth is None else report.evaluation(truth)
+        nothing_yet = report.interrupted and not report.verdicts
+        evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
         if as_json:
             print_json({**report.as_dict(), **({} if evaluation is None else evaluation_dict(evaluation))})
         else:
             print_summary(report, plant.settings.alerts.false_alarm_rate, evaluation)
+        if report.interrupted:
+            raise typer.Exit(130)
+        if not report.sequences and report.counters["dead_letters"]:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in report.counters["dead_letters"].items())
+            raise SourceError(f"no sequence: all messages are unreadable ({kinds}); see: streamad check")
 
     run_async(work())
 

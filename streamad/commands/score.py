@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from streamad.commands._common import ConfigOption, load_whole_plant, local_url, out, run_async
+from streamad.commands._monitor import p_text
 from streamad.commands._windows import Recordings, read_windows
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.alerts import scored, unscorable
@@ -49,7 +50,7 @@ def score(
             verdict.sequence,
             str(verdict.n_samples),
             "" if verdict.score is None else f"{verdict.score:.4f}",
-            "" if verdict.p_value is None else f"{verdict.p_value:.4f}",
+            "" if verdict.p_value is None else p_text(verdict.p_value),
             verdict.decision + (f": {verdict.detail}" if verdict.detail else ""),
         )
     out.print(table)

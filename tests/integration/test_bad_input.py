@@ -214,7 +214,8 @@ def test_a_sequence_that_lacks_a_channel_is_unscorable_and_says_which(plant: Cli
 def test_a_table_of_other_channels_is_dead_letters_never_verdicts(plant: CliPlant) -> None:
     (plant.folder / "other.csv").write_text("stream,sequence,time,volume\nr1,a,2026-01-01T00:00:00Z,3\n")
     outcome = plant("replay --quiet --json --out said", plant.folder / "other.csv")
-    assert outcome.code == 0, outcome.err
+    assert outcome.code == 1
+    assert "all messages are unreadable (1 missing_field)" in outcome.err
     assert outcome.last_json["counters"]["dead_letters"] == {"missing_field": 1}
     assert outcome.last_json["sequences"] == 0
     (letter,) = [json.loads(text) for text in (plant.folder / "said" / "dead_letters.jsonl").read_text().splitlines()]

@@ -197,7 +197,7 @@ def test_a_senseless_speed_is_a_usage_error(plant: CliPlant, speed: str) -> None
     [
         (None, "cannot read"),
         (b"", "no column"),
-        (b"sequence;label\na;1\n", "no column"),
+        (b"sequence;mark\na;1\n", "no column label (columns: sequence, mark)"),
         (b"batch,label\na,1\n", "no column sequence"),
         (b"sequence,label\n", "no labels"),
         (b"\xff\xfe\x00\x01,\x00", "not a CSV"),
@@ -404,3 +404,50 @@ def test_a_reader_that_goes_away_is_no_traceback(plant: CliPlant) -> None:
     )
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
+
+
+def test_labels_may_come_from_a_spreadsheet_that_writes_semicolons(plant: CliPlant) -> None:
+    text = (plant.folder / "labels.csv").read_text()
+    (plant.folder / "german.csv").write_text(text.replace(",", ";"))
+    figures = [
+        plant("replay --quiet --json --labels", plant.folder / name).last_json for name in ("labels.csv", "german.csv")
+    ]
+    assert figures[0]["n_anomalous"] == figures[1]["n_anomalous"] > 0
+
+
+def test_an_interrupted_replay_says_so_and_does_not_look_like_a_whole_one(plant: CliPlant) -> None:
+    arguments = ["replay", "--config", str(plant.config), "--speed", "0.001", "--labels", "labels.csv", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamad", "--verbose", *arguments],
+        cwd=plant.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    while "partition assigned" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(out.splitlines()[-1])["interrupted"] is True
+
+
+def test_a_full_standard_output_is_one_line(plant: CliPlant) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "streamad", "schema"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["error: cannot write to standard output: No space left on device"]
+
+
+def test_promote_puts_an_older_version_back_into_service(plant: CliPlant) -> None:
+    assert plant("models promote 0001").code == 0
+    assert plant("models list --json").last_json["current"] == "0001"
+    plant("models promote 0099").assert_one_line_error("0099")
