@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
@@ -76,8 +78,6 @@ async def test_long_csv(tmp_path: Path) -> None:
 
 
 async def test_wide_parquet(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     columns = {
         "unit": ["R1"],
         "batch": [1042],
@@ -91,8 +91,6 @@ async def test_wide_parquet(tmp_path: Path) -> None:
 
 
 async def test_long_parquet(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     columns = {"unit": ["R1"], "batch": ["B"], "ts": [T_US / 1e6], "tag": ["pressure_bar"], "value": [3.5]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
     (block,) = await decode("a.parquet", tmp_path, LONG)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import LabelledSource, NamedChannels, Source
@@ -42,8 +44,6 @@ def write_csv(folder: Path) -> str:
 
 
 def write_parquet(folder: Path) -> str:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table({"id": [f"b{i}" for i in range(N_ROWS)], "temp": np.arange(N_ROWS) / 7})
     parquet.write_table(table, folder / "a.parquet", row_group_size=400)
     return "a.parquet"

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -164,12 +166,10 @@ def relative_csv(folder: Path) -> Path:
 
 
 def parquet(folder: Path) -> Path:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     stream, sequence, times, x, y, _ = zip(*rows(), strict=True)
     stamps = pyarrow.array([time * 1_000_000 for time in times], pyarrow.timestamp("us"))
     columns = {"vessel": stream, "batch_no": [int(b[2:]) for b in sequence], "time": stamps, "temp": x, "p": y}
-    parquet.write_table(pyarrow.table(columns), folder / "day.parquet")
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "day.parquet")
     return folder / "day.parquet"
 
 

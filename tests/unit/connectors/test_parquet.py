@@ -7,14 +7,13 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from streamad.errors import SourceError
 
 from .reading import read_maps, read_one
-
-pyarrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
 
 
 async def test_wide_rows_become_plain_values(tmp_path: Path) -> None:
