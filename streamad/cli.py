@@ -71,9 +71,17 @@ def main() -> None:
         typer.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.filename is not None:
+        if _stdout_works():
             raise
-        # Our own messages found no room; what stdout still buffers would fail once more when the interpreter ends.
+        # What stdout still buffers would fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         typer.echo(f"error: cannot write to standard output: {error.strerror}", err=True)
         sys.exit(1)
+
+
+def _stdout_works() -> bool:
+    try:
+        print(flush=True)  # a large write that failed leaves nothing behind for a flush to fail on
+    except OSError:
+        return False
+    return True

@@ -83,7 +83,7 @@ class Pipeline:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether the run ended by request, before the end of its source."""
+        """Return whether a stop was requested: verdicts may be missing that the next run will bring."""
         return self._stopping
 
     def request_stop(self) -> None:

@@ -77,8 +77,7 @@ class Judge:
             shares = await self._batcher.run(channel_shares, model.scorer, window, model.reference)
         except StreamadError:
             raise
-        except Exception as error:
-            # The model is foreign code and may fail in any way.
+        except Exception as error:  # the model is foreign code and may fail in any way
             name = f"{model.ref.name} {model.ref.version}"
             raise DetectorError(f"model {name} failed while explaining an alert: {error!r}") from error
         return make_attribution(

@@ -114,7 +114,7 @@ def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> S
         return detector.load(folder, device=device)
     except StreamadError:
         raise
-    except Exception as error:
+    except Exception as error:  # a detector is foreign code and may fail in any way on a damaged file
         reason = str(error).strip().split("\n")[0]
         raise ArtifactError(f"{label}: cannot be loaded ({type(error).__name__}: {reason}): train anew") from error
 
@@ -139,7 +139,7 @@ def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: s
     _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
     try:
         deviation = probe_deviation(scorer.score(windows, lengths), stored)
-    except Exception as error:
+    except Exception as error:  # the same: whatever goes wrong here, the model must not go into service
         reason = str(error).strip().split("\n")[0]
         raise ArtifactError(
             f"{label}: cannot score its probe ({type(error).__name__}: {reason}): train anew"
