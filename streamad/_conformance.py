@@ -27,8 +27,10 @@ from streamad.types import (
     OutputRecord,
     PartitionAssigned,
     PartitionEnded,
+    Rebalanced,
     Record,
     RecordBatch,
+    SourceNotice,
 )
 
 
@@ -89,11 +91,14 @@ async def _read(make_source: Callable[[], Source], begin: Mapping[str, int], bac
     state: dict[str, str] = {}
     async with aclosing(cast("Any", source.batches())) as events:
         async for event in events:
+            if isinstance(event, SourceNotice | Rebalanced):
+                continue
             partition = event.partition
             if isinstance(event, PartitionAssigned):
                 _law(partition not in state, f"partition {partition!r} was assigned twice")
                 seen[partition], after[partition], state[partition] = [], begin.get(partition, 0), "open"
-                await source.seek(partition, begin.get(partition))
+                begun = await source.seek(partition, begin.get(partition))
+                _law(isinstance(begun, int), f"seek must return the offset where it begins, not {begun!r}")
                 continue
             _law(partition in state, f"{type(event).__name__} of {partition!r} before its PartitionAssigned")
             _law(state[partition] != "ended", f"{type(event).__name__} of {partition!r} after its PartitionEnded")

@@ -87,6 +87,7 @@ class LocalCommitter:
         self._progress: dict[str, Progress] = {}
         self._lock: int | None = None
         self._is_open = False
+        self._one_at_a_time = asyncio.Lock()
 
     async def open(self) -> None:
         """Lock the folder, cut the outputs back to the newest commit. Raises CheckpointError, OutputError."""
@@ -107,12 +108,17 @@ class LocalCommitter:
 
     async def restore(self, partition: str) -> Progress | None:
         """Return the last committed progress of ``partition``; None at the first start."""
-        if not self._is_open:
-            await self.open()
+        async with self._one_at_a_time:
+            if not self._is_open:
+                await self.open()
         return self._progress.get(partition)
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Make ``outputs`` and ``update`` durable as one. Raises OutputError."""
+        async with self._one_at_a_time:
+            await self._commit(update, outputs)
+
+    async def _commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         by_role: dict[Role, list[OutputRecord]] = {}
         for record in outputs:
             by_role.setdefault(record.role, []).append(record)
@@ -123,6 +129,9 @@ class LocalCommitter:
         progress = merge(self._progress.get(update.partition), update)
         await self._write(blake2b(update.partition.encode(), digest_size=12).hexdigest(), progress)
         self._progress[update.partition] = progress
+
+    async def release(self, partition: str) -> None:
+        """Do nothing: the folder's lock keeps other owners away."""
 
     async def close(self) -> None:
         """Close the sinks and unlock the folder; safe to call twice. Raises OutputError."""
@@ -148,6 +157,7 @@ class UnsavedCommitter:
 
     def __init__(self, sinks: Mapping[Role, Sink]) -> None:
         self._sinks = sinks
+        self._one_at_a_time = asyncio.Lock()
 
     async def restore(self, partition: str) -> Progress | None:
         """Return None: nothing is remembered."""
@@ -155,11 +165,15 @@ class UnsavedCommitter:
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Write ``outputs``. Raises OutputError."""
-        for record in outputs:
-            if record.role in self._sinks:
-                await self._sinks[record.role].write([record])
-        for sink in self._sinks.values():
-            await sink.flush()
+        async with self._one_at_a_time:
+            for record in outputs:
+                if record.role in self._sinks:
+                    await self._sinks[record.role].write([record])
+            for sink in self._sinks.values():
+                await sink.flush()
+
+    async def release(self, partition: str) -> None:
+        """Do nothing: there is nothing to give up."""
 
     async def close(self) -> None:
         """Close the sinks; safe to call twice. Raises OutputError."""

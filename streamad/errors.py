@@ -9,10 +9,12 @@ __all__ = [
     "DecodeError",
     "DetectorError",
     "OutputError",
+    "PartitionLost",
     "PluginError",
     "Problem",
     "RegistryError",
     "SourceError",
+    "StalledError",
     "StreamadError",
     "TrainingDataError",
     "UsageError",
@@ -84,6 +86,30 @@ class OutputError(StreamadError):
 
 class CheckpointError(StreamadError):
     """Raised when progress cannot be restored or does not fit the outputs on disk."""
+
+
+class PartitionLost(StreamadError):  # noqa: N818 - a signal between rooms: the pipeline restores the partition
+    """Raised by a committer where a commit failed, is in doubt, or another owner has taken the partition over.
+
+    Whoever gets it forgets all state of the partition and restores it from its progress; ``fenced`` says that another
+    owner's commits are the reason.
+    """
+
+    def __init__(self, partition: str, message: str, *, fenced: bool = False) -> None:
+        self.partition = partition
+        self.fenced = fenced
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _partition_lost, (self.partition, str(self), self.fenced)
+
+
+def _partition_lost(partition: str, message: str, fenced: bool) -> PartitionLost:
+    return PartitionLost(partition, message, fenced=fenced)
+
+
+class StalledError(StreamadError):
+    """Raised when work waits and nothing has moved for too long: the process ends, and its supervisor restarts it."""
 
 
 class DecodeError(StreamadError):

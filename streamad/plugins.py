@@ -5,8 +5,10 @@ from __future__ import annotations
 __all__ = [
     "ConnectorContext",
     "available",
+    "connect_feed",
     "connect_sink",
     "connect_source",
+    "connect_subscription",
     "load",
     "make_detector",
     "option_problems",
@@ -25,10 +27,10 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, PluginError, Problem
-from streamad.ports import Clock, Detector, Sink, Source
+from streamad.ports import Clock, Detector, Feed, Sink, Source, Subscription
 from streamad.types import ChannelSpec
 
-Group = Literal["sources", "sinks", "detectors"]
+Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
@@ -36,11 +38,18 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
 
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """What every connector is told of the plant: its channels, the clock, and the folder that relative paths mean."""
+    """What every connector is told of the plant.
+
+    Its channels, the clock, the folder that relative paths mean, its name, and where its source is: a sink of the same
+    system may leave out what they share (``kafka:///alerts``).
+    """
 
     channels: tuple[ChannelSpec, ...]
     clock: Clock
     base_dir: Path = field(default_factory=Path)
+    plant: str = "plant"
+    source_url: str | None = None
+    source_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:
@@ -116,6 +125,22 @@ def connect_sink(url: str, options: Mapping[str, Any], context: ConnectorContext
     scheme, rest, in_url = split_url(url)
     plugin = load("sinks", scheme)
     return cast("Sink", plugin(rest, _options(plugin, {**options, **in_url}, where), context))
+
+
+def connect_feed(url: str, options: Mapping[str, Any], context: ConnectorContext, where: str = "feed") -> Feed:
+    """Make the feed that ``url`` names; raises as ``connect_source``."""
+    scheme, rest, in_url = split_url(url)
+    plugin = load("feeds", scheme)
+    return cast("Feed", plugin(rest, _options(plugin, {**options, **in_url}, where), context))
+
+
+def connect_subscription(
+    url: str, options: Mapping[str, Any], context: ConnectorContext, where: str = "subscription"
+) -> Subscription:
+    """Make the subscription to what ``url`` names; raises as ``connect_source``."""
+    scheme, rest, in_url = split_url(url)
+    plugin = load("subscriptions", scheme)
+    return cast("Subscription", plugin(rest, _options(plugin, {**options, **in_url}, where), context))
 
 
 def make_detector(kind: str, options: Mapping[str, Any], where: str = "model.options") -> Detector:

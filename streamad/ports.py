@@ -10,26 +10,34 @@ __all__ = [
     "Committer",
     "Detector",
     "DurableSink",
+    "Feed",
+    "FeedRecord",
     "FittedDetector",
     "LabelledSource",
     "NamedChannels",
+    "RangedSource",
     "Scorer",
     "Sink",
     "Source",
+    "Subscription",
+    "Topic",
+    "TopicFinding",
+    "Topics",
     "TrainingProgress",
     "TrainingStep",
     "TrainingSummary",
+    "TransactionalSource",
 ]
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel
 
 from streamad.progress import Progress, ProgressUpdate
-from streamad.types import FloatArray, IntArray, OutputRecord, SourceEvent, WindowSet
+from streamad.types import FloatArray, IntArray, OutputRecord, Role, SourceEvent, WindowSet
 
 
 @runtime_checkable
@@ -64,12 +72,119 @@ class Source(Protocol):
         """Yield partitions and their records; the consumer's pull is the back-pressure."""
         ...
 
-    async def seek(self, partition: str, offset: int | None) -> None:
-        """Begin ``partition`` at ``offset`` (None: where the source is configured to begin)."""
+    async def seek(self, partition: str, offset: int | None) -> int:
+        """Begin ``partition`` at ``offset`` (None: where the source is configured to begin); return where that is.
+
+        May be called again for a partition that is being read. Raises SourceError where ``offset`` is gone.
+        """
         ...
 
     async def close(self) -> None:
         """Release what is held; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class RangedSource(Protocol):
+    """A source that can read a range of time offline: without a group, without commits, with an end."""
+
+    def between(self, since_us: int | None, until_us: int | None) -> Source:
+        """Return a finite source of the records from ``since_us`` on and before ``until_us`` (None: all there is now).
+
+        Times are those of the records, Unix microseconds.
+        """
+        ...
+
+
+@runtime_checkable
+class TransactionalSource(Protocol):
+    """A source that keeps the progress of its partitions itself, in one transaction with what goes to its own sinks."""
+
+    def committer(self, sinks: Mapping[Role, Sink]) -> Committer:
+        """Return the committer of this source; it writes to ``sinks`` and closes them."""
+        ...
+
+    def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
+        """Return the keeper of the topics that this source and ``sinks`` need."""
+        ...
+
+
+class TopicFinding(NamedTuple):
+    """What was found or done about one topic."""
+
+    level: Literal["ok", "warning", "error"]
+    topic: str
+    text: str
+
+
+class Topic(NamedTuple):
+    """A topic as it should be: what for, how many partitions (None: as it is), its settings."""
+
+    name: str
+    role: str
+    partitions: int | None
+    settings: Mapping[str, str]
+
+
+class Topics(Protocol):
+    """Makes and checks the topics of a plant."""
+
+    async def wanted(self) -> Sequence[Topic]:
+        """Return the topics of the plant, as they should be. Raises SourceError."""
+        ...
+
+    async def create(self, *, partitions: int, replicas: int, dry_run: bool = False) -> Sequence[TopicFinding]:
+        """Make what is missing, the input with ``partitions``; return what was done. Raises SourceError."""
+        ...
+
+    async def check(self) -> Sequence[TopicFinding]:
+        """Return what is right and wrong: missing topics, partition counts, retention, compaction, rights."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is held; safe to call twice."""
+        ...
+
+
+class FeedRecord(NamedTuple):
+    """A raw message for a source's place: what a plant's own producer would send."""
+
+    value: bytes
+    key: bytes | None = None
+    timestamp_us: int | None = None
+
+
+@runtime_checkable
+class Feed(Protocol):
+    """Brings raw messages to where a source reads them: simulator and tests in the part of the plant."""
+
+    options_model: type[BaseModel]
+
+    async def send(self, records: Sequence[FeedRecord]) -> None:
+        """Take ``records`` in order; those of one key stay in order. Raises OutputError."""
+        ...
+
+    async def flush(self) -> None:
+        """Return once all are there. Raises OutputError."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is held; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class Subscription(Protocol):
+    """Reads a sink's messages back as bytes, each once it is committed, and remembers how far it was read."""
+
+    options_model: type[BaseModel]
+
+    def messages(self) -> AsyncIterator[bytes]:
+        """Yield messages; asking for the next one says that the one before is done. Raises SourceError."""
+        ...
+
+    async def close(self) -> None:
+        """Remember how far it was read and release what is held; safe to call twice."""
         ...
 
 
@@ -128,11 +243,23 @@ class Committer(Protocol):
     """Makes outputs and progress durable together: all of a commit is there after a crash, or nothing of it."""
 
     async def restore(self, partition: str) -> Progress | None:
-        """Return the last committed progress of ``partition``; None at the first start."""
+        """Take ``partition`` over from any former owner and return its last committed progress; None at first.
+
+        From then on no former owner can commit for it. Raises PartitionLost where it must be tried again,
+        CheckpointError where the progress does not fit.
+        """
         ...
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
-        """Commit ``outputs`` and ``update`` as one."""
+        """Commit ``outputs`` and ``update`` as one; one call at a time for a partition, several for different ones.
+
+        Raises PartitionLost where the commit failed or is in doubt: the partition must be restored. Raises OutputError
+        where trying again cannot help.
+        """
+        ...
+
+    async def release(self, partition: str) -> None:
+        """Give ``partition`` up: nothing more is committed for it until it is restored. Never raises."""
         ...
 
     async def close(self) -> None:

@@ -57,9 +57,9 @@ class PacedSource:
                 group.append(record)
             yield RecordBatch(event.partition, tuple(group), event.next_offset, event.caught_up)
 
-    async def seek(self, partition: str, offset: int | None) -> None:
+    async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset``."""
-        await self._source.seek(partition, offset)
+        return await self._source.seek(partition, offset)
 
     async def close(self) -> None:
         """Close the other source."""
@@ -109,6 +109,8 @@ async def read_sequences(
             intake.take_aside()
         elif isinstance(event, PartitionEnded):
             finished = intakes.pop(event.partition).end_of_input(clock.now_us())
+        else:
+            continue
         for closed in finished:
             counters.sequences[closed.sequence.reason] += 1
             counters.sequence_samples += closed.sequence.n_samples

@@ -279,6 +279,10 @@ class RunSettings(_Section):
     """Longest time between two commits while outputs wait."""
     outage_after: Duration = 10_000_000
     """A source silent for longer than this (not even an empty poll) was away: wall-clock idle time starts anew."""
+    report_interval: Duration = 60_000_000
+    """Counters and gauges are printed to the log so often; 0: never."""
+    stall_timeout: Duration = 300_000_000
+    """If work waits and nothing has moved for this long, the process ends with an error; 0: never."""
     stop_timeout: Duration = 10_000_000
     """After Ctrl-C or SIGTERM, longest wait for what is being judged; the rest is read again by the next run."""
 
@@ -298,6 +302,8 @@ class SinkSettings(_Section):
     """Samples that came too late."""
     events: Url | None = None
     """What an operator should know of."""
+    options: dict[str, dict[str, Any]] = {}
+    """Options of the connectors, by scheme (kafka: {...}); those of the source's own system need not be repeated."""
 
 
 class _Environment(EnvSettingsSource):

@@ -170,7 +170,7 @@ class ListSource:
             if (rest := self._rest(event)) is not None:
                 yield rest
 
-    async def seek(self, partition: str, offset: int | None) -> None:
+    async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset`` (None: at the script's first record of it)."""
         begin = offset or 0
         self._next[partition] = begin
@@ -179,6 +179,7 @@ class ListSource:
             if isinstance(event, RecordBatch) and event.partition == partition and event.next_offset > begin:
                 self._again.append(event)
         self._changed.set()
+        return begin
 
     async def close(self) -> None:
         """End the iterator; safe to call twice."""

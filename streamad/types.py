@@ -29,11 +29,13 @@ __all__ = [
     "PartitionEnded",
     "PartitionRevoked",
     "Position",
+    "Rebalanced",
     "Record",
     "RecordBatch",
     "Role",
     "SampleBlock",
     "SourceEvent",
+    "SourceNotice",
     "Tail",
     "TermShare",
     "Verdict",
@@ -106,12 +108,18 @@ class RecordBatch:
 
     ``next_offset`` is the offset to read after this batch; ``caught_up`` says that nothing waits behind it, so
     wall-clock idle time may count. A batch may be empty (a poll that found nothing).
+    ``begins_at`` is the offset sought, or the ``next_offset`` of the batch before: a batch that does not continue there
+    was read before the last ``seek`` and is dropped. None where a source never delivers such batches.
+    ``end_offset`` is the offset behind the last record that the source knows of (None: not known); the lag is its
+    distance from ``next_offset``.
     """
 
     partition: str
     records: tuple[Record, ...]
     next_offset: int
     caught_up: bool = False
+    begins_at: int | None = None
+    end_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,23 @@ class PartitionEnded:
     partition: str
 
 
-SourceEvent: TypeAlias = RecordBatch | PartitionAssigned | PartitionRevoked | PartitionEnded
+@dataclass(frozen=True, slots=True)
+class SourceNotice:
+    """Something that an operator should know of the source: it becomes an Event and a warning in the log."""
+
+    kind: str
+    message: str
+    partition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """The group has shared out its partitions anew; ``partitions`` are ours now, those kept among them."""
+
+    partitions: tuple[str, ...]
+
+
+SourceEvent: TypeAlias = RecordBatch | PartitionAssigned | PartitionRevoked | PartitionEnded | SourceNotice | Rebalanced
 
 
 # --- samples, sequences, windows ------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import ModelInService
 from streamad.learn.registry import Registry
 from streamad.plugins import ConnectorContext, connect_sink, connect_source, make_detector, split_url
-from streamad.ports import Clock, Committer, Detector, Sink, Source
+from streamad.ports import Clock, Committer, Detector, Sink, Source, TransactionalSource
 from streamad.settings import Settings
 from streamad.types import Role
 
@@ -45,7 +45,7 @@ def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
         "model.detector": lambda: detector_for(settings),
     }
     for role, url in sink_urls(settings).items():
-        parts[f"sinks.{role}"] = partial(connect_sink, url, {}, context, f"sinks.{role}")
+        parts[f"sinks.{role}"] = partial(_sink, settings, context, role, url)
     problems: list[Problem] = []
     for where, make in parts.items():
         try:
@@ -93,12 +93,18 @@ def input_urls(settings: Settings) -> dict[str, str]:
 
 def sinks_for(settings: Settings, context: ConnectorContext) -> dict[Role, Sink]:
     """Make the sinks of the config. Raises PluginError, ConfigError, OutputError."""
-    return {role: connect_sink(url, {}, context, f"sinks.{role}") for role, url in sink_urls(settings).items()}
+    return {role: _sink(settings, context, role, url) for role, url in sink_urls(settings).items()}
 
 
-def committer_for(settings: Settings, context: ConnectorContext) -> Committer:
-    """Make the committer of the config: with the local checkpoint, or without any."""
+def _sink(settings: Settings, context: ConnectorContext, role: Role, url: str) -> Sink:
+    return connect_sink(url, settings.sinks.options.get(split_url(url)[0], {}), context, f"sinks.{role}")
+
+
+def committer_for(settings: Settings, context: ConnectorContext, source: Source) -> Committer:
+    """Make the committer of the config: the source's own, one with the local checkpoint, or one without any."""
     sinks = sinks_for(settings, context)
+    if isinstance(source, TransactionalSource):
+        return source.committer(sinks)
     if settings.run.checkpoint is None:
         return UnsavedCommitter(sinks)
     return LocalCommitter(context.base_dir / settings.run.checkpoint, sinks, sink_urls(settings))
@@ -135,4 +141,11 @@ def model_in_service(settings: Settings, base_dir: Path, version: str | None = N
 
 def context_for(settings: Settings, base_dir: Path, clock: Clock) -> ConnectorContext:
     """Return what connectors are told about the plant."""
-    return ConnectorContext(settings.channel_specs, clock, base_dir)
+    return ConnectorContext(
+        settings.channel_specs,
+        clock,
+        base_dir,
+        plant=settings.name,
+        source_url=settings.source.url,
+        source_options=settings.source.options,
+    )

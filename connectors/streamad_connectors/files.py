@@ -74,10 +74,11 @@ class FileSource:
             if self._closed:
                 return
 
-    async def seek(self, partition: str, offset: int | None) -> None:
+    async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset`` (None: at its beginning), also anew while it is being read."""
         self._seeks[partition] = offset or 0
         self._changed.set()
+        return self._seeks[partition]
 
     async def close(self) -> None:
         """End the iterator; safe to call twice."""

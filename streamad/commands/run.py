@@ -29,9 +29,10 @@ def run(
     settings = plant.settings
 
     async def work() -> None:
+        source = source_for(settings, plant.context)
         report = await Monitor(plant, quiet=quiet).run(
-            source_for(settings, plant.context),
-            committer_for(settings, plant.context),
+            source,
+            committer_for(settings, plant.context, source),
             explain=settings.sinks.attributions is not None or not quiet,
             with_verdicts=settings.sinks.verdicts is not None,
         )

@@ -46,8 +46,8 @@ class SlowSteps:
                 yield RecordBatch(event.partition, part, rest[0].offset if rest else event.next_offset)
                 await asyncio.sleep(self._step_s)
 
-    async def seek(self, partition: str, offset: int | None) -> None:
-        await self._source.seek(partition, offset)
+    async def seek(self, partition: str, offset: int | None) -> int:
+        return await self._source.seek(partition, offset)
 
     async def close(self) -> None:
         await self._source.close()

@@ -210,19 +210,20 @@ class Random(Altered):
 
 
 class IgnoresOffsets(Good):
-    async def seek(self, partition: str, offset: int | None) -> None:
-        await super().seek(partition, None)
+    async def seek(self, partition: str, offset: int | None) -> int:
+        return await super().seek(partition, None)
 
 
 class SkipsOne(Good):
-    async def seek(self, partition: str, offset: int | None) -> None:
-        await super().seek(partition, offset and offset + 1)
+    async def seek(self, partition: str, offset: int | None) -> int:
+        return await super().seek(partition, offset and offset + 1)
 
 
 class CannotGoBack(Good):
-    async def seek(self, partition: str, offset: int | None) -> None:
+    async def seek(self, partition: str, offset: int | None) -> int:
         if partition not in self._next:
-            await super().seek(partition, offset)
+            return await super().seek(partition, offset)
+        return self._next[partition]
 
 
 class NeverEnds(Good):
