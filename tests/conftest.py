@@ -1,15 +1,17 @@
-"""What every test shares: the real recordings and the profiles of the property-based tests."""
+"""What every test shares: the real recordings, Kafka, and the profiles of the property-based tests."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.support import data
+from tests.support.kafka import Broker, KafkaUnavailableError, fetch_jars, scratch_folder
 
 # A slow machine is no wrong answer: no deadlines. CI draws the same examples every time.
 settings.register_profile("default", deadline=None)
@@ -21,3 +23,46 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 def data_file() -> Callable[[str], Path]:
     """The function that finds a real recording by name, or skips the test."""
     return data.data_file
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """The jars of Kafka; a machine that cannot have them skips the test, but fails it in CI."""
+    try:
+        return fetch_jars()
+    except KafkaUnavailableError as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must test against a real Kafka: {reason}")
+        pytest.skip(f"needs a real Kafka: {reason}")
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_jars: Path) -> Iterator[Broker]:
+    """The broker that all tests share: give topics, groups and ids unique names, and do not stop it."""
+    folder = scratch_folder()
+    broker = Broker(folder / "kafka")
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def own_broker(kafka_jars: Path) -> Iterator[Callable[..., Broker]]:
+    """The function that starts a broker of the test's own, which it may stop, kill or pause; takes settings by name."""
+    folder = scratch_folder()
+    brokers: list[Broker] = []
+
+    def start(settings: dict[str, str] | None = None) -> Broker:
+        brokers.append(Broker(folder / f"kafka{len(brokers)}", settings))
+        brokers[-1].start()
+        return brokers[-1]
+
+    try:
+        yield start
+    finally:
+        for broker in brokers:
+            broker.kill()
+        shutil.rmtree(folder)
