@@ -1,0 +1,115 @@
+"""Messages for Kafka: the JSON of the other sinks, with a key and headers, none larger than a broker takes."""
+
+from __future__ import annotations
+
+__all__ = ["OutMessage", "encode", "size_bytes"]
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from streamad.errors import OutputError
+from streamad.types import DeadLetter, LateRecord, Message, Origin, OutputRecord, message_types
+
+# A topic's name as brokers allow it, "-" and the number: how this connector's source names its partitions.
+_PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]+)")
+# Bounds of what the record format (KIP-98) adds: the head of a batch of one, a record's lengths, a header's lengths.
+_BATCH_BYTES, _RECORD_BYTES, _HEADER_BYTES = 61, 21, 10
+_ERROR_HEADER_BYTES = 500
+_NAMES = {kind: name for name, kind in message_types().items()}
+_encoder = msgspec.json.Encoder()
+
+
+class OutMessage(NamedTuple):
+    """One record for a topic: what the producer needs to send it."""
+
+    topic: str
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+def size_bytes(message: OutMessage) -> int:
+    """Return the most bytes that a batch of this message alone takes up, which is what a broker's limit counts."""
+    headers = sum(len(name.encode()) + len(value) + _HEADER_BYTES for name, value in message.headers)
+    return _BATCH_BYTES + _RECORD_BYTES + len(message.key) + len(message.value) + headers
+
+
+def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]:
+    """Return ``record`` as messages of at most ``max_bytes`` (see ``size_bytes``), usually one.
+
+    The value is the line that a file sink writes, without its end; the key is the record's key as UTF-8. Headers, all
+    of them UTF-8 text: ``streamad-message`` (alert, attribution, verdict, dead_letter, late, event),
+    ``streamad-schema`` (the schema's version), ``content-type`` (application/json). Dead letters and late records
+    also have ``streamad-origin-topic`` (where the origin is a topic), ``streamad-origin-partition`` (its number, else
+    the file), ``streamad-origin-offset``; dead letters ``streamad-error-kind`` and ``streamad-error`` (cut at 500
+    bytes); late records ``streamad-late-cause`` (closed, late).
+
+    What is too large: a late record becomes several, whose samples one after the other are its own; a dead letter
+    loses the end of its value, then of its key, and says ``truncated`` (``size_bytes`` and ``sha256`` stay those of
+    the original value); anything else raises OutputError.
+    """
+    return list(_encoded(record, record.message, topic, max_bytes))
+
+
+def _encoded(record: OutputRecord, message: Message, topic: str, max_bytes: int) -> Iterator[OutMessage]:
+    found = OutMessage(topic, record.key.encode(), _encoder.encode(message), _headers(message))
+    excess = size_bytes(found) - max_bytes
+    if excess <= 0:
+        yield found
+    elif isinstance(message, LateRecord) and len(message.times) > 1:
+        n_parts = size_bytes(found) // max_bytes + 1
+        for part in _split(message, n_parts):
+            yield from _encoded(record, part, topic, max_bytes)
+    elif isinstance(message, DeadLetter) and (message.value or message.key):
+        yield from _encoded(record, _shortened(message, excess), topic, max_bytes)
+    else:
+        raise OutputError(
+            f"a message for {record.role} takes {size_bytes(found)} bytes, topic {topic} is given {max_bytes} at most: "
+            "raise the option max_message_bytes and the topic's max.message.bytes"
+        )
+
+
+def _headers(message: Message) -> list[tuple[str, bytes]]:
+    headers = {
+        "streamad-message": _NAMES[type(message)],
+        "streamad-schema": str(message.schema_version),
+        "content-type": "application/json",
+    }
+    if isinstance(message, DeadLetter | LateRecord):
+        headers |= _origin(message.origin)
+    if isinstance(message, DeadLetter):
+        headers["streamad-error-kind"] = message.kind
+        headers["streamad-error"] = message.error.encode()[:_ERROR_HEADER_BYTES].decode(errors="ignore")
+    elif isinstance(message, LateRecord):
+        headers["streamad-late-cause"] = message.cause
+    return [(name, value.encode()) for name, value in headers.items()]
+
+
+def _origin(origin: Origin) -> dict[str, str]:
+    if match := _PARTITION.fullmatch(origin.partition):
+        where = {"streamad-origin-topic": match[1], "streamad-origin-partition": match[2]}
+    else:
+        where = {"streamad-origin-partition": origin.partition}
+    return where | {"streamad-origin-offset": str(origin.offset)}
+
+
+def _split(message: LateRecord, n_parts: int) -> Iterator[LateRecord]:
+    """Yield ``message`` in about ``n_parts`` (2 at least), each with one sample at least."""
+    step = max(1, len(message.times) // max(2, n_parts))
+    for start in range(0, len(message.times), step):
+        stop = start + step
+        yield msgspec.structs.replace(message, times=message.times[start:stop], values=message.values[start:stop])
+
+
+def _shortened(message: DeadLetter, excess: int) -> DeadLetter:
+    """Return ``message`` with a value, or else a key, whose base64 is shorter by ``excess`` bytes or empty."""
+    n_bytes = (excess + 3) // 4 * 3 + 3  # base64 writes 3 bytes as 4
+    if message.value:
+        kept = message.value[: max(0, len(message.value) - n_bytes)]
+        return msgspec.structs.replace(message, value=kept, truncated=True)
+    assert message.key
+    kept = message.key[: max(0, len(message.key) - n_bytes)]
+    return msgspec.structs.replace(message, key=kept, truncated=True)
