@@ -147,11 +147,15 @@ class Topics(Protocol):
 
 
 class FeedRecord(NamedTuple):
-    """A raw message for a source's place: what a plant's own producer would send."""
+    """A raw message for a source's place: what a plant's own producer would send.
+
+    ``offset`` is where it lay before, for feeds that keep it (recordings); the others count anew.
+    """
 
     value: bytes
     key: bytes | None = None
     timestamp_us: int | None = None
+    offset: int | None = None
 
 
 @runtime_checkable
