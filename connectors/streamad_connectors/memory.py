@@ -1,11 +1,21 @@
-"""Sources and sinks in this process's memory, by name: for tests and notebooks.
+"""Sources, sinks and feeds in this process's memory, by name: for tests and notebooks.
 
-``memory:lab`` as a source reads what ``put_records("lab", ...)`` was given; as a sink it fills ``messages("lab")``.
+``memory:lab`` as a source reads what ``put_records("lab", ...)`` or the feed ``memory:lab`` was given; as a sink it fills
+``messages("lab")``.
 """
 
 from __future__ import annotations
 
-__all__ = ["MemoryOptions", "MemorySink", "MemorySource", "clear", "messages", "put_records"]
+__all__ = [
+    "MemoryFeed",
+    "MemoryOptions",
+    "MemorySink",
+    "MemorySource",
+    "clear",
+    "messages",
+    "put_records",
+    "records",
+]
 
 import asyncio
 from bisect import bisect_left
@@ -15,6 +25,7 @@ from pydantic import BaseModel, ConfigDict
 
 from streamad.errors import CheckpointError, SourceError
 from streamad.plugins import ConnectorContext
+from streamad.ports import FeedRecord
 from streamad.types import OutputRecord, PartitionAssigned, PartitionEnded, Record, RecordBatch, SourceEvent
 
 _BATCH_RECORDS = 512
@@ -31,6 +42,11 @@ def put_records(name: str, records: Iterable[Record | bytes], partition: str = "
         if record.offset < after:
             raise ValueError(f"offset {record.offset} does not come after {after - 1}")
         held.append(record)
+
+
+def records(name: str, partition: str = "memory") -> list[Record]:
+    """Return what a partition of the source ``memory:name`` holds, a copy."""
+    return list(_records.get(name, {}).get(partition, ()))
 
 
 def messages(name: str) -> list[OutputRecord]:
@@ -139,3 +155,25 @@ class MemorySink:
 
     async def close(self) -> None:
         """Do nothing: the messages stay until ``clear``."""
+
+
+class MemoryFeed:
+    """Appends records to the one partition of the source ``memory:name``; they are there at once."""
+
+    options_model: type[BaseModel] = MemoryOptions
+
+    def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
+        self._name = rest
+
+    async def send(self, records: Sequence[FeedRecord]) -> None:
+        """Append ``records`` in order, each at the next offset."""
+        held = _records.setdefault(self._name, {}).setdefault("memory", [])
+        for record in records:
+            after = held[-1].offset + 1 if held else 0
+            held.append(Record(after, record.value, record.timestamp_us, record.key))
+
+    async def flush(self) -> None:
+        """Return at once: what was sent is there."""
+
+    async def close(self) -> None:
+        """Do nothing: the records stay until ``clear``."""
