@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["IdleClock", "InFlight", "Partition"]
+__all__ = ["Committing", "IdleClock", "InFlight", "Partition", "Restoring"]
 
 import asyncio
 from collections import deque
@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from streamad.ingest.assembly import Closed
 from streamad.ingest.intake import Intake
 from streamad.judge.judging import Judgement
-from streamad.types import DeadLetter, LateRecord, OutputRecord
+from streamad.progress import ProgressUpdate
+from streamad.types import DeadLetter, LateRecord, OutputRecord, PartitionAssigned, PartitionEnded, RecordBatch
 
 _MESSAGE_BYTES = 500
 _ROW_BYTES = 200
+_COMMITTING_SHARE = 10
 
 
 class IdleClock:
@@ -41,28 +43,61 @@ class IdleClock:
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """A finished sequence on its way to its verdict."""
+    """A finished sequence on its way to its verdict; ``record_us`` is the partition's record clock at its end."""
 
     closed: Closed
     task: asyncio.Task[Judgement]
     since_us: int
     nbytes: int
+    record_us: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Committing:
+    """A commit under way, and what it will have made durable."""
+
+    update: ProgressUpdate
+    done: list[InFlight]
+    judgements: list[Judgement]
+    task: asyncio.Task[None]
+    n_messages: int
+    since_us: int
+
+
+@dataclass(slots=True, eq=False)
+class Restoring:
+    """A partition that is being taken over; what its source delivers meanwhile waits here."""
+
+    event: PartitionAssigned
+    task: asyncio.Task[Partition]
+    early: list[RecordBatch | PartitionEnded] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
 class Partition:
     """A partition that is being read: its way in, what is in flight, and what fell aside since the last commit."""
 
+    event: PartitionAssigned
     intake: Intake
     idle: IdleClock
+    expected: int
     in_flight: deque[InFlight] = field(default_factory=deque)
     aside: list[OutputRecord] = field(default_factory=list)
     aside_bytes: int = 0
+    committing: Committing | None = None
     moved: bool = False
     ending: bool = False
     ended: bool = False
     caught_up: bool = False
     committed_us: int = 0
+    commit_took_us: int = 0
+    lag: int | None = None
+    low_watermark_us: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the partition's name."""
+        return self.intake.partition
 
     @property
     def has_verdicts(self) -> bool:
@@ -73,6 +108,23 @@ class Partition:
         if self.ended:
             return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
         return bool(self.in_flight) and self.in_flight[0].task.done()
+
+    def continues(self, batch: RecordBatch) -> bool:
+        """Return whether ``batch`` follows what was read; one from before the last seek does not."""
+        return batch.begins_at is None or batch.begins_at == self.expected
+
+    def is_due(self, now_us: int, interval_us: int) -> bool:
+        """Return whether it is time to commit.
+
+        Verdicts wait no longer than ``interval_us``, not at all where nothing else is waiting to be read, and in any
+        case only so long that commits take a tenth of the time.
+        """
+        since_us = now_us - self.committed_us
+        if self.ended:
+            return self.has_verdicts or not self.in_flight
+        if self.has_verdicts and (self.caught_up or self.ending or since_us >= _COMMITTING_SHARE * self.commit_took_us):
+            return True
+        return since_us >= interval_us and (self.has_verdicts or self.moved)
 
     def take_judged(self) -> list[InFlight]:
         """Take what is judged off the line, up to the first failure; once that is the first, raise it."""

@@ -1,17 +1,24 @@
-"""The counters of a run, kept in one place."""
+"""The counters and gauges of a run, kept in one place."""
 
 from __future__ import annotations
 
-__all__ = ["Counters"]
+__all__ = ["Counters", "Gauges", "Latencies"]
 
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
+
+_LATENCIES = 10_000
 
 
 class Counters:
     """What was read, what it became, and where it went.
 
-    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + what is still held: no sample is lost.
+    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + what is still held: no sample is lost (after a
+    failed commit, what is read again counts again). With Kafka every commit is a transaction, and ``commits_failed``
+    counts the aborted ones.
     """
 
     def __init__(self) -> None:
@@ -23,6 +30,8 @@ class Counters:
         self.duplicates = 0
         self.late_samples = 0
         self.commits = 0
+        self.commits_failed = 0
+        self.rebalances = 0
         self.alerts = 0
         self.dead_letters: Counter[str] = Counter()
         self.sequences: Counter[str] = Counter()
@@ -33,3 +42,45 @@ class Counters:
         return {
             name: dict(value) if isinstance(value, Counter) else value for name, value in sorted(vars(self).items())
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """The state of a run at one moment; None where it is not known.
+
+    ``lag``: records that wait in the source; ``low_watermark_age_s``: the age of the oldest sample without a verdict,
+    by the records' own times; ``latency_*_ms``: from the time of the record that ended a sequence to its committed
+    verdict.
+    """
+
+    partitions: int
+    lag: int | None
+    low_watermark_age_s: float | None
+    open_sequences: int
+    buffered_bytes: int
+    waiting_verdicts: int
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers."""
+        return asdict(self)
+
+
+class Latencies:
+    """The latest latencies since the last look, in microseconds."""
+
+    def __init__(self) -> None:
+        self._latest: deque[int] = deque(maxlen=_LATENCIES)
+
+    def add(self, latency_us: int) -> None:
+        """Note one; a negative one (clocks of two machines) counts as 0."""
+        self._latest.append(max(0, latency_us))
+
+    def take_ms(self) -> tuple[float | None, float | None]:
+        """Return median and 99th percentile in milliseconds since the last call, None where there was none."""
+        if not self._latest:
+            return None, None
+        p50, p99 = np.quantile(np.fromiter(self._latest, dtype=np.int64), (0.5, 0.99)) / 1e3
+        self._latest.clear()
+        return round(float(p50), 3), round(float(p99), 3)

@@ -8,15 +8,18 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NamedTuple
 
-from streamad._partition import IdleClock, InFlight, Partition
+from streamad._homes import StreamHomes
+from streamad._partition import Committing, IdleClock, InFlight, Partition, Restoring
+from streamad._status import Status
+from streamad.errors import PartitionLost
 from streamad.ingest.assembly import Closed
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.judge.judging import Judge, Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.logs import get_logger
-from streamad.metrics import Counters
-from streamad.ports import Clock, Committer, Source
+from streamad.metrics import Counters, Gauges
+from streamad.ports import Clock, Committer, Source, TransactionalSource
 from streamad.settings import Settings
 from streamad.types import (
     Event,
@@ -24,13 +27,14 @@ from streamad.types import (
     PartitionAssigned,
     PartitionEnded,
     PartitionRevoked,
+    Rebalanced,
     RecordBatch,
     SourceEvent,
+    SourceNotice,
     from_us,
 )
 
 _MAX_ASIDE_BYTES = 16_000_000
-_MAX_HOMES = 100_000
 _SHORTEST_TICK_US = 10_000
 
 
@@ -45,8 +49,10 @@ class Pipeline:
     """Runs one source through assembly and judging to a committer, until the source ends or ``request_stop``.
 
     Verdicts of a partition commit in the order in which its sequences ended, together with the dead letters and late
-    records of everything read so far and the progress that says so. ``explain`` adds attributions to alerts;
-    ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is called after the commit.
+    records of everything read so far and the progress that says so; partitions commit independently of each other and
+    of reading. A partition that its committer lost is restored from its progress and read again.
+    ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
+    called after the commit.
     """
 
     def __init__(
@@ -74,7 +80,11 @@ class Pipeline:
         self._on_judged = on_judged
         self._on_event = on_event
         self._partitions: dict[str, Partition] = {}
-        self._homes: dict[str, set[str]] = {}
+        self._restoring: dict[str, Restoring] = {}
+        self._releasing: dict[str, asyncio.Task[None]] = {}
+        self._homes = StreamHomes()
+        self._status = Status(settings, clock, self.counters)
+        self._told: list[Event] = []
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
         self._stopping = False
@@ -94,12 +104,17 @@ class Pipeline:
         self._stopping = True
         self._wake.set()
 
+    def gauges(self) -> Gauges:
+        """Return the state of this moment; the latencies are those since the last call."""
+        return self._status.gauges(self._partitions.values(), self._in_flight_bytes)
+
     async def run(self) -> None:
         """Run until the source ends or a stop is requested; the caller closes source, committer and batcher.
 
-        Raises SourceError, OutputError, CheckpointError, DetectorError.
+        Raises SourceError, OutputError, CheckpointError, DetectorError, StalledError.
         """
         self._log.info("run started", model=self._batcher.model.ref.name, version=self._batcher.model.ref.version)
+        self._status.moved()
         ticker = asyncio.create_task(self._tick())
         events = self._source.batches()
         try:
@@ -108,10 +123,15 @@ class Pipeline:
             self._log.info("run ended", **self.counters.as_dict())
         finally:
             ticker.cancel()
-            left = [waiting.task for partition in self._partitions.values() for waiting in partition.in_flight]
+            left: list[asyncio.Task[Any]] = [ticker, *self._releasing.values()]
+            for restoring in self._restoring.values():
+                left.append(restoring.task)
+            for partition in self._partitions.values():
+                left += [waiting.task for waiting in partition.in_flight]
+                left += [partition.committing.task] if partition.committing is not None else []
             for task in left:
                 task.cancel()
-            await asyncio.gather(ticker, *left, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
 
@@ -123,19 +143,20 @@ class Pipeline:
                 if pull is None:
                     pull = asyncio.ensure_future(anext(events, None))
                 await self._wait_for(pull)
+                await self._settle()
                 if pull.done():
                     event, pull = pull.result(), None
                     if event is None:
                         return
                     await self._handle(event)
-                await self._commit_due()
+                self._commit_due()
         finally:
             if pull is not None:
                 pull.cancel()
                 await asyncio.gather(pull, return_exceptions=True)
 
     async def _wait_for(self, pull: asyncio.Future[SourceEvent | None] | None) -> None:
-        """Return when ``pull`` is done or something happened (a verdict, a tick, a stop)."""
+        """Return when ``pull`` is done or something happened (a verdict, a commit, a tick, a stop)."""
         if pull is not None and pull.done():
             return
         woken = asyncio.ensure_future(self._wake.wait())
@@ -145,11 +166,13 @@ class Pipeline:
         finally:
             woken.cancel()
         self._wake.clear()
+        self._status.check_stall(self._waiting)
 
     async def _tick(self) -> None:
         interval_us = max(self._settings.run.commit_interval, _SHORTEST_TICK_US)
         while True:
             await self._clock.sleep(interval_us / 1e6)
+            self._status.report(self._partitions.values(), self._in_flight_bytes)
             self._wake.set()
 
     # --- what the source says ---
@@ -157,17 +180,31 @@ class Pipeline:
     async def _handle(self, event: SourceEvent) -> None:
         match event:
             case RecordBatch():
-                self._take(event)
+                await self._take(event)
             case PartitionAssigned():
-                await self._assign(event)
+                self._drop(event.partition)
+                self._restore(event)
             case PartitionRevoked():
-                self._revoke(event.partition)
+                self._drop(event.partition)
             case PartitionEnded():
-                self._end(event.partition)
+                self._end(event)
+            case Rebalanced():
+                self.counters.rebalances += 1
+                self._log.info("rebalanced", partitions=len(event.partitions))
+            case SourceNotice():
+                self._tell(event.kind, event.message, event.partition)
 
-    async def _assign(self, event: PartitionAssigned) -> None:
-        self._revoke(event.partition)
+    def _restore(self, event: PartitionAssigned) -> None:
+        task = asyncio.create_task(self._restored(event))
+        task.add_done_callback(self._on_done)
+        self._restoring[event.partition] = Restoring(event, task)
+
+    async def _restored(self, event: PartitionAssigned) -> Partition:
+        """Take a partition over: first the committer, which keeps former owners out, then the place to read from."""
+        if (releasing := self._releasing.get(event.partition)) is not None:
+            await asyncio.wait([releasing])
         progress = await self._committer.restore(event.partition)
+        begin = await self._source.seek(event.partition, None if progress is None else progress.low_watermark)
         intake = Intake(
             event.partition,
             self._settings,
@@ -176,63 +213,116 @@ class Pipeline:
             seen_from_start=event.seen_from_start,
             progress=progress,
         )
-        partition = Partition(intake, IdleClock(self._settings.run.outage_after))
+        partition = Partition(event, intake, IdleClock(self._settings.run.outage_after), expected=begin)
         partition.committed_us = self._clock.monotonic_us()
-        self._partitions[event.partition] = partition
+        partition.low_watermark_us = None if progress is None else progress.clock_us
         if progress is None:
-            self._log.info("partition assigned", partition=event.partition, first_start=True)
-        else:
-            self._log.info(
-                "partition assigned",
-                partition=event.partition,
-                next_offset=progress.next_offset,
-                low_watermark=progress.low_watermark,
-            )
-        await self._source.seek(event.partition, None if progress is None else progress.low_watermark)
+            intake.next_offset = begin
+            if isinstance(self._source, TransactionalSource):  # so that "latest" means the same place after a crash
+                partition.moved, partition.committed_us = True, 0
+        where = {} if progress is None else {"next_offset": progress.next_offset}
+        self._log.info(
+            "partition assigned", partition=event.partition, begin=begin, first_start=progress is None, **where
+        )
+        return partition
 
-    def _revoke(self, name: str) -> None:
+    async def _settle(self) -> None:
+        """Take up what tasks of ours have finished: partitions restored, commits done, both perhaps failed."""
+        for name, restoring in list(self._restoring.items()):
+            if not restoring.task.done():
+                continue
+            del self._restoring[name]
+            try:
+                self._partitions[name] = restoring.task.result()
+            except PartitionLost as lost:
+                self._log.warning("partition not restored, trying again", partition=name, reason=str(lost))
+                self._restore(restoring.event)
+                continue
+            self._status.moved()
+            for early in restoring.early:
+                await self._handle(early)
+        for partition in list(self._partitions.values()):
+            if partition.committing is not None and partition.committing.task.done():
+                self._committed(partition, partition.committing)
+
+    def _drop(self, name: str) -> None:
+        """Forget all state of a partition and give it up."""
+        restoring = self._restoring.pop(name, None)
         partition = self._partitions.pop(name, None)
-        if partition is None:
+        if restoring is None and partition is None:
             return
-        for waiting in partition.in_flight:
-            waiting.task.cancel()
-            self._in_flight_bytes -= waiting.nbytes
-        self._leave_home(name)
-        self._log.info("partition revoked", partition=name)
+        left: list[asyncio.Task[Any]] = [restoring.task] if restoring is not None else []
+        if partition is not None:
+            left += [waiting.task for waiting in partition.in_flight]
+            left += [partition.committing.task] if partition.committing is not None else []
+            self._in_flight_bytes -= sum(waiting.nbytes for waiting in partition.in_flight)
+            self._homes.leave(name, self._partitions)
+        for task in left:
+            task.cancel()
+        before = self._releasing.get(name)
+        releasing = asyncio.create_task(self._release(name, left if before is None else [*left, before]))
+        releasing.add_done_callback(lambda _: self._releasing.pop(name, None) is None)
+        self._releasing[name] = releasing
+        self._log.info("partition dropped", partition=name)
 
-    def _end(self, name: str) -> None:
-        partition = self._partitions.get(name)
-        if partition is None:
+    async def _release(self, name: str, left: list[asyncio.Task[Any]]) -> None:
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._committer.release(name)
+
+    def _end(self, event: PartitionEnded) -> None:
+        if (restoring := self._restoring.get(event.partition)) is not None:
+            restoring.early.append(event)
+        if (partition := self._partitions.get(event.partition)) is None:
             return
         partition.ending = True
-        self._leave_unshared_home(name)
-        if not partition.in_flight:
+        self._homes.leave_unshared(partition.name)
+        if not partition.in_flight and partition.committing is None:
             self._finish(partition)
 
     def _finish(self, partition: Partition) -> None:
         """End what is open in an ended partition: not before all that its samples had ended is committed."""
         self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
         partition.ended = True
-        self._leave_home(partition.intake.partition)
+        self._homes.leave(partition.name, self._partitions)
 
-    def _take(self, batch: RecordBatch) -> None:
+    async def _take(self, batch: RecordBatch) -> None:
+        if (restoring := self._restoring.get(batch.partition)) is not None:
+            restoring.early.append(batch)
         partition = self._partitions.get(batch.partition)
-        if partition is None:
+        if partition is None or not partition.continues(batch):
             return
         now_us = self._clock.now_us()
+        partition.expected = batch.next_offset
         partition.idle.on_batch(self._clock.monotonic_us(), caught_up=batch.caught_up, has_records=bool(batch.records))
         finished = partition.intake.take(batch, now_us)
         if batch.caught_up:
             finished += partition.intake.expire(partition.idle.idle_us, now_us)
-        partition.moved = partition.moved or bool(batch.records)
+        if batch.records:
+            partition.moved = True
+            self._status.moved()
         partition.caught_up = batch.caught_up
+        partition.lag = None if batch.end_offset is None else max(0, batch.end_offset - batch.next_offset)
         self._submit(partition, finished)
+        if finished and batch.caught_up:
+            await self._flush()  # nothing more is waiting to be read: nobody to wait for
+
+    def _tell(self, kind: str, message: str, partition: str | None = None, stream: str | None = None) -> None:
+        """Say something to the operator: log, terminal, events sink."""
+        event = Event(
+            kind=kind, message=message, partition=partition, stream=stream, created_at=from_us(self._clock.now_us())
+        )
+        self._log.warning(kind, message=message, partition=partition, stream=stream)
+        self._told.append(event)
+        if self._on_event is not None:
+            self._on_event(event)
 
     # --- judging ---
 
     def _submit(self, partition: Partition, finished: list[Closed]) -> None:
         for stream in partition.intake.assembler.take_new_streams():
-            self._settle(stream, partition.intake.partition)
+            if others := self._homes.settle(stream, partition.name):
+                message = f"also in {min(others)}: its sequences are unscorable; check the message key"
+                self._tell("stream_in_two_partitions", message, partition.name, stream)
         partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:
@@ -242,52 +332,19 @@ class Pipeline:
             self.counters.merged += closed.merged
             self.counters.duplicates += sequence.duplicates
             refused = None
-            if len(self._homes.get(sequence.stream, ())) > 1:
+            if self._homes.is_split(sequence.stream):
                 refused = "stream seen in two partitions: its samples are split between them; check the message key"
             task = asyncio.create_task(self._judge.judge(sequence, refused))
             task.add_done_callback(self._on_done)
             nbytes = sequence.values.nbytes + sequence.times_us.nbytes
             self._in_flight_bytes += nbytes
-            partition.in_flight.append(InFlight(closed, task, now_us, nbytes))
+            record_us = partition.intake.assembler.clock_us
+            partition.in_flight.append(InFlight(closed, task, now_us, nbytes, record_us))
 
-    def _on_done(self, task: asyncio.Task[Judgement]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             task.exception()  # looked at: of many that fail together only the first is raised, by its commit
         self._wake.set()
-
-    def _settle(self, stream: str, partition: str) -> None:
-        """Note that ``stream`` lives in ``partition``; where it has lived in two, its sequences are unscorable."""
-        while len(self._homes) >= _MAX_HOMES and stream not in self._homes:
-            del self._homes[next(iter(self._homes))]
-        homes = self._homes.setdefault(stream, set())
-        is_split = bool(homes) and partition not in homes
-        homes.add(partition)
-        if not is_split:
-            return
-        event = Event(
-            kind="stream_in_two_partitions",
-            message=f"also in {min(homes - {partition})}: its sequences are unscorable; check the message key",
-            partition=partition,
-            stream=stream,
-            created_at=from_us(self._clock.now_us()),
-        )
-        self._partitions[partition].set_aside([OutputRecord("events", stream, event)])
-        self._log.warning("stream in two partitions", stream=stream, partitions=sorted(homes))
-        if self._on_event is not None:
-            self._on_event(event)
-
-    def _leave_unshared_home(self, partition: str) -> None:
-        """Forget the streams that lived in ``partition`` alone: they may go on in the next file."""
-        for stream in [stream for stream, homes in self._homes.items() if homes == {partition}]:
-            del self._homes[stream]
-
-    def _leave_home(self, partition: str) -> None:
-        """Forget the streams that lived in ``partition`` alone; one that was split stays so while the other is read."""
-        for stream in [stream for stream, homes in self._homes.items() if partition in homes]:
-            if all(home == partition or home not in self._partitions for home in self._homes[stream]):
-                del self._homes[stream]
-
-    # --- memory ---
 
     async def _make_room(self) -> None:
         """Hold the source back while too much waits; if nothing can drain, end the largest open sequence."""
@@ -299,7 +356,8 @@ class Pipeline:
                 return
             if waiting:
                 await self._flush()
-                await self._commit_ready()
+                await self._settle()
+                self._commit_ready()
                 if self._waiting == waiting:
                     await self._wait_for(None)
             elif not self._evict() and self._held_bytes >= held:
@@ -326,72 +384,100 @@ class Pipeline:
 
     # --- commits ---
 
-    async def _commit_due(self) -> None:
-        """Commit what is ready where the interval has passed, the source is caught up, or much waits."""
+    def _commit_due(self) -> None:
+        """Begin the commits that are due."""
         now_us = self._clock.monotonic_us()
-        for partition in list(self._partitions.values()):
-            interval_over = now_us - partition.committed_us >= self._settings.run.commit_interval
-            if partition.ended:
-                is_due = partition.has_verdicts or not partition.in_flight
-            elif partition.has_verdicts and (interval_over or partition.caught_up or partition.ending):
-                is_due = True
-            else:
-                is_due = (interval_over and partition.moved) or partition.aside_bytes > _MAX_ASIDE_BYTES
-            if is_due:
-                await self._commit(partition)
+        for partition in self._partitions.values():
+            if partition.committing is None and (
+                partition.is_due(now_us, self._settings.run.commit_interval) or partition.aside_bytes > _MAX_ASIDE_BYTES
+            ):
+                self._commit(partition)
 
-    async def _commit_ready(self) -> None:
-        for partition in list(self._partitions.values()):
-            if partition.has_verdicts:
-                await self._commit(partition)
+    def _commit_ready(self) -> None:
+        for partition in self._partitions.values():
+            if partition.has_verdicts and partition.committing is None:
+                self._commit(partition)
 
-    async def _commit(self, partition: Partition) -> None:
+    def _commit(self, partition: Partition) -> None:
+        """Begin to commit what is judged; whatever becomes of it is taken up by ``_settle``."""
         done = partition.take_judged()
         judgements = [waiting.task.result() for waiting in done]
         outputs = partition.take_aside()
+        outputs += [OutputRecord("events", event.stream or event.partition or "", event) for event in self._told]
+        self._told = []
         for waiting, judgement in zip(done, judgements, strict=True):
             partition.intake.assembler.committed(waiting.closed)
             outputs += judgement.outputs(with_verdicts=self._with_verdicts)
             self._in_flight_bytes -= waiting.nbytes
         partition.moved = False
         update = partition.intake.progress(ended=partition.ended)
-        await self._committer.commit(update, outputs)
+        task = asyncio.create_task(self._committer.commit(update, outputs))
+        task.add_done_callback(self._on_done)
+        since_us = self._clock.monotonic_us()
+        partition.committing = Committing(update, done, judgements, task, len(outputs), since_us)
+
+    def _committed(self, partition: Partition, commit: Committing) -> None:
+        partition.committing = None
+        try:
+            commit.task.result()
+        except PartitionLost as lost:
+            self.counters.commits_failed += 1
+            self._log.warning("commit failed, partition restored", partition=partition.name, reason=str(lost))
+            self._drop(partition.name)
+            if not self._stopping:
+                self._restore(partition.event)
+            return
+        self._status.moved()
+        partition.committed_us = now_us = self._clock.monotonic_us()
+        partition.low_watermark_us = (
+            commit.update.clock_us if commit.update.low_watermark < commit.update.next_offset else None
+        )
+        partition.commit_took_us = now_us - commit.since_us
         self._log.debug(
             "committed",
-            partition=update.partition,
-            next_offset=update.next_offset,
-            low_watermark=update.low_watermark,
-            verdicts=len(done),
-            messages=len(outputs),
+            partition=partition.name,
+            next_offset=commit.update.next_offset,
+            low_watermark=commit.update.low_watermark,
+            verdicts=len(commit.done),
+            messages=commit.n_messages,
         )
-        partition.committed_us = now_us = self._clock.monotonic_us()
         self.counters.commits += 1
-        for waiting, judgement in zip(done, judgements, strict=True):
+        for waiting, judgement in zip(commit.done, commit.judgements, strict=True):
             self.counters.verdicts[judgement.verdict.decision] += 1
             self.counters.alerts += judgement.alert is not None
+            if waiting.record_us is not None:
+                self._status.latencies.add(self._clock.now_us() - waiting.record_us)
             if self._on_judged is not None:
                 self._on_judged(JudgedSequence(judgement, now_us - waiting.since_us))
-        if partition.ended:
-            self._log.info("partition ended", partition=update.partition, next_offset=update.next_offset)
-            del self._partitions[partition.intake.partition]
-        elif partition.ending and not partition.in_flight:
+        if commit.update.ended:
+            self._log.info("partition ended", partition=partition.name, next_offset=commit.update.next_offset)
+            del self._partitions[partition.name]
+        elif partition.ending and not partition.ended and not partition.in_flight:
             self._finish(partition)
-            if not partition.in_flight:
-                await self._commit(partition)
 
     async def _drain(self) -> None:
         """Finish and commit what is being scored, and what fell aside."""
-        while self._waiting:
-            if self._stopping and self._clock.monotonic_us() >= self._give_up_us:
+        for name in list(self._restoring):
+            self._drop(name)
+        while self._waiting or self._is_committing:
+            if self._waiting and self._stopping and self._clock.monotonic_us() >= self._give_up_us:
                 self._give_up()
-                break
             await self._flush()
-            await self._commit_ready()
-            if any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
+            await self._settle()
+            self._commit_ready()
+            if self._is_committing or any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
                 await self._wait_for(None)
         for partition in list(self._partitions.values()):
-            if partition.moved or partition.aside or partition.ended:
-                await self._commit(partition)
+            if partition.moved or partition.aside or partition.ended or self._told:
+                self._commit(partition)
+        while self._is_committing:
+            await self._wait_for(None)
+            await self._settle()
+        await asyncio.gather(*self._releasing.values())
+
+    @property
+    def _is_committing(self) -> bool:
+        return any(partition.committing is not None for partition in self._partitions.values())
 
     def _give_up(self) -> None:
         """Leave to the next run what is not judged; the end of a partition counts only as a whole."""
@@ -400,6 +486,6 @@ class Pipeline:
             for waiting in partition.in_flight:
                 waiting.task.cancel()
             partition.in_flight.clear()
-            if partition.ended:
+            if partition.ended and partition.committing is None:
                 del self._partitions[name]
             partition.ending = False
