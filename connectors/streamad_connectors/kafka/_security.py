@@ -1,251 +1,128 @@
-"""Secrets at the moment they are needed: passwords, TLS contexts and OAUTHBEARER tokens."""
+"""How a connection is secured, as a config says it: encryption and authentication, secrets by their place only."""
 
 from __future__ import annotations
 
-__all__ = ["Credentials", "TokenError", "TokenSource"]
+__all__ = ["Security"]
 
-import asyncio
-import base64
-import json
-import re
-import ssl
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.errors import KafkaError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from streamad.errors import ConfigError, Problem
 from streamad.settings import SecretSource
 
-if TYPE_CHECKING:
-    from streamad_connectors.kafka.options import Security
-
-# RFC 6749, 5.2 and RFC 7628, 3.1: what may be shown of an answer, and what a token consists of.
-_ERROR_CODE = re.compile(r"[a-z_]{1,60}")
-_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-_MAX_ANSWER_BYTES = 1_000_000
-_DEFAULT_LIFETIME_S = 300
-_USED_LIFETIME = 0.8
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka ships no types
-    """Raised where no token can be had; a KafkaError, so that aiokafka's background tasks try again and live on."""
-
-    retriable = True
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """The secrets of ``security``, read when asked for; relative files mean ``base_dir``."""
-
-    security: Security
-    base_dir: Path
-
-    def secret(self, source: SecretSource) -> str:
-        """Read a secret. Raises ConfigError naming its place."""
-        if source.file is not None:
-            source = SecretSource(file=self.base_dir / source.file)
-        value = source.resolve().get_secret_value()
-        if not value:
-            raise ConfigError([Problem("security", f"the secret in {_place(source)} is empty")])
+def _secret_place(value: Any) -> Any:
+    if isinstance(value, (SecretSource, dict)) or value is None:
         return value
-
-    def tls(self) -> ssl.SSLContext:
-        """Return the context of a connection to a broker. Raises ConfigError naming the file that cannot be used."""
-        security = self.security
-        context = self._trusting(security.ca_file)
-        context.check_hostname = security.check_hostname
-        if security.cert_file is not None and security.key_file is not None:
-            self._load_certificate(context, security.cert_file, security.key_file)
-        return context
-
-    def _trusting(self, ca_file: Path | None) -> ssl.SSLContext:
-        if ca_file is None:
-            return ssl.create_default_context()
-        path = self.base_dir / ca_file
-        try:
-            return ssl.create_default_context(cafile=str(path))
-        except (OSError, ValueError) as error:
-            raise _unusable("ca_file", path, error) from error
-
-    def _load_certificate(self, context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
-        cert, key = self.base_dir / cert_file, self.base_dir / key_file
-        for name, path in (("cert_file", cert), ("key_file", key)):
-            try:
-                path.open("rb").close()
-            except OSError as error:
-                raise _unusable(name, path, error) from error
-        password = self.security.key_password
-        secret = self.secret(password) if password is not None else ""
-        try:
-            # A password is always given: without one OpenSSL asks on the terminal and waits.
-            context.load_cert_chain(str(cert), str(key), password=secret)
-        except (OSError, ValueError) as error:
-            hint = (
-                "its key_password is wrong or missing"
-                if _wants_password(error, key)
-                else "is the key the certificate's?"
-            )
-            text = f"cannot use cert_file {cert} with key_file {key}: {hint}"
-            raise ConfigError([Problem("security", text)]) from None
-
-    def token_request(self) -> tuple[urllib.request.Request, urllib.request.OpenerDirector]:
-        """Return the client-credentials request (RFC 6749, 4.4 and 2.3.1) and what sends it, without redirects."""
-        security = self.security
-        assert security.token_url is not None
-        assert security.client_id is not None
-        assert security.client_secret is not None
-        pair = f"{quote(security.client_id, safe='')}:{quote(self.secret(security.client_secret), safe='')}"
-        form = {"grant_type": "client_credentials", **({"scope": security.scope} if security.scope else {})}
-        request = urllib.request.Request(
-            security.token_url,
-            data=urlencode(form).encode(),
-            headers={
-                "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
-                "Content-Type": "application/x-www-form-urlencoded",
-                "Accept": "application/json",
-            },
-        )
-        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
-        if security.token_url.startswith("http:"):
-            handlers.append(urllib.request.ProxyHandler({}))  # no proxy sees what may only stay on this machine
-        else:
-            context = ssl.create_default_context()
-            if security.ca_file is not None:
-                context.load_verify_locations(str(self.base_dir / security.ca_file))
-            handlers.append(urllib.request.HTTPSHandler(context=context))
-        return request, urllib.request.build_opener(*handlers)
+    raise ValueError("a secret never stands in the config: write {env: NAME} or {file: PATH}")
 
 
-def _place(source: SecretSource) -> str:
-    return f"environment variable {source.env}" if source.env is not None else f"file {source.file}"
+Secret = Annotated[SecretSource, BeforeValidator(_secret_place)]
 
 
-def _unusable(name: str, path: Path, error: Exception) -> ConfigError:
-    strerror = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
-    return ConfigError([Problem("security", f"{name} {path}: {strerror or 'holds no certificate in PEM form'}")])
+class Security(BaseModel):
+    """How to encrypt and who we are; secrets are named by their place and read only when a client is made."""
 
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-def _wants_password(error: Exception, key: Path) -> bool:
-    # ValueError: a password longer than OpenSSL takes.
-    return isinstance(error, ValueError) or b"ENCRYPTED" in key.read_bytes()
+    protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
+        default="plaintext",
+        description="ssl encrypts, sasl_ssl also says who we are; the two plaintext ones do not encrypt",
+    )
+    mechanism: Literal["plain", "scram-sha-256", "scram-sha-512", "oauthbearer"] | None = Field(
+        default=None, description="with sasl_*: how we say who we are"
+    )
+    username: str | None = Field(default=None, description="plain, scram: the user")
+    password: Secret | None = Field(default=None, description="plain, scram: {env: NAME} or {file: PATH}")
+    token: Secret | None = Field(
+        default=None, description="oauthbearer: a token's place, read anew at every connection"
+    )
+    token_url: str | None = Field(
+        default=None, description="oauthbearer: OIDC token endpoint (client credentials, KIP-768)"
+    )
+    client_id: str | None = Field(default=None, description="oauthbearer with token_url: the OIDC client")
+    client_secret: Secret | None = Field(
+        default=None, description="oauthbearer with token_url: {env: NAME} or {file: PATH}"
+    )
+    scope: str | None = Field(default=None, description="oauthbearer with token_url: the scope asked for")
+    ca_file: Path | None = Field(
+        default=None, description="PEM file of the authorities to trust; default: the system's"
+    )
+    cert_file: Path | None = Field(default=None, description="PEM file of our own certificate (mutual TLS)")
+    key_file: Path | None = Field(default=None, description="PEM file of its key")
+    key_password: Secret | None = Field(default=None, description="the key's password: {env: NAME} or {file: PATH}")
+    check_hostname: bool = Field(default=True, description="refuse a broker whose certificate is for another host")
 
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the client secret elsewhere."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-
-class _Token(NamedTuple):
-    value: str
-    use_until_s: float
-
-
-class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no types
-    """Gives aiokafka OAUTHBEARER tokens.
-
-    A token in a file or variable is read anew every time (projected service-account tokens change). One from an OIDC
-    endpoint (KIP-768) is fetched in a thread and used for 80 % of its life; ``timeout_s`` bounds the fetch.
-    """
-
-    def __init__(
-        self, credentials: Credentials, timeout_s: float, *, monotonic_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._credentials = credentials
-        self._timeout_s = timeout_s
-        self._monotonic_s = monotonic_s
-        self._cached: _Token | None = None
-        self._lock: asyncio.Lock | None = None
-        self.trouble: str | None = None
-
-    def __repr__(self) -> str:
-        return "TokenSource()"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TokenSource, (self._credentials, self._timeout_s)  # never the token
-
-    async def token(self) -> str:
-        """Return a token. Raises TokenError, without any secret in its text."""
-        if self._lock is None:
-            self._lock = asyncio.Lock()
-        async with self._lock:
-            try:
-                token = await self._token()
-            except (TokenError, ConfigError) as error:
-                self.trouble = str(error).partition("\n  ")[2] or str(error)
-                raise TokenError(self.trouble) from None
-        self.trouble = None
-        return token
-
-    async def _token(self) -> str:
-        source = self._credentials.security.token
-        if source is not None:
-            return _checked(await asyncio.to_thread(self._credentials.secret, source))
-        if self._cached is None or self._monotonic_s() >= self._cached.use_until_s:
-            asked_s = self._monotonic_s()
-            value, lifetime_s = await self._fetched()
-            self._cached = _Token(value, asked_s + _USED_LIFETIME * lifetime_s)
-        return self._cached.value
-
-    async def _fetched(self) -> tuple[str, float]:
-        try:
-            # urllib's own time-out is for each read, this one for the whole.
-            return await asyncio.wait_for(asyncio.to_thread(self._fetch), self._timeout_s)
-        except TimeoutError:
-            raise TokenError(f"{self._endpoint}: no answer within {self._timeout_s:g} s") from None
+    @model_validator(mode="after")
+    def _fits_together(self) -> Security:
+        problems = [*_tls_problems(self), *_sasl_problems(self)]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
 
     @property
-    def _endpoint(self) -> str:
-        parts = urlsplit(self._credentials.security.token_url or "")
-        return f"token endpoint {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-    def _fetch(self) -> tuple[str, float]:
-        try:
-            request, opener = self._credentials.token_request()
-            with opener.open(request, timeout=self._timeout_s) as answer:
-                body = answer.read(_MAX_ANSWER_BYTES)
-        except urllib.error.HTTPError as error:
-            with error:
-                code = _error_code(error)
-            raise TokenError(f"{self._endpoint} refused: HTTP {error.code}{code}") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            text = getattr(reason, "strerror", None) or type(reason).__name__
-            raise TokenError(f"{self._endpoint} cannot be reached: {text}") from None
-        return self._parsed(body)
-
-    def _parsed(self, body: bytes) -> tuple[str, float]:
-        try:
-            content = json.loads(body)
-            token, lifetime_s = content["access_token"], content.get("expires_in", _DEFAULT_LIFETIME_S)
-            if not isinstance(token, str):
-                raise TypeError
-            return _checked(token), float(lifetime_s)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise TokenError(f"{self._endpoint} answered without an access_token") from None
+    def encrypts(self) -> bool:
+        """Whether the connection is TLS."""
+        return self.protocol in ("ssl", "sasl_ssl")
 
 
-def _checked(token: str) -> str:
-    # A character outside of RFC 6750's would let a token break out of the SASL message.
-    token = token.strip()
-    if _TOKEN.fullmatch(token) is None:
-        raise TokenError("what was read as a token is no bearer token (letters, digits and -._~+/= only)")
-    return token
+def _given(security: Security, *names: str) -> list[str]:
+    return [name for name in names if getattr(security, name) is not None]
 
 
-def _error_code(error: urllib.error.HTTPError) -> str:
-    # RFC 6749, 5.2; the description is left out: some servers echo the request in it.
+def _tls_problems(security: Security) -> list[str]:
+    problems = []
+    tls = _given(security, "cert_file", "key_file", "key_password")
+    if security.token_url is None:  # whose endpoint may need the same authority
+        tls = [*_given(security, "ca_file"), *tls]
+    if tls and not security.encrypts:
+        problems.append(f"{', '.join(tls)} without encryption: set protocol to ssl or sasl_ssl")
+    if (security.cert_file is None) != (security.key_file is None):
+        problems.append("cert_file and key_file go together")
+    if security.key_password is not None and security.key_file is None:
+        problems.append("key_password without key_file")
+    return problems
+
+
+def _sasl_problems(security: Security) -> list[str]:
+    login = ("username", "password")
+    oidc = ("token_url", "client_id", "client_secret")
+    if not security.protocol.startswith("sasl_"):
+        given = _given(security, "mechanism", *login, "token", *oidc, "scope")
+        wanted = "sasl_ssl" if security.encrypts else "sasl_ssl (or sasl_plaintext)"
+        return [f"{', '.join(given)} without authentication: set protocol to {wanted}"] if given else []
+    if security.mechanism is None:
+        return [f"protocol {security.protocol} needs a mechanism: plain, scram-sha-256, scram-sha-512 or oauthbearer"]
+    if security.mechanism != "oauthbearer":
+        missing = [name for name in login if getattr(security, name) is None]
+        problems = [f"mechanism {security.mechanism} needs {' and '.join(missing)}"] if missing else []
+        foreign = _given(security, "token", *oidc, "scope")
+        return problems + ([f"{', '.join(foreign)} only with mechanism oauthbearer"] if foreign else [])
+    return _oauth_problems(security, oidc, _given(security, *login))
+
+
+def _oauth_problems(security: Security, oidc: tuple[str, ...], login: list[str]) -> list[str]:
+    problems = [f"{', '.join(login)} not with mechanism oauthbearer"] if login else []
+    given = _given(security, *oidc)
+    if security.token is not None and (given or security.scope is not None):
+        problems.append("give either token or token_url, client_id and client_secret")
+    elif security.token is None and len(given) < len(oidc):
+        missing = [name for name in oidc if name not in given]
+        alternative = "" if given else " (or token alone)"
+        problems.append(f"mechanism oauthbearer needs {', '.join(missing)}{alternative}")
+    if security.token_url is not None and not _is_safe_url(security.token_url):
+        problems.append("token_url must be https (http only on this machine): a client secret goes there")
+    return problems
+
+
+def _is_safe_url(url: str) -> bool:
     try:
-        code = json.loads(error.read(_MAX_ANSWER_BYTES)).get("error")
-    except (OSError, ValueError, AttributeError):
-        return ""
-    return f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return False
+    return (parts.scheme == "https" and bool(host)) or (parts.scheme == "http" and host in _LOOPBACK)
