@@ -19,6 +19,7 @@ __all__ = [
     "Scorer",
     "Sink",
     "Source",
+    "StoredMessage",
     "Subscription",
     "Topic",
     "TopicFinding",
@@ -177,18 +178,33 @@ class Feed(Protocol):
         ...
 
 
+class StoredMessage(NamedTuple):
+    """A message as a sink's system keeps it: its JSON, its name in ``message_types`` (None: not said), where it lies."""
+
+    value: bytes
+    kind: str | None
+    place: str
+
+
 @runtime_checkable
 class Subscription(Protocol):
-    """Reads a sink's messages back as bytes, each once it is committed, and remembers how far it was read."""
+    """Reads a sink's messages back, each once it is committed, and remembers in its group how far it was read.
+
+    Without a group nothing is remembered, and reading begins with what comes from now on.
+    """
 
     options_model: type[BaseModel]
 
-    def messages(self) -> AsyncIterator[bytes]:
-        """Yield messages; asking for the next one says that the one before is done. Raises SourceError."""
+    def messages(self) -> AsyncIterator[StoredMessage]:
+        """Yield messages, endlessly; asking for the next one says that the one before is done. Raises SourceError."""
+        ...
+
+    def done(self) -> None:
+        """Say that the message yielded last is done, where none is asked for any more."""
         ...
 
     async def close(self) -> None:
-        """Remember how far it was read and release what is held; safe to call twice."""
+        """Remember how far it was read and release what is held; safe to call twice. Raises SourceError."""
         ...
 
 
