@@ -179,7 +179,7 @@ class Feed(Protocol):
 
 
 class StoredMessage(NamedTuple):
-    """A message as a sink's system keeps it: its JSON, its name in ``message_types`` (None: not said), where it lies."""
+    """A message as a sink's system keeps it: its JSON, its name in ``message_types`` (None: unsaid), where it lies."""
 
     value: bytes
     kind: str | None
