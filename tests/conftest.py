@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import data
-from tests.support.kafka import Broker, KafkaUnavailableError, fetch_jars, scratch_folder
+from tests.support.kafka import Broker, jars_or_skip, scratch_folder
 
 # A slow machine is no wrong answer: no deadlines. CI draws the same examples every time.
 settings.register_profile("default", deadline=None)
@@ -27,13 +27,8 @@ def data_file() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def kafka_jars() -> Path:
-    """The jars of Kafka; a machine that cannot have them skips the test, but fails it in CI."""
-    try:
-        return fetch_jars()
-    except KafkaUnavailableError as reason:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI must test against a real Kafka: {reason}")
-        pytest.skip(f"needs a real Kafka: {reason}")
+    """The folder of Kafka's jars; a machine that cannot have them skips the test, but fails it in CI."""
+    return jars_or_skip()
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +46,7 @@ def kafka(kafka_jars: Path) -> Iterator[Broker]:
 
 @pytest.fixture
 def own_broker(kafka_jars: Path) -> Iterator[Callable[..., Broker]]:
-    """The function that starts a broker of the test's own, which it may stop, kill or pause; takes settings by name."""
+    """The function that starts a broker of the test's own, to stop, kill or pause; takes settings to override."""
     folder = scratch_folder()
     brokers: list[Broker] = []
 
