@@ -30,6 +30,7 @@ from streamad.errors import ConfigError, Problem
 from streamad.plugins import ConnectorContext, split_url
 from streamad.units import Duration, Size
 from streamad_connectors.kafka._credentials import Credentials, TokenSource
+from streamad_connectors.kafka._logs import tame_logs
 from streamad_connectors.kafka._security import Security
 
 SCHEME = "kafka"
@@ -332,6 +333,7 @@ class Client:
 
         They hold the secrets: log nothing of them. Raises ConfigError where a secret or a certificate cannot be read.
         """
+        tame_logs()
         security = self.options.security
         arguments: dict[str, Any] = {
             "bootstrap_servers": list(self.place.brokers),
