@@ -13,6 +13,7 @@ from streamad.errors import SourceError
 from streamad_connectors._options import FileFormat, FileOptions
 
 _ENDINGS: dict[str, FileFormat] = {
+    ".records.jsonl": "records",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",
@@ -22,7 +23,7 @@ _ENDINGS: dict[str, FileFormat] = {
     ".npz": "npz",
     ".ts": "ts",
 }
-_PACKABLE = ("jsonl", "csv", "ts")
+_PACKABLE = ("jsonl", "records", "csv", "ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,13 @@ def _partition(path: Path, base: Path) -> str:
 
 
 def _format(path: Path) -> FileFormat | None:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        inner = _ENDINGS.get(suffixes[-2]) if len(suffixes) > 1 else None
-        return inner if inner in _PACKABLE else None
-    return _ENDINGS.get(suffixes[-1]) if suffixes else None
+    name = path.name.lower()
+    unpacked = name.removesuffix(".gz")
+    # A name that is nothing but the ending has none; the longer of two endings comes first.
+    found = next(
+        (known for ending, known in _ENDINGS.items() if unpacked.removesuffix(ending) not in ("", unpacked)), None
+    )
+    return found if found in _PACKABLE or name == unpacked else None
 
 
 def _format_of(path: Path, options: FileOptions) -> FileFormat:

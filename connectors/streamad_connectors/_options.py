@@ -12,7 +12,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 from streamad.units import Duration, Size
 
-FileFormat = Literal["jsonl", "csv", "parquet", "npz", "ts"]
+FileFormat = Literal["jsonl", "records", "csv", "parquet", "npz", "ts"]
 
 
 def _split(value: Any) -> Any:
@@ -43,13 +43,14 @@ class FileOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    format: Literal["auto", "jsonl", "ndjson", "csv", "parquet", "npz", "ts"] = Field(
+    format: Literal["auto", "jsonl", "ndjson", "records", "csv", "parquet", "npz", "ts"] = Field(
         "auto", description="file format; auto goes by the file name's ending"
     )
     max_record_bytes: Size = Field(
         16 * 1024 * 1024,
         ge=1,
-        description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters",
+        description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters; "
+        "records: lines of twice this length are refused",
     )
     delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
         "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
@@ -80,7 +81,7 @@ class FileOptions(BaseModel):
 
 
 _USED_BY: dict[str, tuple[FileFormat, ...]] = {
-    "max_record_bytes": ("jsonl", "csv"),
+    "max_record_bytes": ("jsonl", "records", "csv"),
     "delimiter": ("csv",),
     "decimal": ("csv",),
     "encoding": ("csv",),

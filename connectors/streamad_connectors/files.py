@@ -1,11 +1,11 @@
-"""Files as sources (JSON lines, CSV, Parquet, NPZ, UEA .ts) and JSON lines files as sinks.
+"""Files as sources (JSON lines, raw records, CSV, Parquet, NPZ, UEA .ts), as sinks and as feeds.
 
 The URL names a file, a folder or a glob pattern; every file is one partition.
 """
 
 from __future__ import annotations
 
-__all__ = ["FileOptions", "FileSource", "JsonlSink", "JsonlSinkOptions"]
+__all__ = ["FileOptions", "FileSource", "JsonlSink", "JsonlSinkOptions", "RecordsFeed", "RecordsFeedOptions"]
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -14,18 +14,21 @@ from typing import cast
 
 from pydantic import BaseModel
 
-from streamad.errors import SourceError
+from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
+from streamad.ranges import EVERYTHING, Span
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
-from streamad_connectors import _csv, _jsonl, _npz, _parquet, _ts
+from streamad_connectors import _csv, _jsonl, _npz, _parquet, _records, _ts
 from streamad_connectors._finding import FoundFile, find_files
 from streamad_connectors._jsonl_sink import JsonlSink, JsonlSinkOptions
 from streamad_connectors._options import FileFormat, FileOptions, options_without_use
 from streamad_connectors._reading import READ_FAILURES, BatchReader, Reader, read_error
+from streamad_connectors._records_feed import RecordsFeed, RecordsFeedOptions
 from streamad_connectors._sequences import merge_labels, stream_name
 
 _READERS: dict[FileFormat, Reader] = {
     "jsonl": _jsonl.read_jsonl,
+    "records": _records.read_records,
     "csv": _csv.read_csv,
     "parquet": _parquet.read_parquet,
     "npz": _npz.read_npz,
@@ -38,7 +41,8 @@ class FileSource:
     """Reads recordings from files, one file after the other in the order of their names; finite.
 
     A partition is a file, named by its path below the plant's folder, else by its absolute path. What an offset counts
-    depends on the format: bytes (jsonl), rows (csv, parquet) or chunks (npz, ts). Files may grow between two runs.
+    depends on the format: bytes (jsonl), what the topic counts (records), rows (csv, parquet) or chunks (npz, ts).
+    Files may grow between two runs.
     """
 
     options_model: type[BaseModel] = FileOptions
@@ -47,6 +51,7 @@ class FileSource:
         self._rest = rest
         self._options = cast("FileOptions", options)
         self._context = context
+        self._span = EVERYTHING
         self._seeks: dict[str, int] = {}
         self._changed = asyncio.Event()
         self._closed = False
@@ -55,7 +60,7 @@ class FileSource:
         """Yield each file as a partition with its records, once ``seek`` was called for it. Raises SourceError."""
         offered: dict[str, FoundFile] = {}
         for file in await asyncio.to_thread(self.files):
-            yield PartitionAssigned(file.partition)
+            yield PartitionAssigned(file.partition, await asyncio.to_thread(self._is_seen_from_start, file))
             offered[file.partition] = file
             while file.partition not in self._seeks and not self._closed:
                 self._changed.clear()
@@ -84,6 +89,22 @@ class FileSource:
         """End the iterator; safe to call twice."""
         self._closed = True
         self._changed.set()
+
+    def between(self, since_us: int | None, until_us: int | None) -> FileSource:
+        """Return a source of the records in a range of time; only recordings of raw records have times to cut by.
+
+        Raises UsageError for files of another format, SourceError where there is none.
+        """
+        between = FileSource(self._rest, self._options, self._context)
+        between._span = Span(since_us, until_us)
+        if between._span != EVERYTHING:
+            for file in self.files():
+                if file.format != "records":
+                    raise UsageError(
+                        f"{file.path}: has no record times to cut by; --since and --until work with Kafka and with "
+                        f"recordings of it (*{_records.RECORDS_ENDING})"
+                    )
+        return between
 
     def labels(self) -> Mapping[str, str]:
         """Return sequence id -> class label of the selected npz and ts recordings; the other formats have none."""
@@ -127,5 +148,11 @@ class FileSource:
 
     def _open(self, file: FoundFile) -> BatchReader:
         offset = self._seeks.pop(file.partition)
-        records = _READERS[file.format](file.path, offset, self._options, self._context)
+        if file.format == "records":
+            records = _records.read_records(file.path, offset, self._options, self._context, self._span)
+        else:
+            records = _READERS[file.format](file.path, offset, self._options, self._context)
         return BatchReader(records, file.path, file.partition)
+
+    def _is_seen_from_start(self, file: FoundFile) -> bool:
+        return file.format != "records" or _records.is_seen_from_start(file.path, self._options, self._span)
