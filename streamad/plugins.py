@@ -41,7 +41,8 @@ class ConnectorContext:
     """What every connector is told of the plant.
 
     Its channels, the clock, the folder that relative paths mean, its name, and where its source is: a sink of the same
-    system may leave out what they share (``kafka:///alerts``).
+    system may leave out what they share (``kafka:///alerts``). ``max_duration_us`` is how long a sequence may last, and
+    so how long its records must be kept (None: not known).
     """
 
     channels: tuple[ChannelSpec, ...]
@@ -50,6 +51,7 @@ class ConnectorContext:
     plant: str = "plant"
     source_url: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
+    max_duration_us: int | None = None
 
 
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:

@@ -148,4 +148,5 @@ def context_for(settings: Settings, base_dir: Path, clock: Clock) -> ConnectorCo
         plant=settings.name,
         source_url=settings.source.url,
         source_options=settings.source.options,
+        max_duration_us=settings.sequences.max_duration,
     )
