@@ -1,0 +1,87 @@
+"""Ranges of record time on the command line: ``--since 2h``, ``--until 2026-11-01T08:00:00Z``."""
+
+from __future__ import annotations
+
+__all__ = ["EVERYTHING", "Share", "Span", "cut", "parse_time_us", "span_of"]
+
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from streamad.errors import UsageError
+from streamad.ports import RangedSource, Source
+from streamad.types import RecordBatch, from_us
+from streamad.units import parse_duration_us
+
+_AGO = re.compile(r"\s*[0-9.]+\s*[A-Za-zµμ]+\s*")
+_HOW = "write a time such as 2026-11-01T08:00:00Z, a date (its midnight in UTC), or how long ago: 30m, 2h, 7d"
+
+
+class Span(NamedTuple):
+    """Records from ``since_us`` on and before ``until_us``, Unix microseconds; None: all there is on that side."""
+
+    since_us: int | None = None
+    until_us: int | None = None
+
+
+EVERYTHING = Span()
+
+
+def parse_time_us(text: str, now_us: int, what: str) -> int:
+    """Return Unix microseconds of a time by RFC 3339, of a date, or of a duration before ``now_us``.
+
+    Raises UsageError that names ``what``.
+    """
+    try:
+        if _AGO.fullmatch(text):
+            return max(0, now_us - parse_duration_us(text))
+        if len(text) == len("2026-11-01"):
+            moment = datetime.combine(date.fromisoformat(text), time(), UTC)
+        else:
+            moment = msgspec.convert(text, datetime)
+        if moment.tzinfo is None:
+            raise UsageError(f"{what} {text}: has no time zone; add Z for UTC, or an offset such as +01:00")
+        return max(0, (moment - from_us(0)) // timedelta(microseconds=1))  # no record is older
+    except (ValueError, OverflowError, msgspec.ValidationError) as error:
+        raise UsageError(f"{what} {text}: is no time; {_HOW}") from error
+
+
+def span_of(since: str | None, until: str | None, now_us: int) -> Span:
+    """Return what ``--since`` and ``--until`` mean now. Raises UsageError."""
+    since_us = None if since is None else parse_time_us(since, now_us, "--since")
+    until_us = None if until is None else parse_time_us(until, now_us, "--until")
+    if since_us is not None and until_us is not None and since_us >= until_us:
+        raise UsageError(f"--since {since} does not lie before --until {until}: nothing can be between")
+    return Span(since_us, until_us)
+
+
+def cut(source: Source, span: Span, name: str) -> Source:
+    """Return what ``source`` holds now in ``span``: finite even where it goes on for ever. Raises UsageError."""
+    if isinstance(source, RangedSource):
+        return source.between(span.since_us, span.until_us)
+    if span != EVERYTHING:
+        raise UsageError(
+            f"{name} has no record times to cut by; --since and --until work with Kafka and recordings of it"
+        )
+    return source
+
+
+class Share:
+    """Which share of the partitions seen so far was read, by offsets."""
+
+    def __init__(self) -> None:
+        self._extents: dict[str, tuple[int, int, int]] = {}
+
+    def add(self, batch: RecordBatch, begin: int) -> None:
+        """Note ``batch`` of a partition whose reading began at ``begin``."""
+        if batch.end_offset is not None:
+            self._extents[batch.partition] = (begin, batch.next_offset, batch.end_offset)
+
+    @property
+    def value(self) -> float | None:
+        """Return a number from 0 to 1; None where the source does not say where it ends."""
+        wanted = sum(end - begin for begin, _, end in self._extents.values())
+        done = sum(min(after, end) - begin for begin, after, end in self._extents.values())
+        return min(1.0, done / wanted) if wanted > 0 else None
