@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+__all__ = ["KafkaFeed", "KafkaSink"]
+
+from streamad_connectors.kafka.feed import KafkaFeed
+from streamad_connectors.kafka.sink import KafkaSink
