@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from streamad._partition import Partition
 from streamad.errors import StalledError
-from streamad.logs import get_logger
+from streamad.logs import get_status_logger
 from streamad.metrics import Counters, Gauges, Latencies
 from streamad.ports import Clock
 from streamad.settings import Settings
@@ -21,7 +21,7 @@ class Status:
         self._settings = settings
         self._clock = clock
         self._counters = counters
-        self._log = get_logger().bind(plant=settings.name)
+        self._log = get_status_logger().bind(plant=settings.name)
         self._moved_us = self._reported_us = clock.monotonic_us()
         self.latencies = Latencies()
 

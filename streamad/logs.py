@@ -5,7 +5,7 @@ Messages for people (alerts, summaries, errors) are printed by the commands; the
 
 from __future__ import annotations
 
-__all__ = ["configure_logs", "get_logger"]
+__all__ = ["configure_logs", "get_logger", "get_status_logger"]
 
 import logging
 import sys
@@ -38,3 +38,12 @@ def get_logger() -> structlog.typing.FilteringBoundLogger:
     if not structlog.is_configured():
         configure_logs()
     return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger())
+
+
+def get_status_logger() -> structlog.typing.FilteringBoundLogger:
+    """Return a logger that shows what it is told at any verbosity: the state of a long run, once in an interval."""
+    get_logger()
+    return cast(
+        "structlog.typing.FilteringBoundLogger",
+        structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)),
+    )

@@ -39,8 +39,8 @@ def plant(mode: str) -> Settings:
 
 def recordings(seed: int) -> dict[str, list[Record]]:
     return {
-        "p0": records_of(messy_recordings(seed, streams=["a", "b"], sequences=3)),
-        "p1": records_of(messy_recordings(seed + 50, streams=["c"], sequences=2)),
+        "p0": records_of(messy_recordings(seed, streams=["a", "b"], sequences=5)),
+        "p1": records_of(messy_recordings(seed + 50, streams=["c"], sequences=4)),
     }
 
 
@@ -51,7 +51,7 @@ async def life(settings: Settings, folder: Path, partitions: dict[str, list[Reco
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
     batcher = MicroBatcher(model_of(), clock, settings.run)
-    source = ListSource.of(partitions, batch_records=5)
+    source = ListSource.of(partitions, batch_records=3)
     pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
     try:
         await pipeline.run()
@@ -133,7 +133,7 @@ def test_many_crashes_in_a_row_change_no_output(
     expected = crash_free(mode, seed)
     folder, crashes = tmp_path / "run", 0
     while True:
-        with Disk(folder, rng.randrange(1, 90), loses_power=rng.random() < 0.5) as disk:
+        with Disk(folder, rng.randrange(1, 50), loses_power=rng.random() < 0.5) as disk:
             asyncio.run(life(plant(mode), folder, recordings(seed)))
         if not disk.is_dead:
             break
