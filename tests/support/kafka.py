@@ -14,6 +14,7 @@ __all__ = [
     "Message",
     "create_topics",
     "fetch_jars",
+    "free_ports",
     "jars_or_skip",
     "produce",
     "read",
@@ -108,7 +109,7 @@ class Broker:
         self._folder = folder
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self._controller_port = free_ports(2)
 
     @property
     def bootstrap(self) -> str:
@@ -220,7 +221,8 @@ def _kill_all() -> None:
         broker.kill()
 
 
-def _free_ports(n: int) -> list[int]:
+def free_ports(n: int) -> list[int]:
+    """Return ports on which nothing listens now."""
     ports: list[int] = []
     while len(ports) < n:
         port = PORTS.start + secrets.randbelow(len(PORTS))
