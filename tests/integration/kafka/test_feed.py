@@ -1,0 +1,112 @@
+"""The Kafka feed against a real broker: every record once, in order by key, at its time, fast, and bounded."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from streamad.errors import OutputError
+from streamad.plugins import ConnectorContext, connect_feed
+from streamad.ports import Feed, FeedRecord
+from streamad.testing import ManualClock
+from tests.support.kafka import Broker, Message, create_topics, produce, read_committed, unique_name
+
+CONTEXT = ConnectorContext((), ManualClock())
+
+
+def feed_of(broker: Broker, topic: str, **options: Any) -> Feed:
+    return connect_feed(f"kafka://{broker.bootstrap}/{topic}", options, CONTEXT)
+
+
+async def test_every_record_arrives_once_in_order_by_key_where_the_client_s_own_hash_puts_it(kafka: Broker) -> None:
+    topic, reference = unique_name("in"), unique_name("in")
+    await create_topics(kafka.bootstrap, {topic: 5, reference: 5})
+    keys = [f"reactor-{i}".encode() for i in range(20)]
+    records = [FeedRecord(f"{n}".encode() * 40, key, 1_700_000_000_123_456 + n) for n in range(3_000) for key in keys]
+    feed = feed_of(kafka, topic)
+    for first in range(0, len(records), 7_777):
+        await feed.send(records[first : first + 7_777])
+    await feed.flush()
+    await feed.close()
+    found: dict[bytes, list[bytes | None]] = {}
+    place: dict[bytes, set[int]] = {}
+    for record in await read_committed(kafka.bootstrap, topic):
+        assert record.key is not None
+        found.setdefault(record.key, []).append(record.value)
+        place.setdefault(record.key, set()).add(record.partition)
+        assert record.timestamp == 1_700_000_000_123 + (456 + int(record.value[: len(record.value) // 40])) // 1_000
+    assert found == {key: [f"{n}".encode() * 40 for n in range(3_000)] for key in keys}
+    sent = await produce(kafka.bootstrap, reference, [Message(b"", key) for key in keys])
+    assert place == {key: {where.partition} for key, where in zip(keys, sent, strict=True)}
+
+
+async def test_records_without_a_key_go_around_in_turn_and_one_without_a_time_gets_the_present(kafka: Broker) -> None:
+    topic = unique_name("in")
+    await create_topics(kafka.bootstrap, {topic: 3})
+    feed = feed_of(kafka, topic)
+    before = time.time()
+    await feed.send([FeedRecord(b"%d" % n) for n in range(9)])
+    await feed.close()  # flushes
+    records = await read_committed(kafka.bootstrap, topic)
+    assert [(record.partition, record.value) for record in records] == [
+        (partition, b"%d" % n) for partition in range(3) for n in range(partition, 9, 3)
+    ]
+    assert all(before - 1 <= record.timestamp / 1e3 <= time.time() + 1 for record in records)
+
+
+async def test_what_was_flushed_is_there_before_close_and_small_sends_join(kafka: Broker) -> None:
+    topic = unique_name("in")
+    await create_topics(kafka.bootstrap, {topic: 1})
+    feed = feed_of(kafka, topic)
+    for n in range(10):
+        await feed.send([FeedRecord(b"%d" % n, b"k")])
+    await feed.flush()
+    assert [record.value for record in await read_committed(kafka.bootstrap, topic)] == [b"%d" % n for n in range(10)]
+    await feed.flush()
+    await feed.close()
+    await feed.close()
+
+
+async def test_it_feeds_more_than_50_000_small_records_a_second(kafka: Broker) -> None:
+    topic = unique_name("in")
+    await create_topics(kafka.bootstrap, {topic: 4})
+    records = [
+        FeedRecord(b'{"stream": "s", "values": {"a": 1.5}, "time": %d}' % n, b"%d" % (n % 8), n) for n in range(50_000)
+    ]
+    feed = feed_of(kafka, topic)
+    await feed.send(records[:1])
+    await feed.flush()
+    started = time.perf_counter()
+    await feed.send(records)
+    await feed.flush()
+    rate = len(records) / (time.perf_counter() - started)
+    await feed.close()
+    assert rate > 50_000
+
+
+async def test_a_large_record_fits_and_one_too_large_is_an_error(kafka: Broker) -> None:
+    topic = unique_name("in")
+    await create_topics(kafka.bootstrap, {topic: 1})
+    feed = feed_of(kafka, topic)
+    await feed.send([FeedRecord(b"a"), FeedRecord(b"x" * 950_000), FeedRecord(b"b")])
+    with pytest.raises(OutputError, match=f"topic {topic}: a record takes 1000[0-9]{{3}} bytes, 1000000 at most"):
+        await feed.send([FeedRecord(b"x" * 1_000_000)])
+    await feed.close()
+    sizes = [len(record.value or b"") for record in await read_committed(kafka.bootstrap, topic)]
+    assert sizes == [1, 950_000, 1]
+
+
+async def test_a_topic_that_is_not_there_is_an_error_that_says_what_to_do(kafka: Broker) -> None:
+    feed = feed_of(kafka, unique_name("missing"), request_timeout="500ms")
+    with pytest.raises(OutputError, match="is not there: run streamad topics create"):
+        await feed.send([FeedRecord(b"a")])
+    await feed.close()
+
+
+async def test_no_broker_is_an_error_at_once() -> None:
+    feed = connect_feed("kafka://127.0.0.1:1/in", {"request_timeout": "1s"}, CONTEXT)
+    with pytest.raises(OutputError, match="no broker can be reached"):
+        await feed.send([FeedRecord(b"a")])
+    await feed.close()
