@@ -153,8 +153,12 @@ class KafkaFeedOptions(ClientOptions):
 class KafkaSubscriptionOptions(ClientOptions):
     """How a topic is read back."""
 
-    group: Name | None = Field(default=None, description="keeps how far it was read; default streamad.{plant}.reader")
-    start: Literal["earliest", "latest"] = Field(default="earliest", description="where to begin the first time")
+    group: Name | None = Field(
+        default=None, description="remembers how far it was read, shared by all who name it; default: nothing does"
+    )
+    start: Literal["earliest", "latest"] | None = Field(
+        default=None, description="where to begin the first time; default: a group earliest, a reader without one latest"
+    )
 
 
 _Options = TypeVar("_Options", bound=ClientOptions)
@@ -270,12 +274,9 @@ def with_shared(options: _Options, context: ConnectorContext, place: Place | Non
     return options.model_copy(update={name: getattr(shared, name) for name in unsaid})
 
 
-def group_of(options: KafkaSourceOptions | KafkaSubscriptionOptions, context: ConnectorContext) -> str:
-    """Return the consumer group."""
-    if options.group is not None:
-        return options.group
-    reader = ".reader" if isinstance(options, KafkaSubscriptionOptions) else ""
-    return f"streamad.{context.plant}{reader}"
+def group_of(options: KafkaSourceOptions, context: ConnectorContext) -> str:
+    """Return the consumer group of the plant's workers."""
+    return options.group if options.group is not None else f"streamad.{context.plant}"
 
 
 def progress_topic_of(group: str, topic: str) -> str:
