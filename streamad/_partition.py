@@ -109,9 +109,10 @@ class Partition:
             return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
         return bool(self.in_flight) and self.in_flight[0].task.done()
 
-    def continues(self, batch: RecordBatch) -> bool:
-        """Return whether ``batch`` follows what was read; one from before the last seek does not."""
-        return batch.begins_at is None or batch.begins_at == self.expected
+    def continues(self, event: RecordBatch | PartitionEnded) -> bool:
+        """Return whether ``event`` follows what was read; one from before the last seek does not."""
+        begins_at = event.begins_at if isinstance(event, RecordBatch) else event.next_offset
+        return begins_at is None or begins_at == self.expected
 
     def is_due(self, now_us: int, interval_us: int) -> bool:
         """Return whether it is time to commit.

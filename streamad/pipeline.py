@@ -272,7 +272,8 @@ class Pipeline:
     def _end(self, event: PartitionEnded) -> None:
         if (restoring := self._restoring.get(event.partition)) is not None:
             restoring.early.append(event)
-        if (partition := self._partitions.get(event.partition)) is None:
+        partition = self._partitions.get(event.partition)
+        if partition is None or not partition.continues(event):
             return
         partition.ending = True
         self._homes.leave_unshared(partition.name)

@@ -122,7 +122,7 @@ class ListSource:
         self._endless = endless
         self._played = 0
         self._next: dict[str, int] = {}
-        self._again: list[RecordBatch] = []
+        self._again: list[RecordBatch | PartitionEnded] = []
         self._changed = asyncio.Event()
         self._closed = False
 
@@ -176,7 +176,7 @@ class ListSource:
         self._next[partition] = begin
         self._again = [batch for batch in self._again if batch.partition != partition]
         for event in self._script[: self._played]:
-            if isinstance(event, RecordBatch) and event.partition == partition and event.next_offset > begin:
+            if (isinstance(event, RecordBatch) and event.partition == partition and event.next_offset > begin) or (isinstance(event, PartitionEnded) and event.partition == partition):
                 self._again.append(event)
         self._changed.set()
         return begin
@@ -192,6 +192,8 @@ class ListSource:
 
     def _rest(self, event: SourceEvent) -> SourceEvent | None:
         """Return what is left of ``event`` after the partition's next offset."""
+        if isinstance(event, PartitionEnded):
+            return PartitionEnded(event.partition, self._next[event.partition])
         if not isinstance(event, RecordBatch):
             return event
         begin = self._next[event.partition]
@@ -200,7 +202,7 @@ class ListSource:
             return None
         after = max(begin, event.next_offset)
         self._next[event.partition] = after
-        return RecordBatch(event.partition, records, after, event.caught_up)
+        return RecordBatch(event.partition, records, after, event.caught_up, begin, event.end_offset)
 
 
 class ListSink:

@@ -143,9 +143,14 @@ class PartitionRevoked:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnded:
-    """A finite partition was read to its end: its open sequences end with ``end_of_input``."""
+    """A finite partition was read to its end: its open sequences end with ``end_of_input``.
+
+    ``next_offset`` is that of its last batch, or the offset sought: an end from before the last ``seek`` does not count.
+    None where a source never delivers such an end.
+    """
 
     partition: str
+    next_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
