@@ -1,7 +1,7 @@
 """Sources, sinks and feeds in this process's memory, by name: for tests and notebooks.
 
-``memory:lab`` as a source reads what ``put_records("lab", ...)`` or the feed ``memory:lab`` was given; as a sink it fills
-``messages("lab")``.
+``memory:lab`` as a source reads what ``put_records("lab", ...)`` or the feed ``memory:lab`` was given; as a sink it
+fills ``messages("lab")``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``streamad simulate``: recordings of a simulated plant with known faults, and a config that fits them."""
+"""``streamad simulate``: a simulated plant with known faults, as recordings with a config, or fed to a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamad.commands._common import JsonOption, err, out, print_json
-from streamad.errors import OutputError
+from streamad.commands._feed_options import FeedOptions, feed_plant
+from streamad.errors import OutputError, UsageError
 from streamad.files import write_atomically, writing
 from streamad.plant_template import ChannelLine, Entry, Section, judging_sections, render
 from streamad.simulation import CHANNELS, LABELS_NAME, RECORDINGS_NAME, Recording, write_recordings
@@ -25,33 +26,130 @@ _CONFIG = "plant.yaml"
 _WINDOW = 128  # batches of this plant have 99 to 135 samples, most of them about 108 (docs/simulation.md)
 
 
+_ONLY_TO_FILES = ("normal", "faulty", "force")
+_ONLY_FED = ("config", "speed", "start", "batches", "duration", "fault_share", "chunk", "labels")
+_FED = "Fed to a broker (--to)"
+
+
 def simulate(
+    context: typer.Context,
     *,
-    out_dir: Annotated[Path, typer.Option("--out", help="Folder to write to.", metavar="DIR")],
-    train: Annotated[int, typer.Option(min=0, help="Normal batches to learn from.")] = 200,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Write recordings to this folder.", metavar="DIR")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="Feed the plant to a broker instead, as it runs: kafka://HOST:PORT/TOPIC.", metavar="URL"),
+    ] = None,
+    train: Annotated[
+        int, typer.Option(min=0, help="Normal batches to learn from; what is fed are the ones after them.")
+    ] = 200,
     normal: Annotated[int, typer.Option(min=0, help="Normal batches to monitor.")] = 300,
     faulty: Annotated[int, typer.Option(min=0, help="Faulty batches to monitor.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same plant.")] = 0,
     streams: Annotated[int, typer.Option(min=1, max=1000, help="Fermenters that run side by side.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier simulation.")] = False,
+    speed: Annotated[
+        str, typer.Option(help="max, real, or a factor (times real time).", rich_help_panel=_FED)
+    ] = "3600",
+    batches: Annotated[
+        int | None,
+        typer.Option(min=1, help="So many batches, of all fermenters; default: no end.", rich_help_panel=_FED),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", help="So long, such as 10m.", metavar="TIME", rich_help_panel=_FED)
+    ] = None,
+    fault_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of faulty batches.", rich_help_panel=_FED)
+    ] = 0.25,
+    chunk: Annotated[int, typer.Option(min=1, help="Samples in a message.", rich_help_panel=_FED)] = 1,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Append the truth about each batch to this CSV.", metavar="FILE", rich_help_panel=_FED),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="Let the plant's time begin here (RFC 3339, or 30d: so long ago) and keep its ten minutes between "
+            "samples; default: times are those of the clock, the plant runs that much faster.",
+            metavar="TIME",
+            rich_help_panel=_FED,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="A plant's config, for --to kafka:///TOPIC: its brokers and its credentials.",
+            metavar="FILE",
+            rich_help_panel=_FED,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write recordings of a simulated fermenter plant, the truth about them, and a plant.yaml that works at once.
 
     DIR/train holds normal batches to learn from, DIR/live later ones, normal and faulty, to monitor; labels.csv beside
-    each says which batch has which fault.
+    each says which batch has which fault. With --to instead of --out the plant runs: its samples go to a broker when
+    they fall due.
     """
+    _refuse_mixture(context, out_dir is not None, to is not None)
+    # The live batches begin on the first fermenter, so that none of them overlaps a batch of the training.
+    first_live = -(-train // streams) * streams
+    if to is not None:
+        feed_plant(
+            FeedOptions(
+                to=to,
+                config=config,
+                speed=speed,
+                start=start,
+                batches=batches,
+                duration=duration,
+                fault_share=fault_share,
+                chunk=chunk,
+                labels=labels,
+                first_index=first_live,
+                seed=seed,
+                streams=streams,
+                as_json=as_json,
+            )
+        )
+        return
+    assert out_dir is not None
     if train + normal + faulty == 0:
         raise typer.BadParameter("nothing to simulate: --train, --normal and --faulty are all 0")
-    folders = {"train": (train, 0), "live": (normal, faulty)}
-    folders = {name: counts for name, counts in folders.items() if sum(counts)}
+    counts = {"train": (train, 0), "live": (normal, faulty)}
+    _write(out_dir, counts, first_live, seed=seed, streams=streams, force=force, as_json=as_json)
+
+
+def _refuse_mixture(context: typer.Context, to_files: bool, fed: bool) -> None:
+    if to_files == fed:
+        raise UsageError("name either --out DIR (recordings) or --to URL (fed to a broker)")
+    foreign = _ONLY_TO_FILES if fed else _ONLY_FED
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in foreign and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{parameter.opts[0]} goes with {'--out' if fed else '--to'}, not with the other")
+
+
+def _write(
+    out_dir: Path,
+    counts: dict[str, tuple[int, int]],
+    first_live: int,
+    *,
+    seed: int,
+    streams: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    folders = {name: of_both for name, of_both in counts.items() if sum(of_both)}
     _refuse_existing(out_dir, folders, force)
-    # The live batches begin on the first fermenter, so that none of them overlaps a batch of the training.
-    first_index = {"train": 0, "live": -(-train // streams) * streams}
-    with _progress_bar(train + normal + faulty, as_json) as step:
+    first_index = {"train": 0, "live": first_live}
+    with _progress_bar(sum(map(sum, folders.values())), as_json) as step:
         recordings = {
-            name: simulate_batches(*counts, seed=seed, first_index=first_index[name], n_streams=streams, progress=step)
-            for name, counts in folders.items()
+            name: simulate_batches(*of_both, seed=seed, first_index=first_index[name], n_streams=streams, progress=step)
+            for name, of_both in folders.items()
         }
     for name, batches in recordings.items():
         with writing(out_dir / name):

@@ -6,20 +6,27 @@ Model and magnitudes: docs/simulation.md. Needs numpy and scipy only.
 from __future__ import annotations
 
 from streamad.simulation.faults import FAULTS, Fault
+from streamad.simulation.feeding import PlantMessage, PlantTime, longest_us, plant_messages
 from streamad.simulation.inject import InjectedKind, inject_sensor_fault
 from streamad.simulation.recordings import Recording, simulate, simulate_batch
 from streamad.simulation.sensors import CHANNELS
-from streamad.simulation.writing import LABELS_NAME, RECORDINGS_NAME, write_recordings
+from streamad.simulation.writing import LABEL_COLUMNS, LABELS_NAME, RECORDINGS_NAME, label_row, write_recordings
 
 __all__ = [
     "CHANNELS",
     "FAULTS",
     "LABELS_NAME",
+    "LABEL_COLUMNS",
     "RECORDINGS_NAME",
     "Fault",
     "InjectedKind",
+    "PlantMessage",
+    "PlantTime",
     "Recording",
     "inject_sensor_fault",
+    "label_row",
+    "longest_us",
+    "plant_messages",
     "simulate",
     "simulate_batch",
     "write_recordings",

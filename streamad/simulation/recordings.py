@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["Recording", "simulate", "simulate_batch"]
+__all__ = ["SLOT_US", "STAGGER_US", "Recording", "begin_us", "simulate", "simulate_batch", "simulate_stream"]
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +28,11 @@ from streamad.simulation.sensors import CHANNEL_NAMES, draw_noise, measure, sens
 
 _EPOCH_US = 1_736_143_200_000_000  # 2025-01-06T06:00:00Z, a Monday's first shift
 _SAMPLE_US = 3_600_000_000 // SAMPLES_PER_HOUR
-_SLOT_US = 32 * 3_600_000_000  # longer than any batch with the pause after it
+SLOT_US = 32 * 3_600_000_000  # longer than any batch with the pause after it
+STAGGER_US = 5 * 3_600_000_000  # between the starts of neighbouring streams
+_FAULT_BLOCK = 8
 _MAX_SAMPLES = int((MAX_HOURS + 4.0) * SAMPLES_PER_HOUR)
-_FAULT_ORDER, _PLAN, _NOISE, _FAULT, _PAUSE = range(5)
+_FAULT_ORDER, _PLAN, _NOISE, _FAULT, _PAUSE, _FAULT_DRAW = range(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +124,54 @@ def simulate(
     """
     if min(n_normal, n_faulty, first_index) < 0 or n_streams < 1:
         raise ValueError("simulate needs counts and first_index of at least 0 and n_streams of at least 1")
-    free_at = [_EPOCH_US + (first_index // n_streams) * _SLOT_US + s * 5 * 3_600_000_000 for s in range(n_streams)]
+    free_at = [begin_us(first_index, n_streams, stream) for stream in range(n_streams)]
     dealt = _deal_faults(n_normal, n_faulty, seed, first_index)
     recordings = []
     for done, fault in enumerate(dealt):
         index = first_index + done
         recording = _record(seed, index, fault, f"fermenter-{index % n_streams + 1}", free_at[index % n_streams])
-        pause_s = int(_rng(seed, index, _PAUSE).uniform(1.5, 4.0) * 3600.0)
-        free_at[index % n_streams] = int(recording.times_us[-1]) + pause_s * 1_000_000
+        free_at[index % n_streams] = _free_after(seed, index, recording)
         recordings.append(recording)
         if progress is not None:
             progress(done + 1, len(dealt))
     return recordings
+
+
+def begin_us(first_index: int, n_streams: int, stream: int = 0) -> int:
+    """Return the plant's time at which stream number ``stream`` starts, when ``first_index`` is the first batch."""
+    return _EPOCH_US + (first_index // n_streams) * SLOT_US + stream * STAGGER_US
+
+
+def _free_after(seed: int, index: int, recording: Recording) -> int:
+    pause_s = int(_rng(seed, index, _PAUSE).uniform(1.5, 4.0) * 3600.0)
+    return int(recording.times_us[-1]) + pause_s * 1_000_000
+
+
+def simulate_stream(
+    stream: int, n_batches: int | None, *, seed: int, first_index: int, n_streams: int, fault_share: float
+) -> Iterator[Recording]:
+    """Simulate one stream of a plant that runs on, batch by batch as they are asked for.
+
+    All `n_streams` together give the batches `first_index` to `first_index + n_batches - 1` (None: no end), those that
+    `simulate` numbers alike; of every eight batches about the share `fault_share` has a fault, kinds in turn.
+    """
+    free_at = begin_us(first_index, n_streams, stream)
+    first = first_index + (stream - first_index) % n_streams
+    for index in itertools.count(first, n_streams):
+        if n_batches is not None and index >= first_index + n_batches:
+            return
+        fault = _fault_of(seed, index, fault_share)
+        recording = _record(seed, index, fault, f"fermenter-{stream + 1}", free_at)
+        free_at = _free_after(seed, index, recording)
+        yield recording
+
+
+def _fault_of(seed: int, index: int, share: float) -> Fault | None:
+    """Return the fault of a batch of a plant without an end: random places in each block, so none is far away."""
+    block, place = divmod(index, _FAULT_BLOCK)
+    before, after = (math.floor(n * _FAULT_BLOCK * share + 1e-9) for n in (block, block + 1))
+    places = sorted(_rng(seed, block, _FAULT_DRAW).choice(_FAULT_BLOCK, after - before, replace=False).tolist())
+    return FAULTS[(before + places.index(place)) % len(FAULTS)] if place in places else None
 
 
 def _record(seed: int, index: int, fault: Fault | None, stream: str, start_us: int) -> Recording:

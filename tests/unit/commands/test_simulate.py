@@ -1,18 +1,24 @@
 """streamad simulate: what it writes works at once, is reproducible, and is never overwritten by accident."""
 
 import csv
+import itertools
 import json
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.errors import OutputError
+from streamad.errors import OutputError, StreamadError
 from streamad.settings import load_settings
 from streamad.simulation import CHANNELS
 from streamad.wiring import sink_urls
+from streamad_connectors import memory
 
 SMALL = ("--train", "4", "--normal", "3", "--faulty", "2")
 
@@ -133,3 +139,109 @@ def test_a_place_where_no_folder_can_be_made_is_told_as_such() -> None:
     text = str(result.exception)
     assert text.startswith("cannot write /proc/plant/train: ")
     assert text.endswith("cannot be made here: make it, or choose another folder")
+
+
+# --- fed to a broker: --to ---
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """A place in memory that can be fed."""
+    memory.clear("simulated")
+    yield "memory:simulated"
+    memory.clear("simulated")
+
+
+def test_at_full_speed_all_is_fed_and_lies_in_the_past(place: str, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    arguments = ("--speed", "max", "--batches", "8", "--fault-share", "0.5", "--chunk", "50", "--labels", str(labels))
+    result = simulate("--to", place, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["to"], told["batches"], told["faulty"], told["interrupted"]) == (place, 8, 4, False)
+    assert datetime.fromisoformat(told["last_time"]) < datetime.now().astimezone()
+    with labels.open(newline="") as file:
+        assert [row["label"] for row in csv.DictReader(file)].count("1") == 4
+    messages = [json.loads(record.value) for record in memory.records("simulated")]
+    assert told["messages"] == len(messages)
+    assert told["samples"] == sum(len(message["times"]) for message in messages)
+
+
+def test_what_is_fed_comes_after_what_was_trained_on(place: str) -> None:
+    simulate("--to", place, "--speed", "max", "--batches", "2", "--train", "3", "--streams", "2")
+    sequences = {json.loads(record.value)["sequence"][-6:] for record in memory.records("simulated")}
+    assert sequences == {"B-0005", "B-0006"}  # batch 4 was left out: the live ones begin on the first fermenter
+
+
+def test_fed_by_the_clock_the_plant_runs_faster_and_its_times_are_the_clocks(place: str) -> None:
+    before = datetime.now().astimezone()
+    result = simulate("--to", place, "--speed", "36000", "--batches", "1", "--streams", "1")
+    assert result.exit_code == 0, result.output
+    after = datetime.now().astimezone()
+    seconds = [json.loads(record.value)["time"] for record in memory.records("simulated")]
+    assert before.timestamp() - 0.001 <= seconds[0] <= seconds[-1] <= after.timestamp()
+    assert seconds[1] - seconds[0] == pytest.approx(600 / 36000, abs=1e-5)
+    assert "fed 1 whole batches" in result.stdout
+    assert "-B-0201" in result.stderr
+
+
+def test_with_a_start_the_plants_own_time_is_kept(place: str) -> None:
+    simulate("--to", place, "--speed", "max", "--batches", "1", "--streams", "1", "--start", "2026-03-01T06:00:00Z")
+    seconds = [json.loads(record.value)["time"] for record in memory.records("simulated")]
+    assert seconds[0] == datetime.fromisoformat("2026-03-01T06:00:00Z").timestamp()
+    assert {round(b - a) for a, b in itertools.pairwise(seconds)} == {600}
+
+
+def test_a_start_may_be_so_long_ago(place: str) -> None:
+    result = simulate("--to", place, "--speed", "max", "--batches", "1", "--start", "3d", "--json")
+    first = datetime.fromisoformat(json.loads(result.stdout)["first_time"])
+    assert abs(datetime.now().astimezone() - timedelta(days=3) - first) < timedelta(minutes=5)
+
+
+def test_a_limited_time(place: str) -> None:
+    result = simulate("--to", place, "--for", "500ms", "--speed", "36000", "--json")
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert not told["interrupted"]
+    assert 1 <= told["messages"] <= 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "either --out DIR"),
+        (("--out", "x", "--to", "memory:simulated"), "either --out DIR"),
+        (("--out", "x", "--speed", "10"), "--speed goes with --to"),
+        (("--out", "x", "--for", "1s"), "--for goes with --to"),
+        (("--to", "memory:simulated", "--normal", "10"), "--normal goes with --out"),
+        (("--to", "memory:simulated", "--force"), "--force goes with --out"),
+        (("--to", "memory:simulated", "--speed", "0"), "--speed 0: must be"),
+        (("--to", "memory:simulated", "--speed", "1e7"), "at most 1000000"),
+        (("--to", "memory:simulated", "--speed", "nan"), "--speed nan: must be"),
+        (("--to", "memory:simulated", "--speed", "max"), "needs --batches or --start"),
+        (("--to", "memory:simulated", "--for", "soon"), "--for 'soon' is not a duration"),
+        (("--to", "memory:simulated", "--start", "soon"), "--start soon: is no time"),
+        (("--to", "nowhere:simulated"), "no feed 'nowhere'"),
+        (("--to", "memory:simulated?colour=red"), "unknown key 'colour'"),
+    ],
+)
+def test_a_wrong_usage_is_told_and_nothing_is_fed(place: str, arguments: tuple[str, ...], words: str) -> None:
+    result = simulate(*arguments)
+    assert isinstance(result.exception, StreamadError)
+    assert result.exception.exit_code == 2
+    assert words in str(result.exception)
+    assert memory.records("simulated") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_an_endless_feed_with_a_summary(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "streamad", "simulate", "--to", "memory:simulated", "--speed", "360000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for line in process.stderr:  # the first batch is through: the feed runs
+            if b"-B-0201" in line:
+                break
+        process.send_signal(number)
+        told, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"interrupted after" in told

@@ -1,0 +1,133 @@
+"""The running plant: every message readable and in order of time, batches as recorded, the faults spread."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from streamad.ingest.decode import Decoder
+from streamad.settings import ChannelSettings, DecodeSettings
+from streamad.simulation import CHANNELS, FAULTS, PlantTime, longest_us, plant_messages, simulate
+from streamad.simulation.recordings import begin_us, simulate_stream
+from streamad.types import Record, SampleBlock
+
+START_US = 1_795_000_000_123_000
+TEN_MINUTES_US = 600_000_000
+
+
+def fed(n_batches: int = 3, *, shrink: float = 1.0, chunk: int = 1, n_streams: int = 2, faults: float = 0.0):
+    return list(
+        plant_messages(
+            PlantTime(START_US, shrink),
+            first_index=4,
+            n_batches=n_batches,
+            n_streams=n_streams,
+            fault_share=faults,
+            chunk_samples=chunk,
+        )
+    )
+
+
+def blocks_of(messages) -> list[SampleBlock]:
+    decoder = Decoder(DecodeSettings(), tuple(ChannelSettings(name=name, unit=unit) for name, unit in CHANNELS))
+    records = [
+        Record(offset, message.text.encode(), message.time_us, message.stream.encode())
+        for offset, message in enumerate(messages)
+    ]
+    decoded = [decoder.decode(record, record.timestamp_us or 0) for record in records]
+    return [block for block in decoded if block is not None]
+
+
+@pytest.mark.parametrize("chunk", [1, 50])
+@pytest.mark.parametrize("shrink", [1.0, 3600.0, 7.0])
+def test_decoded_messages_are_the_simulated_batches_in_the_plants_time(chunk: int, shrink: float) -> None:
+    messages = fed(chunk=chunk, shrink=shrink)
+    blocks = blocks_of(messages)
+    origin_us = begin_us(4, 2)
+    for recording in simulate(3, 0, seed=0, first_index=4, n_streams=2):
+        own = [
+            block
+            for block in blocks
+            if block.sequence is not None and block.sequence.endswith(f"-{recording.sequence}")
+        ]
+        assert {block.stream for block in own} == {recording.stream}
+        np.testing.assert_array_equal(np.concatenate([block.values for block in own]), recording.values)
+        wanted_us = START_US + (recording.times_us - origin_us) / shrink
+        assert np.abs(np.concatenate([block.times_us for block in own]) - wanted_us).max() <= 1
+        assert [block.end for block in own] == [False] * (len(own) - 1) + [True]
+    assert sum(message.n_samples for message in messages) == sum(map(len, blocks))
+
+
+def test_messages_come_in_the_order_of_their_last_samples_streams_between_each_other() -> None:
+    messages = fed(6, chunk=10)
+    times = [message.time_us for message in messages]
+    assert times == sorted(times)
+    streams = [message.stream for message in messages]
+    changes = sum(one != other for one, other in itertools.pairwise(streams))
+    assert changes > 20, "the streams run side by side, not one after the other"
+
+
+def test_the_first_sample_is_at_the_start_and_ids_carry_it() -> None:
+    first = fed()[0]
+    assert first.time_us == START_US
+    assert json.loads(first.text)["sequence"] == "20261118T110640-B-0005"
+
+
+def test_only_the_last_message_of_a_batch_carries_its_truth() -> None:
+    messages = fed(2, chunk=1)
+    by_stream = {stream: [m for m in messages if m.stream == stream] for stream in ("fermenter-1", "fermenter-2")}
+    for own in by_stream.values():
+        assert [message.batch is None for message in own] == [True] * (len(own) - 1) + [False]
+        assert own[-1].batch is not None
+        assert own[-1].batch.times_us[-1] == own[-1].time_us
+
+
+def test_batches_of_a_stream_follow_one_another_with_a_pause() -> None:
+    batches = [message.batch for message in fed(6) if message.batch is not None]
+    for stream in ("fermenter-1", "fermenter-2"):
+        own = [batch for batch in batches if batch.stream == stream]
+        assert len(own) == 3
+        for one, other in itertools.pairwise(own):
+            assert other.start_us - int(one.times_us[-1]) > 9 * TEN_MINUTES_US
+
+
+@pytest.mark.parametrize(("n_batches", "n_streams"), [(1, 3), (7, 3), (6, 2)])
+def test_each_batch_is_fed_once_and_all_end_within_the_longest_time(n_batches: int, n_streams: int) -> None:
+    messages = fed(n_batches, n_streams=n_streams, chunk=50)
+    numbers = [message.batch.sequence[-4:] for message in messages if message.batch is not None]
+    assert sorted(numbers) == [f"{index + 1:04d}" for index in range(4, 4 + n_batches)]
+    assert messages[-1].time_us - START_US <= longest_us(n_batches, n_streams)
+
+
+def test_a_plant_without_an_end_goes_on() -> None:
+    endless = plant_messages(PlantTime(START_US), n_streams=1, chunk_samples=200)
+    assert [message.batch is not None for message in itertools.islice(endless, 5)] == [True] * 5
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.1, 1.0])
+def test_the_share_of_faulty_batches_is_kept_and_kinds_take_turns(share: float) -> None:
+    batches = list(simulate_stream(0, 80, seed=3, first_index=0, n_streams=1, fault_share=share))
+    faults = [batch.fault for batch in batches if batch.fault]
+    assert len(faults) == round(80 * share)
+    kinds = Counter(faults)
+    assert max(kinds.values(), default=0) - min((kinds[fault.name] for fault in FAULTS), default=0) <= 1
+
+
+def test_where_a_batch_lies_does_not_change_what_befalls_it() -> None:
+    whole = list(simulate_stream(0, 16, seed=3, first_index=0, n_streams=1, fault_share=0.5))
+    later = list(simulate_stream(0, 6, seed=3, first_index=10, n_streams=1, fault_share=0.5))
+    assert [(batch.sequence, batch.fault) for batch in later] == [(batch.sequence, batch.fault) for batch in whole[10:]]
+    for one, other in zip(later, whole[10:], strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"first_index": -1}, {"n_streams": 0}, {"chunk_samples": 0}, {"fault_share": 1.1}, {"fault_share": -0.1}]
+)
+def test_impossible_plants_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        plant_messages(PlantTime(START_US), **wrong)  # type: ignore[arg-type]
