@@ -176,8 +176,11 @@ class ListSource:
         self._next[partition] = begin
         self._again = [batch for batch in self._again if batch.partition != partition]
         for event in self._script[: self._played]:
-            if (isinstance(event, RecordBatch) and event.partition == partition and event.next_offset > begin) or (isinstance(event, PartitionEnded) and event.partition == partition):
-                self._again.append(event)
+            match event:
+                case RecordBatch(partition=name, next_offset=after) if name == partition and after > begin:
+                    self._again.append(event)
+                case PartitionEnded(partition=name) if name == partition:
+                    self._again.append(event)
         self._changed.set()
         return begin
 

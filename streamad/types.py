@@ -145,8 +145,8 @@ class PartitionRevoked:
 class PartitionEnded:
     """A finite partition was read to its end: its open sequences end with ``end_of_input``.
 
-    ``next_offset`` is that of its last batch, or the offset sought: an end from before the last ``seek`` does not count.
-    None where a source never delivers such an end.
+    ``next_offset`` is that of its last batch, or the offset sought: an end from before the last ``seek`` does not
+    count. None where a source never delivers such an end.
     """
 
     partition: str

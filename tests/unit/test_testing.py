@@ -88,12 +88,12 @@ async def test_list_source_delivers_what_was_sought() -> None:
     await anext(events)
     await source.seek("p", 1)
     assert await anext(events) == RecordBatch("p", (Record(2, b"2"),), 3, begins_at=1)
-    assert await anext(events) == batch("p", 5, caught_up=True)
+    assert await anext(events) == replace(batch("p", 5, caught_up=True), begins_at=3)
     await source.seek("p", None)
     assert [await anext(events) for _ in range(3)] == [
-        batch("p", 0, 2),
-        batch("p", 5, caught_up=True),
-        PartitionEnded("p"),
+        replace(batch("p", 0, 2), begins_at=0),
+        replace(batch("p", 5, caught_up=True), begins_at=3),
+        PartitionEnded("p", 6),
     ]
     assert [event async for event in events] == []
 
