@@ -16,6 +16,7 @@ __all__ = [
     "partition_name",
     "place_of",
     "progress_topic_of",
+    "transactional_id_of",
     "with_shared",
 ]
 
@@ -157,7 +158,8 @@ class KafkaSubscriptionOptions(ClientOptions):
         default=None, description="remembers how far it was read, shared by all who name it; default: nothing does"
     )
     start: Literal["earliest", "latest"] | None = Field(
-        default=None, description="where to begin the first time; default: a group earliest, a reader without one latest"
+        default=None,
+        description="where to begin the first time; default: a group earliest, a reader without one latest",
     )
 
 
@@ -282,6 +284,11 @@ def group_of(options: KafkaSourceOptions, context: ConnectorContext) -> str:
 def progress_topic_of(group: str, topic: str) -> str:
     """Return the compacted topic that keeps how far ``group`` has judged ``topic``."""
     return f"{group}.{topic}.progress"
+
+
+def transactional_id_of(topic: str, number: int, group: str) -> str:
+    """Return the id of the producer of a partition's transactions: whoever has it last fences the others (KIP-98)."""
+    return f"streamad:{topic}:{number}:{group}"
 
 
 def partition_name(topic: str, number: int) -> str:
