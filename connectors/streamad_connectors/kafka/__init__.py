@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaFeed", "KafkaSink"]
+__all__ = ["KafkaFeed", "KafkaSink", "KafkaSubscription"]
 
 from streamad_connectors.kafka.feed import KafkaFeed
 from streamad_connectors.kafka.sink import KafkaSink
+from streamad_connectors.kafka.subscription import KafkaSubscription
