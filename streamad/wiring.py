@@ -60,7 +60,7 @@ def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
 def source_for(settings: Settings, context: ConnectorContext, url: str | None = None) -> Source:
     """Make the source of the config, or of ``url``: with the config's options where that is of the same kind.
 
-    The same kind is the same scheme and ending. Raises PluginError, ConfigError, SourceError.
+    The same kind is the same scheme, and for files the same ending. Raises PluginError, ConfigError, SourceError.
     """
     if url is None or _kind(url) == _kind(settings.source.url):
         return connect_source(url or settings.source.url, settings.source.options, context)
@@ -69,7 +69,7 @@ def source_for(settings: Settings, context: ConnectorContext, url: str | None = 
 
 def _kind(url: str) -> tuple[str, str]:
     scheme, rest, _ = split_url(url)
-    return scheme, PurePath(rest).suffix.lower()
+    return scheme, PurePath(rest).suffix.lower() if scheme == "file" else ""
 
 
 def sink_urls(settings: Settings) -> dict[Role, str]:

@@ -92,12 +92,12 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
-def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+def stop_on_signals(stop: Callable[[], None], last: str = "finishing what is being scored") -> Iterator[None]:
     """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
     def first() -> None:
-        err.print("stopping: finishing what is being scored (again to stop at once)")
+        err.print(f"stopping: {last} (again to stop at once)")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
         stop()
