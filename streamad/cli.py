@@ -14,6 +14,7 @@ import typer
 from streamad.commands.check import check
 from streamad.commands.init import init
 from streamad.commands.models import models
+from streamad.commands.record import record
 from streamad.commands.replay import replay
 from streamad.commands.run import run
 from streamad.commands.schema import schema
@@ -33,7 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, replay, train, score, check, schema, simulate, init):
+for command in (run, replay, record, train, score, check, schema, simulate, init):
     app.command()(command)
 app.add_typer(models, name="models")
 

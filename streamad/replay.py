@@ -13,6 +13,7 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.metrics import Counters
 from streamad.ports import Clock, Source
+from streamad.ranges import Share
 from streamad.settings import Settings
 from streamad.types import (
     FinishedSequence,
@@ -55,7 +56,9 @@ class PacedSource:
                     group = []
                     await self._clock.sleep(wait_us / 1e6)
                 group.append(record)
-            yield RecordBatch(event.partition, tuple(group), event.next_offset, event.caught_up)
+            yield RecordBatch(
+                event.partition, tuple(group), event.next_offset, event.caught_up, end_offset=event.end_offset
+            )
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset``."""
@@ -93,20 +96,28 @@ async def read_sequences(
     source: Source,
     clock: Clock,
     counters: Counters,
-    on_progress: Callable[[Counters], None] | None = None,
+    on_progress: Callable[[Counters, float | None], None] | None = None,
 ) -> AsyncIterator[FinishedSequence]:
-    """Yield the sequences of a finite source, cut as ``streamad run`` would cut them. Raises SourceError."""
+    """Yield the sequences of a finite source, cut as ``streamad run`` would cut them. Raises SourceError.
+
+    ``on_progress`` is told the share of the source that was read, None where that is not known.
+    """
     decoder = Decoder(settings.decode, settings.channels)
     intakes: dict[str, Intake] = {}
+    begins: dict[str, int] = {}
+    share = Share()
     async for event in source.batches():
         finished = []
         if isinstance(event, PartitionAssigned):
-            intakes[event.partition] = Intake(event.partition, settings, decoder, counters)
-            await source.seek(event.partition, None)
+            intakes[event.partition] = Intake(
+                event.partition, settings, decoder, counters, seen_from_start=event.seen_from_start
+            )
+            begins[event.partition] = await source.seek(event.partition, None)
         elif isinstance(event, RecordBatch):
             intake = intakes[event.partition]
             finished = intake.take(event, clock.now_us())
             intake.take_aside()
+            share.add(event, begins[event.partition])
         elif isinstance(event, PartitionEnded):
             finished = intakes.pop(event.partition).end_of_input(clock.now_us())
         else:
@@ -120,4 +131,4 @@ async def read_sequences(
                 intakes[event.partition].assembler.committed(closed)
             yield closed.sequence
         if on_progress is not None:
-            on_progress(counters)
+            on_progress(counters, share.value)

@@ -55,9 +55,10 @@ async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("reading")
 
-        def tell(counters: Counters) -> None:
+        def tell(counters: Counters, share: float | None) -> None:
             done = sum(counters.sequences.values())
-            progress.update(task, description=f"reading: {counters.samples} samples, {done} sequences")
+            part = "" if share is None else f"{share:.0%}, "
+            progress.update(task, description=f"reading: {part}{counters.samples} samples, {done} sequences")
 
         try:
             async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, tell):

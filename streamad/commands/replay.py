@@ -15,10 +15,10 @@ from streamad.commands._common import (
     JsonOption,
     Plant,
     load_whole_plant,
-    local_url,
     print_json,
     run_async,
 )
+from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands._labels import NORMAL, read_labels
 from streamad.commands._monitor import Monitor
 from streamad.commands._summary import evaluation_dict, print_summary
@@ -27,7 +27,6 @@ from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.replay import PacedSource
 from streamad.types import Role
-from streamad.wiring import source_for
 
 _ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
 
@@ -38,6 +37,9 @@ def replay(
     ] = None,
     *,
     config: ConfigOption = Path("plant.yaml"),
+    from_url: FromOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -57,14 +59,14 @@ def replay(
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts as they come.")] = False,
 ) -> None:
-    """Replay recordings through the monitor: the same code as run, without its checkpoint and sinks.
+    """Replay recordings or a range of a topic through the monitor: the same code as run, without checkpoint and sinks.
 
     Prints the alerts it would have raised; with --labels also AUC, detection rate at the configured false-alarm rate
     and the achieved false-alarm rate with its interval.
     """
     plant = load_whole_plant(config)
     factor = _speed(speed)
-    source = source_for(plant.settings, plant.context, None if recordings is None else local_url(recordings))
+    source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     truth = None if labels is None else read_labels(labels, source, normal)
     sinks = {} if write_to is None else _sinks(plant, write_to)
     silent = quiet or as_json

@@ -12,7 +12,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands._common import ConfigOption, load_whole_plant, local_url, out, run_async
+from streamad.commands._common import ConfigOption, load_whole_plant, out, run_async
+from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands._monitor import p_text
 from streamad.commands._windows import Recordings, read_windows
 from streamad.ingest.windowing import Unscorable
@@ -20,7 +21,7 @@ from streamad.judge.alerts import scored, unscorable
 from streamad.judge.scoring import ModelInService
 from streamad.settings import Settings
 from streamad.types import Verdict
-from streamad.wiring import model_in_service, source_for
+from streamad.wiring import model_in_service
 
 _BATCH = 256
 
@@ -29,14 +30,18 @@ def score(
     recordings: Annotated[
         str | None, typer.Argument(help="Recordings: path or URL. Default: the config's source.")
     ] = None,
+    *,
     config: ConfigOption = Path("plant.yaml"),
+    from_url: FromOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one verdict per line as JSON.")] = False,
 ) -> None:
     """Score recordings and print every verdict; nothing is written, no alert is raised."""
     plant = load_whole_plant(config)
     model = model_in_service(plant.settings, plant.base_dir, version)
-    source = source_for(plant.settings, plant.context, None if recordings is None else local_url(recordings))
+    source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     data = run_async(read_windows(plant, source))
     verdicts = _verdicts(data, model, plant.settings, plant.clock.now_us())
     if as_json:

@@ -18,18 +18,18 @@ from streamad.commands._common import (
     Plant,
     err,
     load_whole_plant,
-    local_url,
     out,
     print_json,
     run_async,
 )
+from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands._labels import NORMAL, read_labels
 from streamad.commands._windows import Recordings, read_windows
 from streamad.errors import DetectorError
 from streamad.judge.calibration import certifiable_rate
 from streamad.learn.manifest import Manifest
 from streamad.learn.training import FitStep, promotion_doubt, train_model
-from streamad.wiring import detector_for, registry_of, source_for
+from streamad.wiring import detector_for, registry_of
 
 
 def train(
@@ -39,6 +39,9 @@ def train(
     ] = None,
     *,
     config: ConfigOption = Path("plant.yaml"),
+    from_url: FromOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     labels: Annotated[
         str | None,
         typer.Option(help="CSV with sequence, label, perhaps stream (or 'source'): train on the normal ones only."),
@@ -55,8 +58,8 @@ def train(
     plant = load_whole_plant(config)
     detector = detector_for(plant.settings)
     registry = registry_of(plant.settings, plant.base_dir)
-    url = local_url(recordings) if recordings is not None else plant.settings.model.recordings
-    source = source_for(plant.settings, plant.context, url)
+    url = input_url(recordings, from_url) or plant.settings.model.recordings
+    source = open_input(plant, url, span_now(plant, since, until))
     keep = None if labels is None else read_labels(labels, source, normal).is_normal
     data = run_async(read_windows(plant, source, keep=keep))
     windows = data.window_set()

@@ -1,0 +1,174 @@
+"""``streamad record``: keep a topic's records in files, exactly, to replay them later."""
+
+from __future__ import annotations
+
+__all__ = ["record"]
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from streamad.commands._common import (
+    ConfigOption,
+    JsonOption,
+    Plant,
+    err,
+    load_whole_plant,
+    out,
+    print_json,
+    run_async,
+    stop_on_signals,
+)
+from streamad.commands._input import SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.errors import UsageError
+from streamad.plugins import connect_feed
+from streamad.ports import Feed
+from streamad.recording import Recorder
+from streamad.types import SourceNotice, from_us
+
+_ENDING = ".records.jsonl"
+
+
+def record(
+    *,
+    out_dir: Annotated[Path, typer.Option("--out", help="New folder for the recordings.", metavar="DIR")],
+    config: ConfigOption = Path("plant.yaml"),
+    from_url: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="What to record, such as kafka://HOST:PORT/TOPIC. Default: the config's source.",
+        ),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C or --until.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Record a topic into files, one for each partition: offset, time, key and value of every record, exactly.
+
+    streamad replay DIR then says what it would say about the topic itself. Reads without a group and commits nothing.
+    """
+    plant = load_whole_plant(config)
+    span = span_now(plant, since, until)
+    url = input_url(None, from_url)
+    _refuse_existing(out_dir)
+
+    async def work() -> None:
+        with _Bar(as_json, follow) as bar:
+            recorder = Recorder(
+                lambda: open_input(plant, url, span),
+                lambda partition, from_start: _feed(plant, out_dir, partition, from_start),
+                plant.clock,
+                on_progress=bar.show,
+                on_notice=_tell,
+            )
+            with stop_on_signals(recorder.request_stop, "finishing the files"):
+                await recorder.run(follow=follow, until_us=span.until_us)
+        result = _result(recorder, out_dir, time.perf_counter() - bar.started_s, follow)
+        if as_json:
+            print_json(result)
+        else:
+            _print_result(result)
+        if result["interrupted"]:
+            raise typer.Exit(130)
+
+    run_async(work())
+
+
+def _refuse_existing(folder: Path) -> None:
+    existing = sorted(path.name for path in folder.glob(f"*{_ENDING}*")) if folder.is_dir() else []
+    if existing:
+        raise UsageError(f"{folder} already holds {existing[0]}: name another folder with --out")
+
+
+def _feed(plant: Plant, folder: Path, partition: str, from_start: bool) -> Feed:
+    name = quote(partition, safe="")
+    name = f"%2E{name[1:]}" if name.startswith(".") else name  # hidden files are no recordings
+    options = {"partition": partition, "from_start": from_start}
+    return connect_feed(f"file:{folder.absolute() / name}{_ENDING}", options, plant.context, "--out")
+
+
+def _tell(notice: SourceNotice) -> None:
+    err.print(f"[yellow]{escape(notice.kind)}[/] {escape(notice.message)}")
+
+
+def _result(recorder: Recorder, folder: Path, wall_s: float, follow: bool) -> dict[str, Any]:
+    partitions = recorder.partitions
+    firsts = [each.first_us for each in partitions.values() if each.first_us is not None]
+    lasts = [each.last_us for each in partitions.values() if each.last_us is not None]
+    return {
+        "folder": str(folder),
+        "records": recorder.records,
+        "value_bytes": sum(each.value_bytes for each in partitions.values()),
+        "first_time": from_us(min(firsts)) if firsts else None,
+        "last_time": from_us(max(lasts)) if lasts else None,
+        "partitions": {
+            name: {
+                "records": each.records,
+                "begin_offset": each.begin_offset,
+                "next_offset": each.next_offset,
+                "from_start": each.seen_from_start,
+            }
+            for name, each in sorted(partitions.items())
+        },
+        "interrupted": recorder.was_stopped and not follow,  # following has no other end
+        "wall_s": round(wall_s, 3),
+        "records_per_s": round(recorder.records / wall_s, 1) if wall_s else None,
+    }
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    count = len(result["partitions"])
+    times = f", {result['first_time']:%Y-%m-%d %H:%M:%S} to {result['last_time']:%Y-%m-%d %H:%M:%S} UTC"
+    out.print(
+        ("interrupted; " if result["interrupted"] else "")
+        + f"recorded {result['records']} records ({result['value_bytes'] / 1e6:.1f} MB) of {count} "
+        f"partition{'' if count == 1 else 's'} in {escape(result['folder'])}"
+        + (times if result["first_time"] is not None else "")
+        + f", {result['wall_s']:.1f} s"
+        + (f", {result['records_per_s']:.0f} records/s" if result["records_per_s"] else "")
+    )
+    if not result["records"]:
+        out.print("[yellow]note[/]: there is no record in this range")
+
+
+class _Bar:
+    """Shows the records so far, their rate, and the share of the range that is done."""
+
+    def __init__(self, as_json: bool, follow: bool) -> None:
+        columns = (TextColumn("{task.description}"),)
+        self._progress = Progress(
+            *(columns if follow else (*columns, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())),
+            console=err,
+            transient=True,
+            disable=as_json or not err.is_terminal,
+        )
+        self._task = self._progress.add_task("recording", total=None)
+        self.started_s = time.perf_counter()
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, recorder: Recorder) -> None:
+        """Tell how far ``recorder`` is."""
+        rate = recorder.records / max(time.perf_counter() - self.started_s, 1e-9)
+        share = recorder.share.value
+        self._progress.update(
+            self._task,
+            description=f"recording: {recorder.records} records, {rate:.0f}/s",
+            total=None if share is None else 1.0,
+            completed=share or 0.0,
+        )

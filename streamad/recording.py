@@ -1,0 +1,160 @@
+"""Copies raw records from a source to recordings, one for each partition."""
+
+from __future__ import annotations
+
+__all__ = ["Recorded", "Recorder"]
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from streamad.errors import SourceError
+from streamad.ports import Clock, Feed, FeedRecord, Source
+from streamad.ranges import Share
+from streamad.types import PartitionAssigned, RecordBatch, SourceEvent, SourceNotice
+
+_POLL_S = 1.0
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What was recorded of one partition; times are those of its records, Unix microseconds."""
+
+    begin_offset: int
+    next_offset: int
+    seen_from_start: bool
+    records: int = 0
+    value_bytes: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+
+    def add(self, batch: RecordBatch) -> None:
+        """Count a batch."""
+        times_us = [record.timestamp_us for record in batch.records if record.timestamp_us is not None]
+        if times_us:
+            self.first_us = min(times_us) if self.first_us is None else min(self.first_us, *times_us)
+            self.last_us = max(times_us) if self.last_us is None else max(self.last_us, *times_us)
+        self.records += len(batch.records)
+        self.value_bytes += sum(len(record.value) for record in batch.records)
+        self.next_offset = max(self.next_offset, batch.next_offset)
+
+
+class Recorder:
+    """Records what ``open_source`` gives, again and again from where it ended if it ``follows``.
+
+    ``open_source`` returns a new finite source of what there is now; ``open_feed`` makes the recording of a partition,
+    told whether nothing lies before it. A recording is finished (flushed) at the end or when a stop is requested. One
+    that follows has no end, so there an error finishes it too; else an error leaves it unfinished.
+    """
+
+    def __init__(
+        self,
+        open_source: Callable[[], Source],
+        open_feed: Callable[[str, bool], Feed],
+        clock: Clock,
+        *,
+        on_progress: Callable[[Recorder], None] | None = None,
+        on_notice: Callable[[SourceNotice], None] | None = None,
+    ) -> None:
+        self.partitions: dict[str, Recorded] = {}
+        self.share = Share()
+        self._open_source = open_source
+        self._open_feed = open_feed
+        self._clock = clock
+        self._on_progress = on_progress
+        self._on_notice = on_notice
+        self._feeds: dict[str, Feed] = {}
+        self._stop = asyncio.Event()
+
+    @property
+    def was_stopped(self) -> bool:
+        """Return whether a stop was requested."""
+        return self._stop.is_set()
+
+    @property
+    def records(self) -> int:
+        """Return the number of records recorded so far."""
+        return sum(partition.records for partition in self.partitions.values())
+
+    def request_stop(self) -> None:
+        """Finish the recordings with what they hold now."""
+        self._stop.set()
+
+    async def run(self, *, follow: bool = False, until_us: int | None = None) -> None:
+        """Record to the end; following, until ``until_us`` has passed by the clock or a stop.
+
+        Raises SourceError, OutputError.
+        """
+        async with AsyncExitStack() as feeds:
+            try:
+                while True:
+                    started_us = self._clock.now_us()
+                    await self._record_what_is_there(feeds)
+                    if not follow or self.was_stopped or (until_us is not None and started_us >= until_us):
+                        break
+                    await self._until_stopped(asyncio.ensure_future(self._clock.sleep(_POLL_S)))
+            except SourceError:
+                if follow:
+                    await self._finish()
+                raise
+            await self._finish()
+
+    async def _finish(self) -> None:
+        for feed in self._feeds.values():
+            await feed.flush()
+
+    async def _record_what_is_there(self, feeds: AsyncExitStack) -> None:
+        source = self._open_source()
+        events = source.batches()
+        try:
+            while (event := await self._next(events)) is not None:
+                if isinstance(event, PartitionAssigned):
+                    await self._assign(event, source, feeds)
+                elif isinstance(event, RecordBatch):
+                    await self._take(event)
+                elif isinstance(event, SourceNotice) and self._on_notice is not None:
+                    self._on_notice(event)
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+            await source.close()
+
+    async def _next(self, events: AsyncIterator[SourceEvent]) -> SourceEvent | None:
+        pull = asyncio.ensure_future(anext(events, None))
+        return pull.result() if await self._until_stopped(pull) else None
+
+    async def _until_stopped(self, work: asyncio.Future[SourceEvent | None] | asyncio.Future[None]) -> bool:
+        """Return whether ``work`` was done before a stop was requested; cancels it where it was not."""
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            return work.done() and not self.was_stopped
+        finally:
+            stopped.cancel()
+            work.cancel()
+            await asyncio.gather(stopped, work, return_exceptions=True)
+
+    async def _assign(self, event: PartitionAssigned, source: Source, feeds: AsyncExitStack) -> None:
+        known = self.partitions.get(event.partition)
+        if known is not None:
+            await source.seek(event.partition, known.next_offset)
+            return
+        feed = self._open_feed(event.partition, event.seen_from_start)
+        feeds.push_async_callback(feed.close)
+        await feed.send([])  # what is in its way is told before anything is read
+        self._feeds[event.partition] = feed
+        begin = await source.seek(event.partition, None)
+        self.partitions[event.partition] = Recorded(begin, begin, event.seen_from_start)
+
+    async def _take(self, batch: RecordBatch) -> None:
+        if any(record.native for record in batch.records):
+            raise SourceError(f"{batch.partition}: is a recording already, of whole sequences; it needs no other form")
+        partition = self.partitions[batch.partition]
+        await self._feeds[batch.partition].send(
+            [FeedRecord(record.value, record.key, record.timestamp_us, record.offset) for record in batch.records]
+        )
+        partition.add(batch)
+        self.share.add(batch, partition.begin_offset)
+        if self._on_progress is not None:
+            self._on_progress(self)
