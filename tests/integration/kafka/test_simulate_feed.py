@@ -1,0 +1,117 @@
+"""``streamad simulate --to kafka://...`` against a real broker: what a plant's own producers would have sent."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aiokafka import ConsumerRecord
+from typer.testing import CliRunner, Result
+
+from streamad.cli import app
+from streamad.errors import OutputError
+from tests.support.kafka import Broker, create_topics, read_committed, unique_name
+
+
+# The command runs its own event loop, in the main thread for its signals: these tests have none.
+def simulate(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *arguments])
+
+
+def new_topic(broker: Broker, partitions: int = 3) -> str:
+    topic = unique_name("fermenters")
+    asyncio.run(create_topics(broker.bootstrap, {topic: partitions}))
+    return topic
+
+
+def records_of(broker: Broker, topic: str) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+    return asyncio.run(read_committed(broker.bootstrap, topic))
+
+
+def test_streams_are_keys_their_samples_stay_in_order_and_the_truth_is_beside(kafka: Broker, tmp_path: Path) -> None:
+    topic, labels = new_topic(kafka), tmp_path / "labels.csv"
+    result = simulate(
+        *("--to", f"kafka://{kafka.bootstrap}/{topic}", "--speed", "max", "--batches", "8", "--streams", "4"),
+        *("--fault-share", "0.5", "--chunk", "10", "--labels", str(labels), "--json"),
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    records = records_of(kafka, topic)
+    assert len(records) == told["messages"]
+    with labels.open(newline="") as file:
+        truth = {row["sequence"]: row for row in csv.DictReader(file)}
+    partitions: dict[bytes, set[int]] = {}
+    ends: dict[str, float] = {}
+    last: dict[bytes, float] = {}
+    for record in records:
+        assert record.key is not None
+        assert record.value is not None
+        message = json.loads(record.value)
+        assert message["stream"].encode() == record.key
+        assert 0 <= record.timestamp - message["times"][-1] * 1000 < 1.001
+        assert message["times"][0] > last.get(record.key, 0.0)
+        last[record.key] = message["times"][-1]
+        partitions.setdefault(record.key, set()).add(record.partition)
+        if message.get("end"):
+            ends[message["sequence"]] = message["times"][-1]
+    assert set(ends) == set(truth)
+    assert len(truth) == told["batches"] == 8
+    assert sum(row["label"] == "1" for row in truth.values()) == told["faulty"] == 4
+    assert len(partitions) == 4
+    assert all(len(of_key) == 1 for of_key in partitions.values())
+
+
+def test_a_config_s_brokers_are_those_of_the_feed(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(kafka)
+    config = tmp_path / "plant.yaml"
+    config.write_text(f"channels: [{{name: temp_c}}]\nsource: {{url: 'kafka://{kafka.bootstrap}/other'}}\n")
+    arguments = ("--speed", "max", "--batches", "1", "--chunk", "200", "--config", str(config))
+    result = simulate("--to", f"kafka:///{topic}", *arguments)
+    assert result.exit_code == 0, result.output
+    assert len(records_of(kafka, topic)) == 1
+
+
+def test_a_signal_ends_an_endless_feed_and_what_it_counted_is_there(kafka: Broker) -> None:
+    topic = new_topic(kafka, 1)
+    command = [sys.executable, "-m", "streamad", "simulate", "--to", f"kafka://{kafka.bootstrap}/{topic}"]
+    with subprocess.Popen(
+        [*command, "--speed", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "-B-0202" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    records = records_of(kafka, topic)
+    assert f"{len(records)} samples in {len(records)} messages" in told
+    assert told.startswith("interrupted after")
+
+
+def test_times_ahead_of_the_broker_s_are_refused_by_it_and_said(kafka: Broker) -> None:
+    topic = new_topic(kafka, 1)
+    arguments = ("--start", "0s", "--speed", "max", "--batches", "1", "--streams", "1")
+    result = simulate("--to", f"kafka://{kafka.bootstrap}/{topic}", *arguments)
+    assert isinstance(result.exception, OutputError), result.output
+    assert "\n" not in str(result.exception)
+    assert "timestamp" in str(result.exception).lower()
+
+
+def test_a_topic_that_is_not_there_is_named(kafka: Broker) -> None:
+    result = simulate("--to", f"kafka://{kafka.bootstrap}/nowhere", "--batches", "1", "--speed", "max")
+    assert isinstance(result.exception, OutputError)
+    assert "nowhere" in str(result.exception)
+
+
+@pytest.mark.parametrize("url", ["kafka://localhost:9092", "kafka:///fermenters"])
+def test_a_place_that_lacks_a_part_is_a_wrong_usage(url: str) -> None:
+    result = simulate("--to", url, "--batches", "1", "--speed", "max")
+    assert result.exception is not None
+    assert getattr(result.exception, "exit_code", 0) == 2
