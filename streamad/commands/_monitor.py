@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Monitor", "RunReport", "alert_line", "p_text"]
+__all__ = ["Monitor", "RunReport", "alert_line", "p_text", "unscorable_line"]
 
 import time
 from collections import deque
@@ -15,13 +15,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from streamad.commands._common import Plant, err, stop_on_signals
 from streamad.commands._labels import Labels
-from streamad.errors import SourceError
+from streamad.errors import SourceError, StalledError
 from streamad.judge.evaluation import Evaluation, evaluate
-from streamad.judge.judging import Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.pipeline import JudgedSequence, Pipeline
 from streamad.ports import Committer, Source
-from streamad.types import Event, Verdict
+from streamad.types import Alert, Attribution, Event, Verdict
 from streamad.wiring import model_in_service
 
 _LATENCIES = 10_000
@@ -32,10 +31,8 @@ def p_text(p_value: float) -> str:
     return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
 
 
-def alert_line(judgement: Judgement) -> str:
+def alert_line(alert: Alert, attribution: Attribution | None = None) -> str:
     """Return one line for a person: what, how sure, and which channels."""
-    alert, attribution = judgement.alert, judgement.attribution
-    assert alert is not None
     why = ""
     if attribution is not None:
         first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share >= 0.01]
@@ -45,6 +42,11 @@ def alert_line(judgement: Judgement) -> str:
         f"[bold red]ALERT[/] {escape(alert.stream)} {escape(alert.sequence)}  "
         f"score {alert.score:.3f}  p {p_text(alert.p_value)}{tail}{escape(why)}"
     )
+
+
+def unscorable_line(verdict: Verdict) -> str:
+    """Return one line for a person: what could not be judged, and why."""
+    return f"[yellow]UNSCORABLE[/] {escape(f'{verdict.stream} {verdict.sequence}  {verdict.detail or str()}')}"
 
 
 @dataclass(slots=True)
@@ -135,6 +137,9 @@ class Monitor:
             with self._status, stop_on_signals(pipeline.request_stop):
                 try:
                     await pipeline.run()
+                except StalledError:
+                    batcher.abandon()
+                    raise
                 finally:
                     await batcher.close()
         finally:
@@ -162,11 +167,9 @@ class Monitor:
         if self._quiet:
             return
         if alert is not None:
-            err.print(alert_line(judged.judgement))
+            err.print(alert_line(alert, judged.judgement.attribution))
         elif verdict.decision == "unscorable":
-            err.print(
-                f"[yellow]UNSCORABLE[/] {escape(f'{verdict.stream} {verdict.sequence}  {verdict.detail or str()}')}"
-            )
+            err.print(unscorable_line(verdict))
 
     def _on_event(self, event: Event) -> None:
         if not self._quiet:
