@@ -10,8 +10,8 @@ __all__ = ["Admin", "NewTopic", "TopicState"]
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, CoordinationType
@@ -36,11 +36,10 @@ _REFUSED = (
     errors.ClusterAuthorizationFailedError.errno,
     errors.TransactionalIdAuthorizationFailed.errno,
 )
-_MOVED = (
+_UNSETTLED = (
     errors.GroupCoordinatorNotAvailableError.errno,
     errors.NotCoordinatorForGroupError.errno,
     errors.GroupLoadInProgressError.errno,
-    errors.UnknownTopicOrPartitionError.errno,
     errors.LeaderNotAvailableError.errno,
     errors.NotLeaderForPartitionError.errno,
 )
@@ -126,8 +125,7 @@ class Admin:
     async def read_refusal(self, topic: TopicState) -> int:
         """Return 0 where reading is allowed, else the number of the error: a fetch of nothing."""
         request = FetchRequest(0, 0, 1, 1, [(topic.name, [(0, 0, 1)])])
-        answer = await self._ask(request, topic.leaders[0])
-        return _refused(answer.topics[0][1][0][1])
+        return await self._refusal(request, topic.leaders[0], lambda answer: answer.topics[0][1][0][1])
 
     async def write_refusal(self, topic: TopicState) -> int:
         """Return 0 where writing is allowed, else the number of the error: a produce request without records.
@@ -135,13 +133,12 @@ class Admin:
         A broker looks at the rights first, and then refuses it as INVALID_RECORD: nothing is ever written.
         """
         request = ProduceRequest(None, -1, int(self._timeout_s * 1_000), [(topic.name, [(0, b"")])])
-        answer = await self._ask(request, topic.leaders[0])
-        return _refused(answer.topics[0][1][0][1])
+        return await self._refusal(request, topic.leaders[0], lambda answer: answer.topics[0][1][0][1])
 
     async def group_refusal(self, group: str) -> int:
         """Return 0 where the group may be joined, else the number of the error: a heartbeat of nobody."""
         node = await self._coordinator(CoordinationType.GROUP, group)
-        return _refused((await self._ask(HeartbeatRequest(group, -1, "nobody"), node)).error_code)
+        return await self._refusal(HeartbeatRequest(group, -1, "nobody"), node, lambda answer: answer.error_code)
 
     async def transaction_refusal(self, transactional_id: str) -> int:
         """Return 0 where the id may be used, else the number of the error: an abort by a producer that nobody is.
@@ -149,8 +146,8 @@ class Admin:
         The broker looks at the rights first and then refuses the producer: a worker with this id goes on undisturbed.
         """
         node = await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
-        answer = await self._ask(EndTxnRequest(transactional_id, _NOBODY, 0, False), node)
-        return _refused(answer.error_code)
+        request = EndTxnRequest(transactional_id, _NOBODY, 0, False)
+        return await self._refusal(request, node, lambda answer: answer.error_code)
 
     async def _coordinator(self, kind: CoordinationType, key: str) -> int:
         # The first one to ask a new cluster has to wait until the internal topics are made.
@@ -162,13 +159,23 @@ class Admin:
 
         return int(await self._retried(find))
 
+    async def _refusal(self, request: Request[Any], node: int, code_in: Callable[[Any], int]) -> int:
+        # What was just made or moved is not everywhere at once.
+        async def send() -> int:
+            code = code_in(await self._client.send(node, request))
+            if code in _UNSETTLED:
+                raise errors.for_code(code)
+            return code if code in _REFUSED else 0
+
+        return int(await self._retried(send))
+
     async def _ask(self, request: Request[Any], node: int | None = None) -> Any:
         async def send() -> Any:
             return await self._client.send(self._any_node() if node is None else node, request)
 
         return await self._retried(send)
 
-    async def _retried(self, call: Any) -> Any:
+    async def _retried(self, call: Callable[[], Awaitable[Any]]) -> Any:
         last: errors.KafkaError | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -206,7 +213,3 @@ def _state(entry: Mapping[str, Any]) -> TopicState:
 
 def _settings(entries: Sequence[Sequence[Any]]) -> dict[str, str]:
     return {name: value for name, value, *_ in entries if value is not None}
-
-
-def _refused(code: int) -> Literal[0] | int:
-    return code if code in (*_REFUSED, *_MOVED) else 0
