@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from streamad.commands.alerts import alerts
 from streamad.commands.check import check
 from streamad.commands.init import init
 from streamad.commands.models import models
@@ -37,6 +38,7 @@ app = typer.Typer(
 for command in (run, replay, record, train, score, check, schema, simulate, init):
     app.command()(command)
 app.add_typer(models, name="models")
+app.add_typer(alerts, name="alerts")
 
 
 def _print_version(wanted: bool) -> None:

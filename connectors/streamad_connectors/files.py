@@ -5,7 +5,16 @@ The URL names a file, a folder or a glob pattern; every file is one partition.
 
 from __future__ import annotations
 
-__all__ = ["FileOptions", "FileSource", "JsonlSink", "JsonlSinkOptions", "RecordsFeed", "RecordsFeedOptions"]
+__all__ = [
+    "FileOptions",
+    "FileSource",
+    "FileSubscription",
+    "FileSubscriptionOptions",
+    "JsonlSink",
+    "JsonlSinkOptions",
+    "RecordsFeed",
+    "RecordsFeedOptions",
+]
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -21,6 +30,7 @@ from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
 from streamad_connectors import _csv, _jsonl, _npz, _parquet, _records, _ts
 from streamad_connectors._finding import FoundFile, find_files
 from streamad_connectors._jsonl_sink import JsonlSink, JsonlSinkOptions
+from streamad_connectors._jsonl_tail import FileSubscription, FileSubscriptionOptions
 from streamad_connectors._options import FileFormat, FileOptions, options_without_use
 from streamad_connectors._reading import READ_FAILURES, BatchReader, Reader, read_error
 from streamad_connectors._records_feed import RecordsFeed, RecordsFeedOptions

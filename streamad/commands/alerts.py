@@ -1,0 +1,109 @@
+"""``streamad alerts tail``: follow the alerts as they are committed."""
+
+from __future__ import annotations
+
+__all__ = ["alerts"]
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamad.clock import SystemClock
+from streamad.commands._common import load_plant, out, print_json, run_async
+from streamad.commands._monitor import alert_line, unscorable_line
+from streamad.errors import UsageError
+from streamad.plugins import ConnectorContext, connect_subscription, load, split_url
+from streamad.ports import Subscription
+from streamad.settings import Settings
+from streamad.subscribing import Messages
+from streamad.types import Alert, Verdict
+
+alerts = typer.Typer(help="Follow the alerts of a plant.", no_args_is_help=True)
+
+
+@alerts.callback()
+def _alerts() -> None:
+    """Keep ``tail`` a command of the group: typer makes a group's only command the group itself."""
+
+
+@alerts.command("tail")
+def tail(
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", help="The plant's config: follow its alerts sink. [default: plant.yaml]", metavar="FILE"
+        ),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Follow this place instead, for example kafka://host:9092/alerts.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Remember under this name how far it was read; begin with the earliest alert.")
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Begin with the earliest alert, not with the next one.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each message as one JSON object on a line.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+) -> None:
+    """Print alerts as they come; Ctrl-C ends.
+
+    Where the plant has no verdicts sink, its alerts sink also has the sequences that could not be judged.
+    """
+    if config is not None and url is not None:
+        raise UsageError("--config and --url both say what to follow: leave one out")
+    wanted: dict[str, Any] = {"group": group} if group is not None else {}
+    if from_start:
+        wanted["start"] = "earliest"
+    if url is not None:
+        context = ConnectorContext((), SystemClock(), Path.cwd())
+        subscription = connect_subscription(url, wanted, context)
+    else:
+        plant = load_plant(config or Path("plant.yaml"))
+        subscription = _of_plant(plant.settings, plant.context, wanted)
+    run_async(_until_signal(_print(subscription, as_json=as_json, limit=limit)))
+
+
+def _of_plant(settings: Settings, context: ConnectorContext, wanted: dict[str, Any]) -> Subscription:
+    """Connect to the alerts sink, with those of the sink's options that reading takes too."""
+    scheme, rest, in_url = split_url(settings.sinks.alerts)
+    taken = load("subscriptions", scheme).options_model.model_fields
+    of_sink = {**settings.sinks.options.get(scheme, {}), **in_url}
+    shared = {name: value for name, value in of_sink.items() if name in taken}
+    return connect_subscription(f"{scheme}:{rest}", {**shared, **wanted}, context, "sinks.alerts")
+
+
+async def _print(subscription: Subscription, *, as_json: bool, limit: int | None) -> None:
+    n_printed = 0
+    async with Messages[Alert | Verdict](subscription, (Alert, Verdict)) as messages:
+        async for message in messages:
+            if isinstance(message, Verdict) and message.decision != "unscorable":
+                continue
+            if as_json:
+                print_json(message)
+            else:
+                out.print(alert_line(message) if isinstance(message, Alert) else unscorable_line(message))
+            n_printed += 1
+            if n_printed == limit:
+                return
+
+
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Do ``work`` until its end or the first Ctrl-C or SIGTERM, which is an end as good as any."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
