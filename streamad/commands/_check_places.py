@@ -14,9 +14,10 @@ from streamad.commands._check_findings import Finding, failed, failure, ok, warn
 from streamad.commands._common import Plant
 from streamad.errors import CheckpointError, StreamadError
 from streamad.locks import try_lock
-from streamad.plugins import connect_sink
+from streamad.plugins import connect_sink, split_url
+from streamad.ports import TransactionalSource
 from streamad.settings import Settings
-from streamad.wiring import input_urls, sink_urls
+from streamad.wiring import input_urls, sink_urls, source_for
 
 
 def check_sinks(plant: Plant) -> list[Finding]:
@@ -27,7 +28,8 @@ def check_sinks(plant: Plant) -> list[Finding]:
     for role, url in sinks.items():
         check = f"sinks.{role}"
         try:
-            sink = connect_sink(url, {}, plant.context, check)
+            options = plant.settings.sinks.options.get(split_url(url)[0], {})
+            sink = connect_sink(url, options, plant.context, check)
             asyncio.run(sink.close())
         except StreamadError as error:
             findings += failure(check, error)
@@ -62,6 +64,19 @@ def _makeable(check: str, path: Path) -> Finding | None:
 
 def check_checkpoint(plant: Plant) -> list[Finding]:
     """Say whether the checkpoint can be used and fits the outputs that are there."""
+    if _keeps_progress(plant):
+        return [ok("checkpoint", "none needed: the source keeps the progress, in one transaction with the outputs")]
+    return _local_checkpoint(plant)
+
+
+def _keeps_progress(plant: Plant) -> bool:
+    try:
+        return isinstance(source_for(plant.settings, plant.context), TransactionalSource)
+    except StreamadError:
+        return False  # told by the check of the source
+
+
+def _local_checkpoint(plant: Plant) -> list[Finding]:
     check, settings = "checkpoint", plant.settings
     if settings.run.checkpoint is None:
         return [warning(check, "none: every run begins anew and repeats its outputs", "name a folder: run.checkpoint")]
