@@ -21,6 +21,7 @@ from streamad.commands.run import run
 from streamad.commands.schema import schema
 from streamad.commands.score import score
 from streamad.commands.simulate import simulate
+from streamad.commands.topics import topics
 from streamad.commands.train import train
 from streamad.errors import StreamadError
 from streamad.logs import configure_logs
@@ -38,6 +39,7 @@ app = typer.Typer(
 for command in (run, replay, record, train, score, check, schema, simulate, init):
     app.command()(command)
 app.add_typer(models, name="models")
+app.add_typer(topics, name="topics")
 app.add_typer(alerts, name="alerts")
 
 
