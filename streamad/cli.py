@@ -23,7 +23,7 @@ from streamad.commands.score import score
 from streamad.commands.simulate import simulate
 from streamad.commands.topics import topics
 from streamad.commands.train import train
-from streamad.errors import StreamadError
+from streamad.errors import StalledError, StreamadError
 from streamad.logs import configure_logs
 
 app = typer.Typer(
@@ -39,8 +39,8 @@ app = typer.Typer(
 for command in (run, replay, record, train, score, check, schema, simulate, init):
     app.command()(command)
 app.add_typer(models, name="models")
-app.add_typer(topics, name="topics")
 app.add_typer(alerts, name="alerts")
+app.add_typer(topics, name="topics")
 
 
 def _print_version(wanted: bool) -> None:
@@ -74,6 +74,9 @@ def main() -> None:
         app()
     except StreamadError as error:
         typer.echo(f"error: {error}", err=True)
+        if isinstance(error, StalledError):
+            sys.stdout.flush()
+            os._exit(error.exit_code)  # a thread that hangs would keep the interpreter from ending
         sys.exit(error.exit_code)
     except OSError as error:
         if _stdout_works():

@@ -6,6 +6,7 @@ __all__ = ["Monitor", "RunReport", "alert_line", "p_text", "unscorable_line"]
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,9 +100,20 @@ class RunReport:
 
 
 class Monitor:
-    """Puts a plant's pipeline to work once, telling on stderr what comes out; ``keep`` holds on to the verdicts."""
+    """Puts a plant's pipeline to work once, telling on stderr what comes out; ``keep`` holds on to the verdicts.
 
-    def __init__(self, plant: Plant, *, quiet: bool = False, keep: bool = False) -> None:
+    ``on_start`` is given the function that requests the stop, once the pipeline is there.
+    """
+
+    def __init__(
+        self,
+        plant: Plant,
+        *,
+        quiet: bool = False,
+        keep: bool = False,
+        on_start: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        self._on_start = on_start
         self._plant = plant
         self._quiet = quiet
         self._keep = keep
@@ -133,6 +145,8 @@ class Monitor:
                 on_judged=self._on_judged,
                 on_event=self._on_event,
             )
+            if self._on_start is not None:
+                self._on_start(pipeline.request_stop)
             started = time.perf_counter()
             with self._status, stop_on_signals(pipeline.request_stop):
                 try:

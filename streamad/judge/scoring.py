@@ -99,6 +99,7 @@ class MicroBatcher:
         self._open_submits = 0
         self._to_flush = 0
         self._closed = False
+        self._abandoned = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-scoring")
         self._task: asyncio.Task[None] | None = None
 
@@ -146,11 +147,23 @@ class MicroBatcher:
         self._wake()
         if self._task is not None:
             await self._task
-        self._thread.shutdown()
+        self._thread.shutdown(wait=not self._abandoned)
+
+    def abandon(self) -> None:
+        """Give up a model that hangs: nothing more is scored, and ``close`` waits for nothing.
+
+        Its thread cannot be ended; the process must leave without waiting for it.
+        """
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._abandoned = True
 
     def _wake(self) -> None:
         self._changed.set()
-        if self._task is None:
+        if self._task is None and not self._abandoned:
             self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def _work(self) -> None:

@@ -254,3 +254,21 @@ def test_waiting_line_is_due_when_full_or_when_its_first_item_waited():
     assert line.due_in_us(7) == 10
     assert line.take() == ["c"]
     assert line.take() == []
+
+
+async def test_a_model_that_hangs_can_be_abandoned_and_nothing_waits_for_it() -> None:
+    scorer = SumScorer(held=True)
+    hanging = batcher(scorer, wait=0)
+    waiting = asyncio.create_task(hanging.submit(window(1)))
+    try:
+        await asyncio.to_thread(scorer.entered.wait, 10)
+        hanging.abandon()
+        async with asyncio.timeout(5):
+            await hanging.close()
+        with pytest.raises(DetectorError, match="closed"):
+            await hanging.submit(window(2))
+        assert not waiting.done()
+    finally:
+        scorer.gate.set()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
