@@ -1,0 +1,223 @@
+"""A transactional producer of one partition, each of whose calls ends in time, and that can be thrown away at once.
+
+Written against aiokafka 0.14: its ``commit_transaction`` and ``stop`` wait for ever while a coordinator is away, and
+its sender waits for its own tasks, which try again for ever.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Outgoing", "PartitionProducer", "TopicMissingError", "discard", "is_fenced"]
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaConnectionError,
+    KafkaError,
+    ProducerFenced,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.producer.transaction_manager import TransactionState
+from aiokafka.structs import OffsetAndMetadata
+
+_STOP_S = 1.0
+_ABORT_S = 2.0
+_GRACE_S = 2.0
+_ROUNDS = 5
+# A topic's max.message.bytes (default 1 MB) bounds a batch, so a batch stays well below what a topic may be set to.
+_BATCH_BYTES = 128 * 1024
+# The broker judges what is too large; aiokafka's own limit would refuse what a topic was raised to.
+_REQUEST_BYTES = 256 * 1024 * 1024
+
+_FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
+
+
+class Outgoing(NamedTuple):
+    """One record to send; without a ``partition`` its key decides, a ``value`` of None is a tombstone."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+    partition: int | None = None
+
+
+class TopicMissingError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """Raised where the cluster has answered, more than once, that it has no such topic."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(f"there is no topic {topic}")
+
+
+class PartitionProducer:
+    """Commits for one partition; the newest one with its ``transactional_id`` is the only one that can (KIP-98).
+
+    Once a call has failed, been cancelled or timed out, only ``discard`` is left. ``refused_by`` is then the topic that
+    did not take a record, where it was that. Times are seconds.
+    """
+
+    def __init__(
+        self, kwargs: Mapping[str, Any], transactional_id: str, *, timeout_s: float, transaction_timeout_s: float
+    ) -> None:
+        self.refused_by: str | None = None
+        self._timeout_s = timeout_s
+        self._producer = AIOKafkaProducer(
+            **kwargs,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=int(transaction_timeout_s * 1000),
+            acks="all",
+            linger_ms=0,
+            max_batch_size=_BATCH_BYTES,
+            max_request_size=_REQUEST_BYTES,
+        )
+
+    async def start(self) -> None:
+        """Fence every older producer of this id: their open transactions are over (InitProducerId) on return.
+
+        Raises KafkaError, TimeoutError.
+        """
+        async with asyncio.timeout(self._timeout_s):
+            await self._producer.start()  # returns once the sender has its producer id: read in its source
+
+    async def partitions_of(self, topic: str) -> int:
+        """Return how many partitions ``topic`` has.
+
+        Raises TopicMissingError where the cluster has none, TopicAuthorizationFailedError, KafkaConnectionError where
+        nobody answered.
+        """
+        client = self._producer.client
+        cluster = client.cluster
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        while (partitions := cluster.partitions_for_topic(topic)) is None:
+            client.add_topic(topic)
+            answered = False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout_s):
+                    answered = await client.force_metadata_update()
+            waited_s = loop.time() - started_s
+            if answered and topic in cluster.unauthorized_topics:
+                raise TopicAuthorizationFailedError(topic)
+            if waited_s > _GRACE_S and cluster.partitions_for_topic(topic) is None:
+                raise TopicMissingError(topic) if answered else KafkaConnectionError("no broker answers")
+            await asyncio.sleep(0.02)
+        return len(partitions)
+
+    async def transact(
+        self, records: Sequence[Outgoing], offset: OffsetAndMetadata, of: TopicPartition, group: str
+    ) -> None:
+        """Commit ``records`` and the group's ``offset`` ``of`` a partition in one transaction.
+
+        Raises anything that aiokafka raises (see ``cause_of``), and TimeoutError: then the outcome is not known, and
+        the next producer's ``start`` settles it.
+        """
+        producer = self._producer
+        async with asyncio.timeout(self._timeout_s):
+            await producer.begin_transaction()
+            sent = [await self._send(record) for record in records]
+            # Every one is waited for: a transaction commits even where one of its records was refused.
+            await asyncio.gather(*sent, producer.send_offsets_to_transaction({of: offset}, group))
+            await producer.commit_transaction()
+
+    async def _send(self, record: Outgoing) -> asyncio.Future[Any]:
+        def on_done(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled() and future.exception() is not None:
+                self.refused_by = self.refused_by or record.topic
+
+        try:
+            sent: asyncio.Future[Any] = await self._producer.send(
+                record.topic, record.value, record.key, record.partition, headers=list(record.headers)
+            )
+        except KafkaError:
+            self.refused_by = record.topic
+            raise
+        sent.add_done_callback(on_done)
+        return sent
+
+    async def abort(self) -> None:
+        """Abort what was begun and not committed, where that can still be done soon, so that readers need not wait."""
+        state = self._producer._txn_manager.state
+        if state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            # Whatever happens here, the next owner's fence or the transaction's own time-out ends it.
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_ABORT_S):
+                    await self._producer.abort_transaction()
+
+    def cause_of(self, error: BaseException) -> BaseException:
+        """Return why ``error`` was raised: where the sender has died, what it died of."""
+        sender = self._producer._sender.sender_task
+        if sender is not None and sender.done() and not sender.cancelled():
+            error = sender.exception() or error
+        while isinstance(error, KafkaError) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        return error
+
+    async def discard(self) -> None:
+        """Let go of everything at once, as a crash would; takes about a second at most and never raises."""
+        waiter = self._producer._txn_manager.wait_for_transaction_end()
+        await discard(self._producer)
+        if waiter is not None and waiter.done():
+            _look_at(waiter)
+
+
+def is_fenced(error: BaseException) -> bool:
+    """Return whether ``error`` says that a newer producer has our id, or that the broker gave our transaction up."""
+    return isinstance(error, _FENCED)
+
+
+async def discard(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    """Close the sockets of ``client`` and end its tasks, whatever they wait for; bounded, never raises.
+
+    Nothing is said to the broker: an open transaction stays open until it is fenced or times out.
+    """
+    net = client.client if isinstance(client, AIOKafkaProducer) else client._client
+    for connection in net._conns.values():
+        if connection._writer is not None:
+            connection._writer.transport.abort()  # close() would wait until all is written
+    await _cancel_tasks(client)
+    for stop in (client.stop, net.close):  # a consumer's stop ends early where it meets a cancelled task of its own
+        stopping = asyncio.ensure_future(stop())
+        await asyncio.wait([stopping], timeout=_STOP_S / 2)
+        stopping.cancel()
+        await _cancel_tasks(client)
+        await asyncio.wait([stopping], timeout=_STOP_S / 2)
+        if stopping.done():
+            _look_at(stopping)
+
+
+async def _cancel_tasks(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    """End the tasks that ``client`` started; more than one round, for some wait for others before they end."""
+    for _ in range(_ROUNDS):
+        tasks = _tasks_of(client)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        done, _pending = await asyncio.wait(tasks, timeout=_STOP_S / _ROUNDS)
+        for task in done:
+            _look_at(task)
+
+
+def _tasks_of(client: AIOKafkaProducer | AIOKafkaConsumer) -> list[asyncio.Task[Any]]:
+    """Return the tasks that run a method of one of the parts of ``client``: aiokafka keeps no list of them."""
+    parts = {id(part) for part in vars(client).values() if type(part).__module__.startswith("aiokafka.")}
+    tasks = []
+    for task in asyncio.all_tasks():
+        coroutine = task.get_coro()
+        if inspect.iscoroutine(coroutine) and id(inspect.getcoroutinelocals(coroutine).get("self")) in parts:
+            tasks.append(task)
+    return tasks
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Take the exception out of ``future``: asyncio complains of those that nobody looked at."""
+    if not future.cancelled():
+        future.exception()
