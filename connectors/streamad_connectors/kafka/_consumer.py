@@ -1,0 +1,85 @@
+"""Makes and ends the aiokafka consumers that read input topics, and looks for the topics before."""
+
+from __future__ import annotations
+
+__all__ = ["find_topics", "make_consumer", "stop_consumer"]
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, UnknownTopicOrPartitionError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
+
+from streamad.errors import SourceError
+from streamad_connectors.kafka._errors import explain, why_unreachable
+from streamad_connectors.kafka._reader import FETCH_WAIT_MS
+from streamad_connectors.kafka._stopping import stop_client
+from streamad_connectors.kafka.options import Client, KafkaSourceOptions
+
+_MAX_FETCH_BYTES = 50_000_000
+
+
+def make_consumer(client: Client, options: KafkaSourceOptions, **membership: Any) -> AIOKafkaConsumer:
+    """Return a consumer, not started, that never looks for an offset by itself."""
+    return AIOKafkaConsumer(
+        **client.consumer_kwargs(),
+        fetch_max_wait_ms=FETCH_WAIT_MS,
+        max_partition_fetch_bytes=options.fetch_bytes,
+        fetch_max_bytes=max(_MAX_FETCH_BYTES, options.fetch_bytes),
+        **membership,
+    )
+
+
+async def find_topics(client: Client) -> Mapping[str, int]:
+    """Return how many partitions each topic of ``client`` has, within its request time-out.
+
+    Raises SourceError where the broker cannot be reached or refuses, or a topic does not exist.
+    """
+    admin = AIOKafkaAdminClient(**client.kwargs())
+    topics = list(client.place.topics)
+    try:
+        async with asyncio.timeout(client.request_timeout_s):
+            await admin.start()
+            # describe_topics would make a topic that is missing, where the broker lets clients do so.
+            answer = await admin._send_request(MetadataRequest(topics, allow_auto_topic_creation=False))
+    except KafkaConnectionError as error:
+        raise SourceError(await why_unreachable(client)) from error
+    except (KafkaError, OSError) as error:  # TimeoutError among them
+        raise SourceError(explain(error, client, f"read topic {', '.join(topics)}")) from error
+    finally:
+        await admin.close()
+    return {found["topic"]: _count(found, client) for found in answer.to_object()["topics"]}
+
+
+def _count(found: Mapping[str, Any], client: Client) -> int:
+    topic, kind = found["topic"], for_code(found["error_code"])
+    if kind is UnknownTopicOrPartitionError:
+        raise SourceError(f"topic {topic} does not exist: run `streamad topics create --config FILE`")
+    if kind is not NoError:
+        raise SourceError(explain(kind(topic), client, f"read topic {topic}"))
+    return len(found["partitions"])
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer, within_s: float) -> None:
+    """Stop ``consumer`` and end all its tasks, in little more than ``within_s`` whatever its brokers do."""
+    try:
+        await stop_client(consumer, within_s)
+    finally:
+        await _end_rest(consumer)
+
+
+async def _end_rest(consumer: AIOKafkaConsumer) -> None:
+    # aiokafka 0.14: stop() itself ends as cancelled, and leaves the rest as it is, where a fetch waits to be repeated.
+    fetcher, inner = consumer._fetcher, consumer._client
+    tasks = [*fetcher._pending_tasks] if fetcher is not None else []
+    tasks += [inner._sync_task] if inner._sync_task is not None else []
+    left = [task for task in tasks if not task.done()]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=0.5)
+    for connection in inner._conns.values():
+        connection.close()

@@ -1,0 +1,112 @@
+"""Membership of the consumer group: what each rebalance gives and takes, and whether two workers share one instance id.
+
+aiokafka 0.14 swallows exceptions of its callbacks, tells nobody of heartbeats, sends no instance id with them, and does
+not know the error FENCED_INSTANCE_ID: two members with one static id (KIP-345) replace each other for ever.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FencedInstanceIdError", "Membership", "sticky_assignor"]
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import BrokerResponseError, KafkaError, kafka_errors
+
+from streamad.errors import SourceError
+
+# So often may the broker forget a member that was never silent (a coordinator that lost its state) within this time.
+_MOST_REPLACED = 2
+_REPLACED_WITHIN_S = 60.0
+
+
+class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]  # aiokafka ships no types
+    """Raised by the broker where another member has joined with our instance id (KIP-345)."""
+
+    errno = 82
+    message = "FENCED_INSTANCE_ID"
+    description = "another member has joined with the same group.instance.id"
+
+
+kafka_errors.setdefault(FencedInstanceIdError.errno, FencedInstanceIdError)
+
+
+def sticky_assignor() -> type[StickyPartitionAssignor]:
+    """Return aiokafka's sticky assignor (KIP-54) with a memory of its own: it keeps the assignment in its class."""
+    return type("StickyAssignor", (StickyPartitionAssignor,), {})
+
+
+class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
+    """One consumer's place in its group; ``failure`` is what ends the source.
+
+    ``on_assigned`` is called with all partitions of a new assignment before any of them is fetched, and must not wait.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        instance: str | None,
+        session_timeout_s: float,
+        on_assigned: Callable[[Collection[TopicPartition]], None],
+    ) -> None:
+        self.failure: Exception | None = None
+        self.heard_s = time.monotonic()
+        self._group = group
+        self._instance = instance
+        self._session_timeout_s = session_timeout_s
+        self._on_assigned = on_assigned
+        self._replaced_s: deque[float] = deque()
+        self._is_member = False
+        self._coordinator: Any = None
+        self._assignor: Any = None
+
+    def attach(self, consumer: AIOKafkaConsumer, assignor: type[StickyPartitionAssignor]) -> None:
+        """Listen to the heartbeats of ``consumer``, started but not subscribed."""
+        self.heard_s = time.monotonic()
+        self._coordinator, self._assignor = consumer._coordinator, assignor
+        beat = self._coordinator._do_heartbeat
+
+        async def heard_beat() -> bool:
+            is_member: bool = await beat()
+            if is_member:
+                self.heard_s = time.monotonic()
+            return is_member
+
+        self._coordinator._do_heartbeat = heard_beat
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Note how membership was lost, if it was; nothing is given up before the new assignment is known."""
+        was_member, self._is_member = self._is_member, False
+        now_s = time.monotonic()
+        was_replaced = was_member and not self._coordinator.member_id
+        if self._instance is None or not was_replaced or now_s - self.heard_s > self._session_timeout_s:
+            return
+        self._replaced_s.append(now_s)
+        while self._replaced_s[0] < now_s - _REPLACED_WITHIN_S:
+            self._replaced_s.popleft()
+        if len(self._replaced_s) > _MOST_REPLACED:
+            self.failure = self._instance_taken()
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Pass a new assignment on."""
+        self._is_member = True
+        self.heard_s = time.monotonic()
+        self._assignor.on_generation_assignment(self._coordinator.generation)
+        try:
+            self._on_assigned(assigned)
+        except Exception as error:  # noqa: BLE001 - aiokafka would swallow it; the source raises it
+            self.failure = error
+
+    def explains(self, error: KafkaError) -> SourceError | None:
+        """Return what ``error`` means where it is about our instance id, else None."""
+        return self._instance_taken() if FencedInstanceIdError.__name__ in str(error) else None
+
+    def _instance_taken(self) -> SourceError:
+        return SourceError(
+            f"instance id {self._instance!r} is used by another process in group {self._group}: "
+            "give each worker its own --instance"
+        )
