@@ -1,0 +1,361 @@
+"""A plant on a real broker: topics, a config, a model, workers as processes, and what an undisturbed run would write.
+
+The law that tests of faults check with it: what is in the output topics under read_committed, once all is judged, is
+what an undisturbed run over the same input writes, every message once, each stream's verdicts in order.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PLUGINS", "Difference", "KafkaPlant", "Traffic", "Worker", "traffic"]
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from aiokafka.admin import NewTopic
+
+from streamad.checkpoint import UnsavedCommitter
+from streamad.clock import SystemClock
+from streamad.judge.scoring import MicroBatcher
+from streamad.pipeline import Pipeline
+from streamad.settings import load_settings
+from streamad.testing import ListSink, ListSource, ManualClock
+from streamad.types import OutputRecord, PartitionAssigned, Record, RecordBatch, Role
+from streamad.wiring import model_in_service
+from tests.support.kafka import Message, create_topics, produce, read_committed, unique_name
+from tests.support.runtime import CHANNELS, L, line, messy_recordings
+
+PLUGINS = Path(__file__).parent / "plugins"
+if str(PLUGINS) not in sys.path:  # its entry point is found in this process as in the workers'
+    sys.path.insert(0, str(PLUGINS))
+
+ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late")
+STEP_MS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages for the input topic, in order of time; the last ones move every partition's clock on."""
+
+    messages: list[Message]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+def traffic(
+    seed: int, *, partitions: int, streams: int, sequences: int, start_ms: int | None = None, step_ms: int = STEP_MS
+) -> Traffic:
+    """Interleaved streams of messy sequences (order lost, late, closed, unreadable, open at their boundaries).
+
+    Record times advance by ``step_ms`` a message; a last message per partition, a minute later, ends what is waiting
+    for late-comers, so that live run and replay decide all by the records' times.
+    """
+    rng = random.Random(seed)
+    lanes = []
+    for partition in range(partitions):
+        names = [f"s{partition}-{i}" for i in range(streams // partitions)]
+        lanes.append(
+            [(partition, text) for text in messy_recordings(rng.randrange(1 << 30), streams=names, sequences=sequences)]
+        )
+    merged: list[tuple[int, bytes]] = []
+    while any(lanes):
+        lane = rng.choice([lane for lane in lanes if lane])
+        merged.append(lane.pop(0))
+    start_ms = int(time.time() * 1000) - step_ms * len(merged) if start_ms is None else start_ms
+    messages = [
+        Message(text, key=_key(text), partition=partition, timestamp_ms=start_ms + step_ms * i)
+        for i, (partition, text) in enumerate(merged)
+    ]
+    end_ms = start_ms + step_ms * len(merged) + 60_000
+    for partition in range(partitions):
+        last = line(f"tick-{partition}", f"tick-{partition}-{seed}", [1e6, 1e6 + 1], end=True)
+        messages.append(Message(last, key=b"tick", partition=partition, timestamp_ms=end_ms))
+    for partition in range(partitions):
+        last = line(f"tock-{partition}", f"tock-{partition}-{seed}", [1e6, 1e6 + 1], end=True)
+        messages.append(Message(last, key=b"tock", partition=partition, timestamp_ms=end_ms + 60_000))
+    return Traffic(messages)
+
+
+def _key(text: bytes) -> bytes | None:
+    try:
+        return str(json.loads(text)["stream"]).encode()
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How outputs differ from the expected ones: messages that are missing, twice, or should not be."""
+
+    lost: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    disordered: list[str] = field(default_factory=list)
+
+    @property
+    def is_none(self) -> bool:
+        return not (self.lost or self.repeated or self.foreign or self.disordered)
+
+    def __str__(self) -> str:
+        parts = {name: getattr(self, name) for name in ("lost", "repeated", "foreign", "disordered")}
+        return (
+            "; ".join(f"{len(found)} {name}, such as {found[:2]}" for name, found in parts.items() if found) or "none"
+        )
+
+
+class Worker:
+    """A ``streamad run`` process; what it says goes to a file of its own."""
+
+    def __init__(self, command: Sequence[str], folder: Path, name: str, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("ab") as file:
+            self.process = subprocess.Popen(
+                command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, env=environment, stdin=subprocess.DEVNULL
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        if self.is_running:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.send(signal.SIGKILL)
+        self.process.wait(30)
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    async def wait(self, timeout_s: float) -> int:
+        """Return the exit code; raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            while self.is_running:  # noqa: ASYNC110 - a process, not a task
+                await asyncio.sleep(0.02)
+        return int(self.process.returncode)
+
+
+class KafkaPlant:
+    """One input topic, the output topics, plant.yaml and a model; ``close`` ends the workers that still run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        *,
+        partitions: int = 4,
+        options: Mapping[str, Any] | None = None,
+        **sections: Mapping[str, Any],
+    ) -> None:
+        self.folder = folder
+        self.bootstrap = bootstrap
+        self.partitions = partitions
+        self.name = unique_name("plant")
+        self.topic = f"{self.name}.samples"
+        self.group = f"{self.name}.group"
+        self.workers: list[Worker] = []
+        self._options = {
+            "group": self.group,
+            "session_timeout": "3s",
+            "heartbeat_interval": "500ms",
+            "request_timeout": "5s",
+            "transaction_timeout": "5s",
+            **(options or {}),
+        }
+        self._sections = sections
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "plant.yaml"
+
+    def output(self, role: Role) -> str:
+        return f"{self.name}.{role.replace('_', '-')}"
+
+    def write_config(self) -> None:
+        content: dict[str, Any] = {
+            "name": self.name,
+            "channels": [{"name": name} for name in CHANNELS],
+            "source": {"url": f"kafka://{self.bootstrap}/{self.topic}", "options": self._options},
+            "sequences": {"end": ["marker", "change"], "allowed_lateness": "20s"},
+            "window": {"length": L, "min_samples": 1},
+            "model": {"recordings": "normal", "detector": "mean_square", "folds": 2, "device": "cpu"},
+            "sinks": {role: f"kafka:///{self.output(role)}" for role in ROLES},
+            "run": {"commit_interval": "100ms", "batch_wait": "5ms", "batch_windows": 8, "stop_timeout": "5s"},
+        }
+        for name, section in self._sections.items():
+            content[name] = {**content.get(name, {}), **section}
+        self.config.write_text(yaml.safe_dump(content))
+
+    async def create(self) -> None:
+        """Make folder, config, model and topics."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.write_config()
+        rng = random.Random(0)
+        (self.folder / "normal").mkdir()
+        with (self.folder / "normal" / "all.jsonl").open("wb") as file:
+            for i in range(60):
+                times = [10.0 * i + j for j in range(6)]
+                file.write(line("n", f"n-{i}", times, rng.uniform(0.7, 1.3), end=True) + b"\n")
+        done = await asyncio.to_thread(self.streamad, "train", "--config", "plant.yaml")
+        assert done.returncode == 0, done.stderr
+        keep = {"retention.ms": "-1"}
+        await create_topics(
+            self.bootstrap,
+            {self.topic: NewTopic(self.topic, self.partitions, 1, topic_configs=keep)}
+            | {
+                f"{self.group}.{self.topic}.progress": NewTopic(
+                    f"{self.group}.{self.topic}.progress",
+                    self.partitions,
+                    1,
+                    topic_configs={"cleanup.policy": "compact"},
+                )
+            }
+            | {self.output(role): NewTopic(self.output(role), 2, 1, topic_configs=keep) for role in ROLES},
+        )
+
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, [str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
+        return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+    def streamad(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        """Run a command of streamad in the plant's folder to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "streamad", *arguments],
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def start(self, name: str = "w1", *arguments: str, static: bool = True) -> Worker:
+        """Start a worker under the instance name ``name``."""
+        command = [sys.executable, "-m", "streamad", "-v", "run", "--config", "plant.yaml", "--quiet", *arguments]
+        command += ["--instance", name] if static else []
+        worker = Worker(command, self.folder, name, self.environment())
+        self.workers.append(worker)
+        return worker
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.send(signal.SIGCONT)
+            worker.kill()
+
+    # --- in and out ---
+
+    async def feed(self, messages: Iterable[Message], *, per_s: float | None = None) -> None:
+        """Produce ``messages``; at most ``per_s`` in a second."""
+        waiting = list(messages)
+        step = len(waiting) if per_s is None else max(1, round(per_s / 20))
+        for first in range(0, len(waiting), step):
+            await produce(self.bootstrap, self.topic, waiting[first : first + step])
+            if per_s is not None:
+                await asyncio.sleep(step / per_s)
+
+    async def outputs(self) -> dict[Role, list[dict[str, Any]]]:
+        """Everything in the output topics under read_committed, in the order of each stream, less the wall clock."""
+        found: dict[Role, list[dict[str, Any]]] = {}
+        for role in ROLES:
+            records = await read_committed(self.bootstrap, self.output(role))
+            found[role] = [_plain(json.loads(record.value or b"null")) for record in records]
+        return found
+
+    async def input(self) -> dict[str, list[Record]]:
+        """What the input topic holds, as a source would give it."""
+        held: dict[str, list[Record]] = {f"{self.topic}-{number}": [] for number in range(self.partitions)}
+        for record in await read_committed(self.bootstrap, self.topic):
+            own = held[f"{self.topic}-{record.partition}"]
+            own.append(Record(record.offset, record.value or b"", record.timestamp * 1000, record.key))
+        return held
+
+    async def expected(self) -> dict[Role, list[dict[str, Any]]]:
+        """What an undisturbed run writes: this process's own pipeline over the same records, without a broker."""
+        settings = load_settings(self.config)
+        clock = ManualClock(SystemClock().now_us())
+        sinks: dict[Role, ListSink] = {role: ListSink() for role in (*ROLES, "events")}
+        script: list[Any] = []
+        for partition, records in (await self.input()).items():
+            script.append(PartitionAssigned(partition))
+            script += [
+                RecordBatch(partition, tuple(records[i : i + 100]), records[min(i + 99, len(records) - 1)].offset + 1)
+                for i in range(0, len(records), 100)
+            ]
+        batcher = MicroBatcher(model_in_service(settings, self.folder), SystemClock(), settings.run)
+        pipeline = Pipeline(
+            settings,
+            ListSource(script),
+            UnsavedCommitter(sinks),
+            batcher,
+            clock,
+            explain=True,
+            with_verdicts=True,
+        )
+        try:
+            await pipeline.run()
+        finally:
+            await batcher.close()
+        return {role: [_message(record) for record in sinks[role].records] for role in ROLES}
+
+    async def until_judged(self, expected: Mapping[Role, Sequence[Any]], timeout_s: float) -> None:
+        """Return when as many verdicts as expected are there; raises TimeoutError naming what the workers said."""
+        wanted = len(expected["verdicts"])
+        found = 0
+        try:
+            async with asyncio.timeout(timeout_s):
+                while found < wanted:
+                    await asyncio.sleep(0.3)
+                    found = len(await read_committed(self.bootstrap, self.output("verdicts")))
+        except TimeoutError as error:
+            said = "\n".join(f"--- {worker.name}\n{worker.said()[-3000:]}" for worker in self.workers[-3:])
+            raise TimeoutError(f"{found} of {wanted} verdicts after {timeout_s} s\n{said}") from error
+
+    async def difference(self, expected: Mapping[Role, Sequence[dict[str, Any]]]) -> Difference:
+        """Compare what is there with what an undisturbed run writes."""
+        found = await self.outputs()
+        difference = Difference()
+        for role in ROLES:
+            want, have = Counter(map(_text, expected[role])), Counter(map(_text, found[role]))
+            difference.lost.extend(f"{role}: {text}" for text in (want - have) if not have[text])
+            difference.repeated.extend(f"{role}: {text}" for text, n in have.items() if n > want[text] and want[text])
+            difference.foreign.extend(f"{role}: {text}" for text in have if not want[text])
+        orders = [_by_stream(outputs["verdicts"]) for outputs in (expected, found)]
+        if not (difference.lost or difference.repeated or difference.foreign):
+            difference.disordered.extend(stream for stream, ids in orders[0].items() if ids != orders[1][stream])
+        return difference
+
+
+def _message(record: OutputRecord) -> dict[str, Any]:
+    return _plain(json.loads(msgspec.json.encode(record.message)))
+
+
+def _plain(message: dict[str, Any]) -> dict[str, Any]:
+    message.pop("created_at", None)
+    return message
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, sort_keys=True)
+
+
+def _by_stream(verdicts: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    streams: defaultdict[str, list[str]] = defaultdict(list)
+    for verdict in verdicts:
+        streams[verdict["stream"]].append(verdict["verdict_id"])
+    return streams

@@ -1,0 +1,80 @@
+"""A detector without torch, as a third party would plug it in: processes that only it needs start in a second.
+
+Terms are the mean squares of the channels of a window; nothing is learned.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MeanSquare", "MeanSquareOptions"]
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from streamad.ports import TrainingProgress, TrainingSummary
+from streamad.types import FloatArray, IntArray, WindowSet
+
+
+class MeanSquareOptions(BaseModel):
+    """``delay_ms``: how long a batch takes, so that tests can stop a worker while it is scoring."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    delay_ms: float = 0.0
+
+
+class _Scorer:
+    def __init__(self, window_shape: tuple[int, int], delay_ms: float) -> None:
+        self.window_shape = window_shape
+        self._delay_s = delay_ms / 1e3
+
+    @property
+    def n_terms(self) -> int:
+        return self.window_shape[0]
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        if self._delay_s:
+            time.sleep(self._delay_s)
+        terms = (windows.astype(np.float64) ** 2).sum(axis=2) / np.maximum(lengths, 1)[:, None]
+        return np.asarray(terms, dtype=np.float32)
+
+
+class _Fitted:
+    def __init__(self, window_shape: tuple[int, int], summary: TrainingSummary) -> None:
+        self._scorer = _Scorer(window_shape, 0.0)
+        self.summary = summary
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        return self._scorer.score(windows, lengths)
+
+    def export(self, folder: Path) -> tuple[str, ...]:
+        (folder / "shape.json").write_text(json.dumps(self._scorer.window_shape))
+        return ("shape.json",)
+
+
+class MeanSquare:
+    """The detector behind the kind ``mean_square``."""
+
+    options_model: type[BaseModel] = MeanSquareOptions
+
+    def __init__(self, options: MeanSquareOptions | None = None) -> None:
+        self.options = options or MeanSquareOptions()
+
+    def fit(
+        self,
+        data: WindowSet,
+        *,
+        seed: int,
+        device: str,
+        progress: TrainingProgress | None = None,
+        resume: Path | None = None,
+    ) -> _Fitted:
+        channels, length = data.values.shape[1:]
+        return _Fitted((channels, length), TrainingSummary(len(data), 1, 1, 0.0, 0.0, "cpu"))
+
+    def load(self, folder: Path, *, device: str) -> _Scorer:
+        channels, length = json.loads((folder / "shape.json").read_text())
+        return _Scorer((channels, length), self.options.delay_ms)
