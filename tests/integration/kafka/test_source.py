@@ -1,0 +1,399 @@
+"""The Kafka source reads what was committed, from where it is told to, and knows silence from an outage."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
+from aiokafka.structs import OffsetAndMetadata
+
+from streamad.errors import SourceError
+from streamad.testing import check_source
+from streamad.types import PartitionAssigned, Rebalanced, Record, RecordBatch, SourceNotice
+from streamad_connectors.kafka import KafkaSource
+from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
+from tests.support.kafka_source import Pulling, our_tasks, source_of
+
+
+@asynccontextmanager
+async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def delete_before(broker: Broker, topic: str, offset: int) -> None:
+    async with admin_of(broker) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(offset)})
+
+
+@pytest.fixture
+async def topic(kafka: Broker) -> str:
+    name = unique_name("press")
+    await create_topics(kafka.bootstrap, {name: 1})
+    return name
+
+
+def group() -> str:
+    return unique_name("group")
+
+
+# --- records ---
+
+
+async def test_records_come_as_they_were_written(kafka: Broker, topic: str) -> None:
+    await produce(
+        kafka.bootstrap,
+        topic,
+        [Message(b"one", b"reactor-1", timestamp_ms=1_700_000_000_123), Message(None, b"reactor-2", timestamp_ms=7)],
+    )
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
+        await pulling.until(lambda: len(pulling.values()) == 2)
+    records = [record for batch in pulling.batches(f"{topic}-0") for record in batch.records]
+    assert records == [
+        Record(0, b"one", 1_700_000_000_123_000, b"reactor-1"),
+        Record(1, b"", 7_000, b"reactor-2"),
+    ]
+    assert pulling.begun == {f"{topic}-0": 0}
+    assert pulling.of(PartitionAssigned) == [PartitionAssigned(f"{topic}-0", seen_from_start=True)]
+    assert pulling.of(Rebalanced) == [Rebalanced((f"{topic}-0",))]
+
+
+async def test_it_obeys_the_law_of_sources(kafka: Broker) -> None:
+    topic = unique_name("press")
+    await create_topics(kafka.bootstrap, {topic: 2})
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=unique_name("id")) as producer:
+        for is_kept in (True, False, True):
+            await producer.begin_transaction()
+            for number in range(2600):  # more than one batch of each partition
+                await producer.send(topic, b"%d" % number, partition=number % 2)
+            await (producer.commit_transaction() if is_kept else producer.abort_transaction())
+    await check_source(lambda: source_of(kafka.bootstrap, topic, group=group()), timeout_s=120)
+
+
+async def test_aborted_records_and_markers_are_passed(kafka: Broker, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=unique_name("id")) as producer:
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"kept", partition=0)  # offset 0, its marker 1
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"aborted", partition=0)  # 2, its marker 3
+        await producer.abort_transaction()
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        batches = pulling.batches(f"{topic}-0")
+        assert pulling.values() == [b"kept"]
+        assert (batches[-1].next_offset, batches[-1].end_offset) == (4, 4)
+        assert [batch.begins_at for batch in batches] == [0, *(batch.next_offset for batch in batches[:-1])]
+
+
+async def test_an_open_transaction_holds_back_and_is_not_silence(kafka: Broker, topic: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=unique_name("id")) as producer:
+        await produce(kafka.bootstrap, topic, [b"before"])
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"open", partition=0)
+        async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
+            await pulling.until(lambda: pulling.values() == [b"before"])
+            await asyncio.sleep(1.5)
+            assert not any(batch.caught_up for batch in pulling.batches(f"{topic}-0"))
+            await producer.commit_transaction()
+            await pulling.until(lambda: pulling.values() == [b"before", b"open"])
+            await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+
+
+async def test_a_topic_is_read_at_full_length_in_order(kafka: Broker) -> None:
+    topics = [unique_name("press"), unique_name("oven")]
+    await create_topics(kafka.bootstrap, {topics[0]: 3, topics[1]: 1})
+    expected: dict[str, list[bytes]] = {}
+    for topic, n_partitions in zip(topics, (3, 1), strict=True):
+        records = [Message(b"%d" % n, partition=n % n_partitions) for n in range(7000)]
+        await produce(kafka.bootstrap, topic, records)
+        for number in range(n_partitions):
+            expected[f"{topic}-{number}"] = [record.value or b"" for record in records if record.partition == number]
+    async with Pulling(source_of(kafka.bootstrap, ",".join(topics), group=group(), fetch_bytes="20KB")) as pulling:
+        await pulling.until(lambda: len(pulling.values()) == 14_000)
+    assert {name: pulling.values(name) for name in expected} == expected
+
+
+# --- where it begins ---
+
+
+async def test_nothing_comes_before_its_seek_and_the_groups_offset_is_no_beginning(kafka: Broker, topic: str) -> None:
+    await produce(kafka.bootstrap, topic, [b"%d" % n for n in range(10)])
+    name = group()
+    async with (
+        admin_of(kafka),
+        AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=unique_name("id")) as producer,
+    ):
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(7, "")}, name)
+    async with Pulling(source_of(kafka.bootstrap, topic, group=name), seeks=False) as pulling:
+        await pulling.until(lambda: pulling.of(Rebalanced))
+        await asyncio.sleep(1.0)
+        assert pulling.of(RecordBatch) == []
+        assert await pulling.source.seek(f"{topic}-0", 3) == 3
+        await pulling.until(lambda: len(pulling.values()) == 7)
+        assert pulling.values()[0] == b"3"
+        assert pulling.batches(f"{topic}-0")[0].begins_at == 3
+
+
+async def test_latest_begins_behind_what_is_there(kafka: Broker, topic: str) -> None:
+    await produce(kafka.bootstrap, topic, [b"old"])
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group(), start="latest")) as pulling:
+        await pulling.until(lambda: pulling.begun)
+        assert pulling.begun == {f"{topic}-0": 1}
+        await produce(kafka.bootstrap, topic, [b"new"])
+        await pulling.until(pulling.values)
+    assert pulling.values() == [b"new"]
+    assert pulling.of(PartitionAssigned) == [PartitionAssigned(f"{topic}-0", seen_from_start=False)]
+
+
+async def test_a_second_seek_drops_what_waits_and_the_batches_say_so(kafka: Broker, topic: str) -> None:
+    await produce(kafka.bootstrap, topic, [b"%d" % n for n in range(3000)])
+    source = source_of(kafka.bootstrap, topic, group=group())
+    events = source.batches()
+    try:
+        async with asyncio.timeout(30):
+            while not isinstance(await anext(events), PartitionAssigned):
+                pass
+            await source.seek(f"{topic}-0", 0)
+            first = await next_records(events)
+            assert (first.begins_at, first.next_offset) == (0, len(first.records))
+            await source.seek(f"{topic}-0", 2990)
+            second = await next_records(events)
+            await source.seek(f"{topic}-0", 5)
+            third = await next_records(events)
+    finally:
+        await source.close()
+    assert (second.begins_at, [record.offset for record in second.records]) == (2990, list(range(2990, 3000)))
+    assert (third.begins_at, third.records[0].offset) == (5, 5)
+
+
+async def next_records(events: AsyncIterator[object]) -> RecordBatch:
+    async for event in events:
+        if isinstance(event, RecordBatch) and event.records:
+            return event
+    raise AssertionError("the source has ended")
+
+
+async def test_deleted_records_end_it_unless_the_gap_is_accepted(kafka: Broker, topic: str) -> None:
+    await produce(kafka.bootstrap, topic, [b"%d" % n for n in range(10)])
+    await delete_before(kafka, topic, 6)
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group()), {f"{topic}-0": 4}) as pulling:
+        error = await pulling.failure()
+    assert isinstance(error, SourceError)
+    assert f"{topic}-0: offsets 4 to 5 were deleted" in str(error)
+    assert "--accept-gap" in str(error)
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group(), accept_gap=True), {f"{topic}-0": 4}) as pulling:
+        await pulling.until(lambda: len(pulling.values()) == 4)
+        await pulling.until(lambda: pulling.of(SourceNotice))
+    assert pulling.begun == {f"{topic}-0": 6}
+    assert [(notice.kind, notice.partition) for notice in pulling.of(SourceNotice)] == [("gap_accepted", f"{topic}-0")]
+    assert pulling.of(PartitionAssigned) == [PartitionAssigned(f"{topic}-0", seen_from_start=False)]
+
+
+async def test_records_deleted_while_it_reads_end_it(kafka: Broker, topic: str) -> None:
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
+        await produce(kafka.bootstrap, topic, [b"%d" % n for n in range(10)])
+        await pulling.until(lambda: len(pulling.values()) == 10)
+        held = asyncio.ensure_future(pulling.source.seek(f"{topic}-0", 2))
+        await held
+        await pulling.until(lambda: len(pulling.values()) == 18)
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group()), seeks=False) as pulling:
+        await pulling.until(lambda: pulling.of(Rebalanced))
+        reader = pulling.source._reader  # type: ignore[attr-defined]
+        await delete_before(kafka, topic, 5)
+        reader.begin(reader.get(f"{topic}-0"), 2)  # as if retention had come between seek and fetch
+        error = await pulling.failure()
+    assert isinstance(error, SourceError)
+    assert "is gone" in str(error)
+
+
+async def test_progress_beyond_the_end_of_a_topic_ends_it(kafka: Broker, topic: str) -> None:
+    await produce(kafka.bootstrap, topic, [b"one"])
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group()), {f"{topic}-0": 2}) as pulling:
+        error = await pulling.failure()
+    assert isinstance(error, SourceError)
+    assert "ends at offset 1, but was judged up to 2" in str(error)
+
+
+# --- silence and outages ---
+
+
+async def test_silence_is_confirmed_several_times_a_second(kafka: Broker, topic: str) -> None:
+    await produce(kafka.bootstrap, topic, [b"one"])
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        since_s = time.monotonic()
+        await asyncio.sleep(3.0)
+        beats = pulling.batches(f"{topic}-0", since_s)
+    assert 6 <= len(beats) <= 16
+    assert all(beat == RecordBatch(f"{topic}-0", (), 1, True, 1, 1) for beat in beats)
+
+
+@pytest.mark.parametrize("outage", ["paused", "killed"])
+async def test_an_outage_is_not_silence(own_broker: Callable[..., Broker], outage: str) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    topic = unique_name("press")
+    await create_topics(broker.bootstrap, {topic: 1})
+    name = f"{topic}-0"
+    await produce(broker.bootstrap, topic, [b"before"])
+    async with Pulling(source_of(broker.bootstrap, topic, group=group())) as pulling:
+        await pulling.until(lambda: pulling.is_caught_up(name))
+        if outage == "paused":
+            broker.pause()
+        else:
+            await asyncio.to_thread(broker.kill)
+        away_s = time.monotonic()
+        await asyncio.sleep(5.0)
+        during = pulling.batches(name, away_s)
+        # What was answered before the outage may still come, for half a second; then once that nobody knows.
+        assert [batch.caught_up for batch in pulling.batches(name, away_s + 0.6)] == [False]
+        assert sum(batch.caught_up for batch in during) <= 3
+        if outage == "paused":
+            broker.resume()
+        else:
+            await asyncio.to_thread(broker.start)
+        back_s = time.monotonic()
+        await pulling.until(lambda: pulling.is_caught_up(name, back_s))
+        await produce(broker.bootstrap, topic, [b"after"])
+        await pulling.until(lambda: pulling.values() == [b"before", b"after"])
+        assert pulling.assigned() == {name}
+
+
+async def test_an_outage_that_nobody_waited_in_is_told_all_the_same(own_broker: Callable[..., Broker]) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    topic = unique_name("press")
+    await create_topics(broker.bootstrap, {topic: 1})
+    source = source_of(broker.bootstrap, topic, group=group(), session_timeout="10s")
+    events = source.batches()
+    try:
+        async with asyncio.timeout(60):
+            batch: object = None
+            while not (isinstance(batch, RecordBatch) and batch.caught_up):
+                batch = await anext(events)
+                if isinstance(batch, PartitionAssigned):
+                    await source.seek(batch.partition, None)
+            broker.pause()
+            await asyncio.sleep(3.0)
+            broker.resume()
+            await asyncio.sleep(1.0)
+            first, second = await anext(events), await anext(events)
+    finally:
+        await source.close()
+    assert isinstance(first, RecordBatch)
+    assert isinstance(second, RecordBatch)
+    assert (first.caught_up, second.caught_up) == (False, True)
+
+
+async def test_a_broker_that_stays_away_ends_it(own_broker: Callable[..., Broker]) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    topic = unique_name("press")
+    await create_topics(broker.bootstrap, {topic: 1})
+    options = {"give_up_after": "3s", "request_timeout": "1s"}
+    async with Pulling(source_of(broker.bootstrap, topic, group=group(), **options)) as pulling:
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        broker.pause()
+        began_s = time.monotonic()
+        error = await pulling.failure()
+        took_s = time.monotonic() - began_s
+        broker.resume()
+    assert isinstance(error, SourceError)
+    assert f"broker {broker.bootstrap} has not answered for" in str(error)
+    assert 2.5 < took_s < 6
+
+
+# --- what cannot be read ---
+
+
+async def test_a_missing_topic_is_said_at_once(kafka: Broker) -> None:
+    topic = unique_name("nowhere")
+    began_s = time.monotonic()
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
+        error = await pulling.failure()
+    assert isinstance(error, SourceError)
+    assert str(error) == f"topic {topic} does not exist: run `streamad topics create --config FILE`"
+    assert time.monotonic() - began_s < 4
+
+
+async def test_an_unreachable_broker_is_said_at_once() -> None:
+    async with Pulling(source_of("127.0.0.1:9", "press", group=group())) as pulling:
+        error = await pulling.failure()
+    assert isinstance(error, SourceError)
+    assert "127.0.0.1:9" in str(error)
+    assert "no broker can be reached" in str(error)
+
+
+async def test_partitions_added_while_it_reads_end_it(kafka: Broker, topic: str) -> None:
+    source = source_of(kafka.bootstrap, topic, group=group())
+    async with Pulling(source) as pulling:
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        async with admin_of(kafka) as admin:
+            await admin.create_partitions({topic: NewPartitions(2)})
+        await force_metadata(source)
+        error = await pulling.failure()
+    assert isinstance(error, SourceError)
+    assert f"topic {topic} has more partitions than the 1 it had" in str(error)
+    assert [notice.kind for notice in pulling.of(SourceNotice)] == ["partitions_added"]
+    assert pulling.assigned() == {f"{topic}-0"}
+
+
+async def test_a_topic_deleted_while_it_is_read_ends_it(kafka: Broker, topic: str) -> None:
+    async with Pulling(source_of(kafka.bootstrap, topic, group=group(), request_timeout="1s")) as pulling:
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        async with admin_of(kafka) as admin:
+            await admin.delete_topics([topic])
+        error = await pulling.failure()
+    assert isinstance(error, SourceError)
+    assert topic in str(error)
+
+
+async def force_metadata(source: KafkaSource) -> None:
+    """What happens by itself within half a minute."""
+    assert source._consumer is not None
+    for _ in range(20):
+        await source._consumer._client.force_metadata_update()
+        await asyncio.sleep(0.1)
+
+
+# --- its end ---
+
+
+async def test_close_ends_the_iterator_and_leaves_no_task(kafka: Broker, topic: str) -> None:
+    before = our_tasks()
+    source = source_of(kafka.bootstrap, topic, group=group())
+    await source_of(kafka.bootstrap, topic, group=group()).close()  # never read
+    async with Pulling(source) as pulling:
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        await source.close()
+        await source.close()
+        await asyncio.sleep(0.1)
+        assert pulling.is_over
+        assert pulling.error is None
+    assert our_tasks() <= before
+
+
+@pytest.mark.parametrize("outage", ["paused", "killed"])
+async def test_close_returns_while_the_broker_is_away(own_broker: Callable[..., Broker], outage: str) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    topic = unique_name("press")
+    await create_topics(broker.bootstrap, {topic: 2})
+    before = our_tasks()
+    pulling = Pulling(source_of(broker.bootstrap, topic, group=group()))
+    async with pulling:
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        if outage == "paused":
+            broker.pause()
+        else:
+            await asyncio.to_thread(broker.kill)
+        await asyncio.sleep(1.0)
+        began_s = time.monotonic()
+    assert time.monotonic() - began_s < 4.0  # the request time-out is 3 s
+    assert our_tasks() <= before
