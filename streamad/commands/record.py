@@ -128,12 +128,12 @@ def _result(recorder: Recorder, folder: Path, wall_s: float, follow: bool) -> di
 
 def _print_result(result: dict[str, Any]) -> None:
     count = len(result["partitions"])
-    times = f", {result['first_time']:%Y-%m-%d %H:%M:%S} to {result['last_time']:%Y-%m-%d %H:%M:%S} UTC"
+    first, last = result["first_time"], result["last_time"]
     out.print(
         ("interrupted; " if result["interrupted"] else "")
         + f"recorded {result['records']} records ({result['value_bytes'] / 1e6:.1f} MB) of {count} "
         f"partition{'' if count == 1 else 's'} in {escape(result['folder'])}"
-        + (times if result["first_time"] is not None else "")
+        + ("" if first is None else f", {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC")
         + f", {result['wall_s']:.1f} s"
         + (f", {result['records_per_s']:.0f} records/s" if result["records_per_s"] else "")
     )

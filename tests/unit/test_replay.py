@@ -13,7 +13,7 @@ from streamad.metrics import Counters
 from streamad.replay import PacedSource, read_sequences
 from streamad.settings import Settings
 from streamad.testing import ListSource, ManualClock
-from streamad.types import PartitionAssigned, Record, RecordBatch
+from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch
 from tests.support.runtime import START_US, line, messy_recordings, records_of, run_pipeline, settings_of, steps
 
 
@@ -124,3 +124,29 @@ async def test_sequences_for_training_are_those_that_a_run_judges() -> None:
         (v.stream, v.sequence, v.n_samples, v.reason) for v in run.verdicts
     )
     assert counters.samples == counters.sequence_samples + counters.merged + counters.late_samples
+
+
+async def test_halves_of_sequences_are_told_from_whole_ones() -> None:
+    messages = records_of([line("a", name, [i * 2.0, i * 2 + 1], end=True) for i, name in enumerate("123")])
+    batch = RecordBatch("p", tuple(messages), 3)
+    found = {}
+    for seen in (True, False):
+        source = ListSource([PartitionAssigned("p", seen_from_start=seen), batch, PartitionEnded("p")])
+        read = read_sequences(settings_of(), source, ManualClock(START_US), Counters())
+        found[seen] = [(sequence.sequence, sequence.partial) async for sequence in read]
+    assert found[True] == [("1", False), ("2", False), ("3", False)]
+    assert found[False] == [("1", True), ("2", False), ("3", False)]
+
+
+async def test_reading_tells_which_share_is_done() -> None:
+    messages = records_of([line("a", "1", [float(i)]) for i in range(4)])
+    batches = [RecordBatch("p", tuple(messages[i : i + 2]), i + 2, end_offset=4) for i in (0, 2)]
+    source = ListSource([PartitionAssigned("p"), *batches, PartitionEnded("p")])
+    shares: list[float | None] = []
+    counters = Counters()
+    async for _ in read_sequences(
+        settings_of(), source, ManualClock(), counters, lambda _, share: shares.append(share)
+    ):
+        pass
+    assert counters.records == 4
+    assert shares == [None, 0.5, 1.0, 1.0]

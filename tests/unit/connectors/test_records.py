@@ -30,7 +30,8 @@ OFFSETS = st.integers(0, 2**63 - 1)
 TIMES_OF_RECORDS = st.none() | st.integers(-(2**63), 2**63 - 1)
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
 )
 VALUES = (
     st.binary()
@@ -41,7 +42,7 @@ VALUES = (
 )
 KEYS = st.none() | st.binary() | st.text().map(str.encode)
 RECORDS = st.lists(
-    st.builds(Record, OFFSETS, VALUES, TIMES_OF_RECORDS, KEYS), unique_by=lambda record: record.offset
+    st.builds(Record, OFFSETS, VALUES, TIMES_OF_RECORDS, KEYS), unique_by=lambda record: record.offset, max_size=6
 ).map(lambda records: sorted(records, key=lambda record: record.offset))
 
 
@@ -285,7 +286,7 @@ async def test_nothing_sent_is_an_empty_recording(tmp_path: Path) -> None:
 async def test_offsets_must_rise(tmp_path: Path) -> None:
     feeding = feed(tmp_path / "t-0.records.jsonl")
     await feeding.send([FeedRecord(b"{}", offset=5)])
-    with pytest.raises(OutputError, match="offset 5 does not come after 5"):
+    with pytest.raises(OutputError, match="offset 5 does not come after 6"):
         await feeding.send([FeedRecord(b"{}"), FeedRecord(b"{}", offset=5)])
     await feeding.send([FeedRecord(b"1")])
     await feeding.flush()
