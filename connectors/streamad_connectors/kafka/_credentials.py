@@ -40,6 +40,9 @@ class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka ships no types
 
     retriable = True
 
+    def __str__(self) -> str:
+        return RuntimeError.__str__(self)  # KafkaError puts the class's name before the text
+
 
 @dataclass(frozen=True)
 class Credentials:

@@ -14,7 +14,7 @@ class _ToOurLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log one line of aiokafka's."""
-        get_logger().info("aiokafka", message=record.getMessage().splitlines()[:1])
+        get_logger().info("aiokafka", message=record.getMessage().partition("\n")[0])
 
 
 def _without_requests(record: logging.LogRecord) -> bool:

@@ -1,0 +1,297 @@
+"""One line for every error of a broker: what, where, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import errors
+
+from streamad_connectors.kafka import _errors, _logs
+from streamad_connectors.kafka._credentials import TokenError
+from streamad_connectors.kafka._errors import explain, is_retriable, why_unreachable
+from streamad_connectors.kafka.options import Client, KafkaSourceOptions, Place
+
+SECRET = "hunter2-is-secret"
+
+
+def client(*brokers: str, timeout: str = "2s", **security: Any) -> Client:
+    options = KafkaSourceOptions.model_validate({"request_timeout": timeout, "security": security})
+    return Client(Place(brokers or ("a:1", "b:2"), ("press",)), options)
+
+
+def plain_client(*brokers: str, **more: Any) -> Client:
+    password = {"mechanism": "plain", "username": "worker", "password": {"env": "KAFKA_PW"}}
+    return client(*brokers, protocol="sasl_plaintext", **password, **more)
+
+
+RIGHTS = [
+    (errors.TopicAuthorizationFailedError, "read topic press", "grant READ and DESCRIBE on topic press"),
+    (errors.TopicAuthorizationFailedError, "write topic alerts", "grant WRITE and DESCRIBE on topic alerts"),
+    (errors.TopicAuthorizationFailedError, "describe topic press", "grant DESCRIBE on topic press"),
+    (errors.TopicAuthorizationFailedError, "configure topics", "grant DESCRIBE_CONFIGS on topics"),
+    (
+        errors.TopicAuthorizationFailedError,
+        "create topic alerts",
+        "grant CREATE (on the topic or the cluster) on topic alerts",
+    ),
+    (errors.TopicAuthorizationFailedError, "", "grant DESCRIBE on the topic"),
+    (errors.GroupAuthorizationFailedError, "read group g", "grant READ on group g"),
+    (errors.GroupAuthorizationFailedError, "", "grant READ on the group"),
+    (
+        errors.TransactionalIdAuthorizationFailed,
+        "write transactional id streamad:press:0:g",
+        "grant WRITE and DESCRIBE on transactional id streamad:press:0:g",
+    ),
+    (
+        errors.ClusterAuthorizationFailedError,
+        "",
+        "grant CREATE (before Kafka 3.0: IDEMPOTENT_WRITE) on the cluster",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "doing", "advice"), RIGHTS)
+def test_a_missing_right_is_named(kind: type[Exception], doing: str, advice: str) -> None:
+    assert explain(kind(), doing=doing) == f"not allowed: {advice}"
+    assert explain(kind(), plain_client(), doing) == f"kafka a:1, b:2: not allowed of user worker: {advice}"
+    assert not is_retriable(kind())
+
+
+LINES = [
+    (errors.UnknownTopicOrPartitionError(), "topic press is not there: run streamad topics create --config FILE"),
+    (
+        errors.MessageSizeTooLargeError(),
+        "a message for topic press is longer than the topic takes: raise the topic's max.message.bytes, or lower the "
+        "sink's max_message_bytes",
+    ),
+    (errors.InvalidTopicError(), "the broker does not take the name of topic press"),
+    (errors.OffsetOutOfRangeError(), "the offset asked for of topic press is gone, or was never written"),
+    (
+        errors.NotEnoughReplicasError(),
+        "topic press has fewer copies in sync than min.insync.replicas: nothing can be written until brokers are back",
+    ),
+    (errors.NotLeaderForPartitionError(), "topic press has no leader at the moment: is a broker down?"),
+    (
+        errors.GroupCoordinatorNotAvailableError(),
+        "the coordinator of topic press is not available: is a broker down, or too few brokers for the internal topics "
+        "(offsets.topic.replication.factor, transaction.state.log.replication.factor)?",
+    ),
+    (errors.ProducerFenced(), "another worker has taken topic press over"),
+    (
+        errors.InvalidTransactionTimeout(),
+        "the transaction time-out is longer than the broker allows: lower transaction_timeout, or raise the broker's "
+        "transaction.max.timeout.ms",
+    ),
+    (
+        errors.InvalidSessionTimeoutError(),
+        "the broker does not allow this session_timeout: see its group.min.session.timeout.ms and "
+        "group.max.session.timeout.ms",
+    ),
+    (
+        errors.InvalidReplicationFactorError(),
+        "there are not enough brokers for this many copies: lower --replicas",
+    ),
+    (errors.InvalidPartitionsError(), "topic press cannot have this number of partitions"),
+    (errors.TopicAlreadyExistsError(), "topic press is there already"),
+    (errors.UnsupportedVersionError(), "the broker is too old or too new for this client (Kafka 2.1 to 4.x)"),
+    (errors.UnknownProducerId(), "the broker has forgotten the producer of topic press"),
+    (
+        errors.ConcurrentTransactions(),
+        "the last transaction of topic press is still being ended: try again in a moment",
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "line"), LINES)
+def test_what_a_broker_answers_is_told(error: Exception, line: str) -> None:
+    assert explain(error, client(), "read topic press") == f"kafka a:1, b:2: {line}"
+    assert explain(error, doing="topic press") == line
+
+
+def test_every_answer_has_a_test() -> None:
+    tested = tuple(type(error) for error, _ in LINES)
+    assert [kinds for kinds, _ in _errors._TEXTS if not set(kinds) & set(tested)] == []
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), errors.KafkaTimeoutError(), errors.RequestTimedOutError()])
+def test_a_silent_broker_is_told_with_the_time_waited(error: Exception) -> None:
+    assert explain(error, client(), "read topic press") == "kafka a:1, b:2: no answer within 2 s to: read topic press"
+    assert explain(error) == "no answer"
+
+
+def test_what_aiokafka_wraps_is_found() -> None:
+    wrapped = errors.KafkaError("Unexpected error during batch delivery")
+    wrapped.__cause__ = errors.TopicAuthorizationFailedError()
+    assert explain(wrapped, doing="write topic alerts") == "not allowed: grant WRITE and DESCRIBE on topic alerts"
+    assert not is_retriable(wrapped)
+    wrapped.__cause__ = errors.NotLeaderForPartitionError()
+    assert is_retriable(wrapped)
+
+
+def test_an_unknown_error_is_told_in_its_first_line() -> None:
+    assert explain(ValueError("odd\nmore"), client(), "join") == "kafka a:1, b:2: join: ValueError: odd"
+    assert explain(ValueError()) == "ValueError"
+
+
+def test_authentication_is_told_without_what_the_broker_said() -> None:
+    refused = errors.SaslAuthenticationFailed(f"bad password {SECRET}")
+    assert explain(refused, plain_client()) == (
+        "kafka a:1, b:2: authentication of user worker refused: check security (mechanism, user, secret)"
+    )
+    unsupported = errors.UnsupportedSaslMechanismError(
+        "Kafka broker does not support PLAIN sasl mechanism. Enabled mechanisms are: ['SCRAM-SHA-512', 'OAUTHBEARER']"
+    )
+    assert explain(unsupported) == "the broker does not know this security.mechanism, only scram-sha-512, oauthbearer"
+    assert not is_retriable(refused)
+
+
+def test_a_token_that_cannot_be_had_is_told() -> None:
+    assert explain(TokenError("token endpoint https://id/t refused: HTTP 401")) == (
+        "no token to log in with: token endpoint https://id/t refused: HTTP 401"
+    )
+    assert is_retriable(TokenError("x"))
+
+
+def test_tls_troubles_are_told_apart() -> None:
+    wrong = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    wrong.reason = "WRONG_VERSION_NUMBER"
+    assert explain(wrong) == "the broker does not speak TLS on this port: check the port and security.protocol"
+    alert = ssl.SSLError(1, "x")
+    alert.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    assert explain(alert) == (
+        "TLS failed (tlsv13 alert certificate required): check security (cert_file, key_file, ca_file)"
+    )
+    untrusted = ssl.SSLCertVerificationError(1, "x")
+    untrusted.verify_message = "self-signed certificate"
+    assert explain(untrusted) == (
+        "the broker's certificate is not trusted (self-signed certificate): check security.ca_file and the host's name"
+    )
+    assert not is_retriable(untrusted)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.KafkaConnectionError("x"),
+        errors.NodeNotReadyError("x"),
+        errors.NoBrokersAvailable(),
+        ConnectionRefusedError(),
+        TimeoutError(),
+        errors.RequestTimedOutError(),
+        errors.KafkaTimeoutError(),
+        errors.NotLeaderForPartitionError(),
+        errors.GroupCoordinatorNotAvailableError(),
+        errors.NotEnoughReplicasError(),
+        errors.ConcurrentTransactions(),
+        errors.BrokerNotAvailableError(),
+    ],
+)
+def test_outages_may_be_tried_again(error: Exception) -> None:
+    assert is_retriable(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.UnknownTopicOrPartitionError(),
+        errors.ProducerFenced(),
+        errors.MessageSizeTooLargeError(),
+        errors.OffsetOutOfRangeError(),
+        errors.InvalidReplicationFactorError(),
+        errors.KafkaError("unknown"),
+        ValueError(),
+    ],
+)
+def test_refusals_may_not(error: Exception) -> None:
+    assert not is_retriable(error)
+
+
+# --- why no broker can be used ---
+
+
+@contextmanager
+def closed_port() -> Iterator[str]:
+    with socket.socket() as held:  # bound, but nothing listens
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def listener(*, answer: bytes | None) -> AsyncIterator[str]:
+    """A port that answers every connection with ``answer`` and closes it, or (None) stays silent."""
+    done = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        if answer is None:
+            await done.wait()
+        else:
+            writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        done.set()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_port_where_nothing_listens_is_told() -> None:
+    with closed_port() as port:
+        assert await why_unreachable(client(port)) == (
+            f"kafka {port}: no broker can be reached: is it running, are address, port and protocol right?"
+        )
+
+
+async def test_a_silent_port_is_told_within_the_time_out() -> None:
+    async with listener(answer=None) as port:
+        began_s = asyncio.get_running_loop().time()
+        text = await why_unreachable(client(port, timeout="200ms"))
+        assert asyncio.get_running_loop().time() - began_s < 1.5
+    assert text.startswith(f"kafka {port}: no broker can be reached")
+
+
+async def test_tls_to_a_port_without_it_is_told_even_where_another_broker_is_down() -> None:
+    async with listener(answer=b"plain text, whatever it means\n") as port:
+        with closed_port() as closed:
+            text = await why_unreachable(client(closed, port, protocol="ssl"))
+    assert text.endswith("the broker does not speak TLS on this port: check the port and security.protocol")
+
+
+# --- the log ---
+
+
+def test_requests_with_passwords_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    _logs.tame_logs()
+    _logs.tame_logs()
+    with caplog.at_level(logging.DEBUG, logger="aiokafka"):
+        logging.getLogger("aiokafka.conn").debug("Request to a:1: SaslAuthenticateRequest(%r)", SECRET)
+        logging.getLogger("aiokafka.conn").info("Authenticated as worker")
+    assert SECRET not in caplog.text
+    assert "Authenticated as worker" in caplog.text
+    assert sum(isinstance(handler, _logs._ToOurLog) for handler in logging.getLogger("aiokafka").handlers) == 1
+
+
+def test_what_aiokafka_warns_of_is_for_those_who_ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from streamad.logs import configure_logs  # noqa: PLC0415
+
+    _logs.tame_logs()
+    try:
+        for verbosity, is_shown in ((0, False), (1, True)):
+            configure_logs(verbosity)
+            logging.getLogger("aiokafka").error("Unable connect to a:1\nmore")
+            printed = capsys.readouterr().err
+            assert ("Unable connect to a:1" in printed) is is_shown
+            assert "more" not in printed
+    finally:
+        configure_logs(0)
