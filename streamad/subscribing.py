@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Messages", "subscribe"]
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -28,18 +29,27 @@ class Messages(Generic[M_co]):
 
     Asking for the next message says that the one before is done, and so does leaving ``async with`` without an error;
     a group begins with the first message that is not done. Left otherwise (``break`` outside ``async with``, an error,
-    a crash), the last message comes again the next time: at least once.
+    a crash), the last message comes again the next time: at least once. Waiting may be given a time-out
+    (``asyncio.timeout`` around ``anext``): the next call goes on waiting, nothing is lost.
     """
 
-    def __init__(self, subscription: Subscription, kinds: Mapping[str, type[M_co]]) -> None:
+    def __init__(self, subscription: Subscription, of: tuple[type[M_co], ...]) -> None:
+        kinds = {name: kind for name, kind in message_types().items() if kind in of}
+        if not of or len(kinds) != len(set(of)):
+            raise ValueError(f"of: give one or more of {', '.join(kind.__name__ for kind in message_types().values())}")
         self._subscription = subscription
         self._iterator = _decoded(subscription, kinds)
+        self._next: asyncio.Future[M_co] | None = None
 
     def __aiter__(self) -> Messages[M_co]:
         return self
 
     async def __anext__(self) -> M_co:
-        return await anext(self._iterator)
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._iterator))
+        await asyncio.wait({self._next})  # a caller's time-out leaves it to the next call
+        found, self._next = self._next, None
+        return found.result()
 
     async def __aenter__(self) -> Messages[M_co]:
         return self
@@ -53,6 +63,9 @@ class Messages(Generic[M_co]):
 
     async def aclose(self) -> None:
         """Remember how far it was read and disconnect; safe to call twice."""
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait({self._next})
         try:
             await cast("Any", self._iterator).aclose()
         finally:
@@ -118,14 +131,11 @@ def subscribe(
     of streamad's types can read. Nothing connects before the first message is asked for; that may raise SourceError.
     Raises PluginError for an unknown scheme, ConfigError for wrong options, ValueError for a type that is no message's.
     """
-    wanted = of if isinstance(of, tuple) else (of,)
-    kinds = {name: kind for name, kind in message_types().items() if kind in wanted}
-    if not wanted or len(kinds) != len(set(wanted)):
-        raise ValueError(f"of: give one or more of {', '.join(kind.__name__ for kind in message_types().values())}")
     given = dict(options or {})
     given |= {name: value for name, value in (("group", group), ("start", start)) if value is not None}
     context = ConnectorContext((), SystemClock(), base_dir or Path.cwd())
-    return Messages(connect_subscription(url, given, context), kinds)
+    wanted = of if isinstance(of, tuple) else (of,)
+    return Messages(connect_subscription(url, given, context), wanted)
 
 
 async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) -> AsyncIterator[M_co]:

@@ -64,7 +64,7 @@ class KafkaSubscription:
         self._seen: dict[TopicPartition, int] = {}
         self._to_commit: dict[TopicPartition, int] = {}
         self._committed_at = 0.0
-        self._answered_ms = 0
+        self._answered_ms: int | None = None
         self._heard_at = 0.0
         self._is_warned = False
         self._begun: set[TopicPartition] = set()
@@ -149,7 +149,7 @@ class KafkaSubscription:
             for records in found.values():
                 self._hear()
                 return records[0]
-            self._listen(consumer)
+            self._listen()
         return None
 
     async def _begin(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
@@ -193,19 +193,27 @@ class KafkaSubscription:
             self._is_warned = False
             get_logger().warning("the brokers are back", topic=self._topic)
 
-    def _listen(self, consumer: AIOKafkaConsumer) -> None:
+    def _listen(self) -> None:
         """Warn where no broker has answered for a while; aiokafka itself goes on trying."""
-        answers = [consumer.last_poll_timestamp(partition) or 0 for partition in consumer.assignment()]
-        if not answers or max(answers) != self._answered_ms:
-            self._answered_ms = max(answers, default=0)
+        answered_ms = self._last_answer_ms()
+        if answered_ms is None or answered_ms != self._answered_ms:
+            self._answered_ms = answered_ms
             self._hear()
         elif time.monotonic() - self._heard_at > _SILENCE_S:
-            self._warn(f"no broker has answered for {_SILENCE_S:g} s: waiting")
+            self._warn(f"no broker has answered for {_SILENCE_S:g} s")
+
+    def _last_answer_ms(self) -> int | None:
+        """Return when a broker last answered with records or none, None where no partition is ours."""
+        consumer = self._consumer
+        if consumer is None or not (ours := consumer.assignment()):
+            return None
+        return max(consumer.last_poll_timestamp(partition) or 0 for partition in ours)
 
     def _warn(self, text: str) -> None:
         if not self._is_warned:
             self._is_warned = True
-            get_logger().warning(text, topic=self._topic)
+            self._answered_ms = self._last_answer_ms()
+            get_logger().warning("waiting for the brokers", why=text, topic=self._topic)
 
     async def _commit_if_due(self, consumer: AIOKafkaConsumer) -> None:
         if self._to_commit and time.monotonic() - self._committed_at >= _COMMIT_S:
