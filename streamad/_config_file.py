@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["nearest_key", "read_yaml", "secret_variables", "stray_environment", "validation_problems"]
+__all__ = [
+    "environment_secrets",
+    "nearest_key",
+    "read_yaml",
+    "secret_variables",
+    "stray_environment",
+    "validation_problems",
+]
 
 import difflib
 import itertools
+import json
 import os
 import re
 import typing
@@ -179,6 +187,19 @@ def secret_variables(content: Any) -> Iterator[str]:
     elif isinstance(content, list):
         for item in content:
             yield from secret_variables(item)
+
+
+def environment_secrets(prefix: str) -> Iterator[str]:
+    """Yield what ``secret_variables`` yields of a config, for keys that the environment overrides (``__ENV``, JSON)."""
+    for variable, name in environment_of(prefix).items():
+        value = os.environ[name]
+        if variable.endswith("__ENV"):
+            yield value.upper()
+        elif value.lstrip().startswith("{"):
+            try:
+                yield from secret_variables(json.loads(value))
+            except ValueError:
+                continue  # told when the key itself is read
 
 
 def validation_problems(

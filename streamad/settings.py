@@ -38,7 +38,14 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from streamad._config_file import nearest_key, read_yaml, secret_variables, stray_environment, validation_problems
+from streamad._config_file import (
+    environment_secrets,
+    nearest_key,
+    read_yaml,
+    secret_variables,
+    stray_environment,
+    validation_problems,
+)
 from streamad.errors import ConfigError, Problem
 from streamad.types import ChannelSpec
 from streamad.units import Duration, Size
@@ -385,7 +392,8 @@ def load_settings(path: Path) -> Settings:
     # pydantic-settings takes keyword arguments such as _env_file for its own: they are no keys of ours.
     private = [key for key in content if key.startswith("_")]
     problems += [Problem(key, nearest_key(Settings, (key,)), lines.get((key,))) for key in private]
-    stray = stray_environment(Settings, ENV_PREFIX, _FOREIGN_ENVIRONMENT | set(secret_variables(content)))
+    secrets = {*secret_variables(content), *environment_secrets(ENV_PREFIX)}
+    stray = stray_environment(Settings, ENV_PREFIX, _FOREIGN_ENVIRONMENT | secrets)
     problems += stray.values()
     try:
         settings = Settings(**{key: value for key, value in content.items() if key not in private})

@@ -327,3 +327,25 @@ def test_a_secret_may_live_in_a_variable_with_our_prefix(load: Load) -> None:
     settings = load(text, STREAMAD_KAFKA_PASSWORD="hunter2")
     assert "hunter2" not in repr(settings)
     assert SecretSource.model_validate(settings.source.options["password"]).resolve().get_secret_value() == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("STREAMAD_SOURCE__OPTIONS__SECURITY__PASSWORD__ENV", "STREAMAD_KAFKA_PASSWORD"),
+        ("STREAMAD_SOURCE__OPTIONS", '{"security": {"password": {"env": "streamad_kafka_password"}}}'),
+        ("STREAMAD_SINKS__OPTIONS__KAFKA", '{"security": {"password": {"env": "STREAMAD_KAFKA_PASSWORD"}}}'),
+    ],
+)
+def test_the_environment_too_may_say_in_which_variable_a_secret_lives(load: Load, variable: str, value: str) -> None:
+    settings = load(MINIMAL, **{variable: value, "STREAMAD_KAFKA_PASSWORD": "hunter2"})
+    options = settings.source.options or settings.sinks.options["kafka"]
+    assert options["security"]["password"]["env"].upper() == "STREAMAD_KAFKA_PASSWORD"
+    with pytest.raises(ConfigError, match="unknown key 'kafka_passwort'"):
+        load(MINIMAL, STREAMAD_KAFKA_PASSWORT="hunter2")
+
+
+def test_secrets_deep_in_options_are_found_wherever_they_stand(load: Load) -> None:
+    text = MINIMAL + "sinks: {options: {kafka: {security: {key_password: {env: STREAMAD_KEY}}}}}\n"
+    security = load(text, STREAMAD_KEY="hunter2").sinks.options["kafka"]["security"]
+    assert security == {"key_password": {"env": "STREAMAD_KEY"}}
