@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["CommitPlant", "Step", "make_plant", "merged", "steps_of"]
+__all__ = ["CommitPlant", "Step", "Written", "make_plant", "merged", "message", "run", "steps_of", "texts_of"]
 
 import json
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from streamad.clock import SystemClock
+from streamad.errors import PartitionLost
 from streamad.plugins import ConnectorContext
 from streamad.ports import Clock
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
@@ -30,6 +33,10 @@ from tests.support.kafka import create_topics, read_committed, unique_name
 
 OUTPUT_PARTITIONS = 2
 ROLES: tuple[Role, ...] = ("events", "late")
+
+
+# Texts by role and stream.
+Written: TypeAlias = dict[Role, dict[str, list[str]]]
 
 
 class Step(NamedTuple):
@@ -70,16 +77,17 @@ class CommitPlant:
         }
 
     def committer(self, clock: Clock | None = None, **options: Any) -> KafkaCommitter:
-        """Return a new committer."""
+        """Return a new committer; the test closes it, or leaves it to a crash."""
         return KafkaCommitter(self.shared(clock, **options), self.sinks())
 
-    async def written(self) -> dict[Role, list[str]]:
-        """Return the texts of the committed messages by role, in the order of their streams."""
-        found: dict[Role, list[str]] = {}
+    async def written(self) -> Written:
+        """Return the texts of the committed messages by role and stream, in their order."""
+        found: Written = {}
         for role, topic in self.outputs.items():
-            records = await read_committed(self.bootstrap, topic)
-            records.sort(key=lambda record: record.key or b"")  # stable: within a stream as they lie
-            found[role] = [json.loads(record.value or b"")["message"] for record in records]
+            streams = found.setdefault(role, {})
+            for record in await read_committed(self.bootstrap, topic):
+                texts = streams.setdefault((record.key or b"").decode(), [])
+                texts.append(json.loads(record.value or b"")["message"])
         return found
 
     async def progress(self, number: int = 0) -> Progress | None:
@@ -96,6 +104,15 @@ class CommitPlant:
         try:
             place = TopicPartition(self.topic, number)
             return int((await admin.list_consumer_group_offsets(self.group, partitions=[place]))[place].offset)
+        finally:
+            await admin.close()
+
+    async def configure(self, topic: str, settings: dict[str, str]) -> None:
+        """Change settings of ``topic``."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await admin.start()
+        try:
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
         finally:
             await admin.close()
 
@@ -131,12 +148,34 @@ def steps_of(partition: str, n_steps: int, n_outputs: int = 2) -> list[Step]:
     return steps
 
 
+def texts_of(steps: Iterable[Step]) -> Written:
+    """Return what ``CommitPlant.written`` finds where each of ``steps`` was committed exactly once."""
+    expected: Written = {role: {} for role in ROLES}
+    for step in steps:
+        for record in step.outputs:
+            assert isinstance(record.message, Event)
+            expected[record.role].setdefault(record.key, []).append(record.message.message)
+    return expected
+
+
+async def run(committer: KafkaCommitter, partition: str, steps: Sequence[Step]) -> None:
+    """Do what a pipeline does: restore, then go on behind what is committed; a lost partition is restored again."""
+    while True:
+        progress = await committer.restore(partition)
+        try:
+            for step in steps[0 if progress is None else progress.next_offset :]:
+                await committer.commit(*step)
+        except PartitionLost:
+            continue
+        return
+
+
 def message(role: Role, stream: str, text: str) -> OutputRecord:
     """Return a small message of ``stream``."""
     return OutputRecord(role, stream, Event(kind="test", message=text, stream=stream, created_at=from_us(0)))
 
 
-def merged(steps: list[Step]) -> Progress | None:
+def merged(steps: Iterable[Step]) -> Progress | None:
     """Return the progress after ``steps``."""
     progress = None
     for step in steps:

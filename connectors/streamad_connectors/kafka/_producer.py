@@ -162,10 +162,13 @@ class PartitionProducer:
 
     async def discard(self) -> None:
         """Let go of everything at once, as a crash would; takes about a second at most and never raises."""
-        waiter = self._producer._txn_manager.wait_for_transaction_end()
         await discard(self._producer)
-        if waiter is not None and waiter.done():
-            _look_at(waiter)
+        # What the sender failed when it died, for nobody else will look at these.
+        batches = self._producer._message_accumulator._batches.values()
+        futures = [batch._drain_waiter for waiting in batches for batch in waiting]
+        for future in (*futures, self._producer._txn_manager.wait_for_transaction_end()):
+            if future is not None and future.done():
+                _look_at(future)
 
 
 def is_fenced(error: BaseException) -> bool:
@@ -207,8 +210,8 @@ async def _cancel_tasks(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
 
 
 def _tasks_of(client: AIOKafkaProducer | AIOKafkaConsumer) -> list[asyncio.Task[Any]]:
-    """Return the tasks that run a method of one of the parts of ``client``: aiokafka keeps no list of them."""
-    parts = {id(part) for part in vars(client).values() if type(part).__module__.startswith("aiokafka.")}
+    """Return the tasks that run a method of ``client`` or of one of its parts: aiokafka keeps no list of them."""
+    parts = {id(part) for part in (client, *vars(client).values()) if type(part).__module__.startswith("aiokafka.")}
     tasks = []
     for task in asyncio.all_tasks():
         coroutine = task.get_coro()
