@@ -115,7 +115,7 @@ def _access_text(error: BaseException, client: Client | None, doing: str) -> str
     if isinstance(error, TokenError) or trouble is not None:
         return f"no token to log in with: {trouble or error}"
     if isinstance(error, errors.UnsupportedSaslMechanismError):
-        return f"the broker does not know this security.mechanism{_offered(error)}"
+        return f"the broker does not offer security.mechanism {_mechanism(client)}"
     if isinstance(error, _AUTHENTICATION):
         return f"authentication{_user(client)} refused: check security (mechanism, user, secret)"
     if isinstance(error, (ssl.SSLError, ssl.CertificateError)):
@@ -164,9 +164,8 @@ def _tls_text(error: ssl.SSLError | ssl.CertificateError) -> str:
     return f"TLS failed{f' ({reason})' if reason else ''}: check security (cert_file, key_file, ca_file)"
 
 
-def _offered(error: BaseException) -> str:
-    names = re.findall(r"[A-Z0-9-]{4,}", str(error).rpartition("are:")[2])
-    return f", only {', '.join(names).lower()}" if names else ""
+def _mechanism(client: Client | None) -> str:
+    return str(client.options.security.mechanism) if client is not None else "as configured"
 
 
 def _where(client: Client | None) -> str:
