@@ -33,8 +33,10 @@ from streamad_connectors.kafka._offsets import LogEnds, log_ends
 from streamad_connectors.kafka._reader import Reader, Reading
 from streamad_connectors.kafka._shared import Shared
 from streamad_connectors.kafka._waiting import TICK_S, Waiting
+from streamad_connectors.kafka.committer import KafkaCommitter
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions, group_of
 from streamad_connectors.kafka.ranges import KafkaRange
+from streamad_connectors.kafka.topics import KafkaTopics
 
 # A slow pipeline is the pipeline's to notice: aiokafka must not leave the group for it (24 days, the most it takes).
 _MAX_POLL_INTERVAL_MS = 2**31 - 1
@@ -75,14 +77,10 @@ class KafkaSource:
 
     def committer(self, sinks: Mapping[Role, Sink]) -> Committer:
         """Return the committer that keeps progress and what goes to ``sinks`` in one transaction."""
-        from streamad_connectors.kafka.committer import KafkaCommitter  # noqa: PLC0415 - it imports this room's options
-
         return KafkaCommitter(self._shared, sinks)
 
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
         """Return the keeper of the topics that this source and ``sinks`` need."""
-        from streamad_connectors.kafka.topics import KafkaTopics  # noqa: PLC0415 - as above
-
         return KafkaTopics(self._client, self._shared.place, self._shared.group, sinks, self._context, self._options)
 
     def between(self, since_us: int | None, until_us: int | None) -> KafkaRange:
