@@ -7,8 +7,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+import yaml
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
@@ -18,6 +20,7 @@ from streamad.subscribing import Messages
 from streamad.types import Alert, Attribution, Event, ModelRef, OutputRecord, Role, Verdict
 from streamad_connectors.kafka._messages import encode
 from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
+from tests.support.runtime_cli import streamad
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WAIT_S = 20
@@ -306,6 +309,32 @@ async def test_close_is_bounded_while_the_broker_is_away(own_broker: Callable[..
         await asyncio.to_thread(getattr(broker, end))
         started = time.monotonic()
     assert time.monotonic() - started < 9
+
+
+async def test_the_tail_of_a_plant_whose_sink_shares_the_source_s_brokers(
+    kafka: Broker, topic: str, tmp_path: Path
+) -> None:
+    await produce(
+        kafka.bootstrap, topic, [stored(alert(0)), stored(VERDICT), stored(EVENT, "events"), stored(alert(1))]
+    )
+    plant = {
+        "name": "press",
+        "channels": [{"name": "temp"}],
+        "source": {"url": f"kafka://{kafka.bootstrap}/samples"},
+        "sinks": {"alerts": f"kafka:///{topic}", "options": {"kafka": {"max_message_bytes": "100KB"}}},
+        "window": {"length": 8},
+        "model": {"name": "press"},
+    }
+    (tmp_path / "plant.yaml").write_text(yaml.safe_dump(plant))
+    outcome = await asyncio.to_thread(
+        streamad, "alerts", "tail", "--group", unique_name("desk"), "--limit", "3", cwd=tmp_path
+    )
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.splitlines() == [
+        "ALERT s 0  score 2.500  p 0.0100",
+        "UNSCORABLE s 9  partial",
+        "ALERT s 1  score 2.500  p 0.0100",
+    ]
 
 
 @asynccontextmanager

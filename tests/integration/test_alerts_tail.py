@@ -1,0 +1,136 @@
+"""``streamad alerts tail`` and the example of docs/subscribe.md, as processes of their own, on files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.runtime_cli import CliPlant, streamad
+
+DOC = (Path(__file__).parents[2] / "docs/subscribe.md").read_text(encoding="utf-8")
+
+
+@contextmanager
+def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def judged(plant: CliPlant) -> CliPlant:
+    """A plant that has run: alerts in a file, and what it printed of them."""
+    plant.write_config(sinks={"alerts": "out/alerts.jsonl"})
+    assert plant("run --quiet").code == 0
+    return plant
+
+
+def alerts_of(plant: CliPlant) -> list[str]:
+    return (plant.folder / "out/alerts.jsonl").read_text().splitlines()
+
+
+def test_it_prints_the_alerts_of_the_config_as_run_does(plant: CliPlant) -> None:
+    plant.write_config(sinks={"alerts": "out/alerts.jsonl"})
+    said = plant("run").err
+    n = len(alerts_of(plant))
+    assert n >= 2
+    outcome = streamad("alerts", "tail", "--from-start", "--limit", str(n), cwd=plant.folder)
+    assert outcome.code == 0, outcome.err
+    lines = outcome.out.splitlines()
+    assert len(lines) == n
+    assert all(line.startswith("ALERT ") and line in said for line in lines)
+
+
+def test_it_prints_json_of_a_url_and_a_group_goes_on(judged: CliPlant) -> None:
+    stored = [json.loads(line) for line in alerts_of(judged)]
+    tail = ("alerts", "tail", "--url", "file:out/alerts.jsonl", "--group", "desk", "--json", "--limit")
+    first = streamad(*tail, "1", cwd=judged.folder)
+    rest = streamad(*tail, str(len(stored) - 1), cwd=judged.folder)
+    assert [json.loads(line) for line in (first.out + rest.out).splitlines()] == stored
+
+
+def test_ctrl_c_ends_it_with_exit_code_0_and_what_comes_meanwhile_is_printed(judged: CliPlant) -> None:
+    path = judged.folder / "out/alerts.jsonl"
+    lines = alerts_of(judged)
+    with started("-m", "streamad", "alerts", "tail", "--from-start", "--json", cwd=judged.folder) as process:
+        assert process.stdout is not None
+        assert [json.loads(process.stdout.readline()) for _ in lines] == [json.loads(line) for line in lines]
+        later = {**json.loads(lines[0]), "sequence": "later"}
+        with path.open("a") as file:
+            file.write(json.dumps(later) + "\n")
+        assert json.loads(process.stdout.readline())["sequence"] == "later"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_sequences_that_could_not_be_judged_are_shown(tmp_path: Path) -> None:
+    verdict = {
+        "verdict_id": "v",
+        "stream": "reactor-1",
+        "sequence": "B-9",
+        "decision": "unscorable",
+        "reason": "gap",
+        "start_time": "2026-01-01T00:00:00Z",
+        "end_time": "2026-01-01T00:00:00Z",
+        "n_samples": 1,
+        "detail": "too short",
+        "created_at": "2026-01-01T00:00:00Z",
+        "schema_version": 1,
+    }
+    normal = {**verdict, "decision": "normal"}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(normal)}\n{json.dumps(verdict)}\n")
+    outcome = streamad("alerts", "tail", "--url", "a.jsonl", "--from-start", "--limit", "1", cwd=tmp_path)
+    assert outcome.out == "UNSCORABLE reactor-1 B-9  too short\n"
+
+
+def test_what_cannot_be_followed_is_one_line(judged: CliPlant) -> None:
+    streamad("alerts", "tail", "--url", "stdout:", cwd=judged.folder).assert_one_line_error(
+        "no subscription 'stdout'", code=2
+    )
+    both = streamad("alerts", "tail", "--url", "a.jsonl", "--config", "plant.yaml", cwd=judged.folder)
+    both.assert_one_line_error("--config and --url", code=2)
+    away = streamad("alerts", "tail", "--url", "kafka://127.0.0.1:1/alerts?request_timeout=1s", cwd=judged.folder)
+    away.assert_one_line_error("no broker can be reached")
+
+
+def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliPlant, tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(import asyncio.*?)```", DOC, re.DOTALL)
+    (tmp_path / "follow.py").write_text(program)
+    path, todo = judged.folder / "out/alerts.jsonl", tmp_path / "todo.txt"
+    wanted = {json.loads(line)["sequence"] for line in alerts_of(judged)}
+
+    def done() -> set[str]:
+        return set(re.findall(r"after batch (\S+) \(p = ", todo.read_text())) if todo.exists() else set()
+
+    def follow(until: set[str]) -> None:
+        with started("follow.py", f"file:{path}", cwd=tmp_path) as process:
+            while not until <= done():
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.02)  # another process does the work
+
+    follow(wanted)
+    last = alerts_of(judged)[-1]
+    with path.open("a") as file:
+        file.write(json.dumps({**json.loads(last), "sequence": "later"}) + "\n")
+    follow(wanted | {"later"})
