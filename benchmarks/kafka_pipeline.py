@@ -1,0 +1,505 @@
+"""How fast a worker reads, judges and commits from Kafka, beside a bare loop that only fetches and decodes.
+
+One broker, one topic of 4 partitions, 24 channels, sequences of 50 samples, the model at NATOPS size (C 24, L 51).
+In every round, for chunked (50 samples) and single-sample messages, two child processes read the same backlog:
+
+- bare: ``getmany`` and a msgspec decode of every message, nothing else;
+- streamad: source, assembly, scoring on a thread of its own, and exactly-once output (verdicts and alerts);
+
+and for single-sample messages a third one whose scorer costs nothing: what a worker reads without the model's share.
+Then the latency, at half and at a tenth of the measured chunked rate: from the produce time of a sequence's last sample
+to its alert seen by a read_committed subscriber; then memory, with ``--memory-minutes``. Where the CPU time of decoding,
+assembly and scoring goes is told by ``benchmarks/pipeline.py``. Run on a quiet machine: ``python benchmarks/kafka_pipeline.py [--json]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from streamad.clock import SystemClock  # noqa: E402
+from streamad.plugins import ConnectorContext, connect_feed  # noqa: E402
+from streamad.ports import Feed, FeedRecord  # noqa: E402
+
+CHANNELS, SAMPLES, LENGTH = 24, 50, 51
+PARTITIONS = 4
+STREAMS = 64
+ODD_SHARE = 0.05
+NAMES = [f"c{index}" for index in range(CHANNELS)]
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def sequences(n: int, seed: int = 0) -> Iterator[tuple[str, str, np.ndarray, bool]]:
+    """Yield (stream, sequence id, values [n, C], odd) of smooth random movements; odd ones are ten times as large."""
+    rng = np.random.default_rng(seed)
+    grid = np.linspace(0, 2 * np.pi, SAMPLES)
+    for index in range(n):
+        phase, pace = rng.uniform(0, 6.28, CHANNELS), rng.uniform(0.5, 1.5, CHANNELS)
+        values = np.sin(grid[:, None] * pace + phase) + rng.normal(0, 0.05, (SAMPLES, CHANNELS))
+        odd = rng.random() < ODD_SHARE
+        yield f"athlete-{index % STREAMS}", f"{seed}-{index:06d}", np.round(values * (10 if odd else 1), 4), odd
+
+
+def chunk(stream: str, sequence: str, values: np.ndarray, start_s: float) -> bytes:
+    """Return a whole sequence as one message."""
+    times = [round(start_s + 0.01 * step, 3) for step in range(SAMPLES)]
+    message = {"stream": stream, "sequence": sequence, "times": times, "values": values.tolist(), "end": True}
+    return msgspec.json.encode(message)
+
+
+def singles(stream: str, sequence: str, values: np.ndarray, start_s: float) -> list[bytes]:
+    """Return a sequence as one message per sample."""
+    messages = []
+    for step, row in enumerate(values.tolist()):
+        message: dict[str, Any] = {"stream": stream, "sequence": sequence, "time": round(start_s + 0.01 * step, 3)}
+        message["values"] = dict(zip(NAMES, row, strict=True))
+        if step == SAMPLES - 1:
+            message["end"] = True
+        messages.append(msgspec.json.encode(message))
+    return messages
+
+
+async def feed_backlog(context: ConnectorContext, url: str, kind: str, n: int) -> int:
+    """Fill a topic with ``n`` sequences, the streams interleaved; return the number of messages."""
+    feed = connect_feed(url, {}, context)
+    count = 0
+    start_s = time.time() - 0.5 * n / STREAMS - 60
+    block: list[tuple[str, list[bytes]]] = []
+    for index, (stream, sequence, values, _) in enumerate(sequences(n)):
+        at_s = start_s + 0.5 * (index // STREAMS)
+        messages = (
+            [chunk(stream, sequence, values, at_s)] if kind == "chunked" else singles(stream, sequence, values, at_s)
+        )
+        block.append((stream, messages))
+        if len(block) == STREAMS or index == n - 1:
+            for turn in range(max(len(messages) for _, messages in block)):
+                records = [FeedRecord(m[turn], s.encode()) for s, m in block if turn < len(m)]
+                await feed.send(records)
+                count += len(records)
+            block = []
+    await feed.flush()
+    await feed.close()
+    return count
+
+
+# --- child processes -------------------------------------------------------------------------------------------------
+
+
+def rss_mb() -> float:
+    """Return this process's resident memory in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+class Single(msgspec.Struct):
+    """A message of one sample."""
+
+    stream: str
+    sequence: str
+    time: float
+    values: dict[str, float]
+    end: bool = False
+
+
+class Chunk(msgspec.Struct):
+    """A message of one sequence."""
+
+    stream: str
+    sequence: str
+    times: list[float]
+    values: list[list[float]]
+    end: bool = False
+
+
+async def bare(bootstrap: str, topic: str, kind: str) -> dict[str, float]:
+    """Fetch and decode the whole topic."""
+    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415
+
+    decoder = msgspec.json.Decoder(Chunk if kind == "chunked" else Single)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level="read_committed", fetch_max_wait_ms=250
+    )
+    await consumer.start()
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    consumer.assign(tps)
+    await consumer.seek_to_beginning(*tps)
+    left = sum((await consumer.end_offsets(tps)).values())
+    samples = 0
+    wall, cpu = time.perf_counter(), time.process_time()
+    while left:
+        for records in (await consumer.getmany(timeout_ms=200, max_records=1000)).values():
+            left -= len(records)
+            for record in records:
+                message = decoder.decode(record.value)
+                samples += len(message.times) if isinstance(message, Chunk) else 1
+    figures = {"samples": samples, "wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    await consumer.stop()
+    return figures
+
+
+class FreeScorer:
+    """A scorer that costs nothing, for what a worker reads without the model's share."""
+
+    window_shape = (CHANNELS, LENGTH)
+    n_terms = 6
+
+    def score(self, windows: Any, lengths: Any) -> Any:
+        """Return terms of 1."""
+        return np.ones((len(windows), self.n_terms), dtype=np.float32)
+
+
+async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[str, Any]:
+    """Run the pipeline of ``config`` until ``n_sequences`` are judged, or until standard input ends."""
+    import torch  # noqa: PLC0415
+
+    from streamad.commands._workers import stop_with_parent  # noqa: PLC0415
+    from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415
+    from streamad.pipeline import JudgedSequence, Pipeline  # noqa: PLC0415
+    from streamad.settings import load_settings  # noqa: PLC0415
+    from streamad.wiring import committer_for, context_for, model_in_service, source_for  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    settings, clock = load_settings(config), SystemClock()
+    context = context_for(settings, config.parent, clock)
+    model = model_in_service(settings, config.parent)
+    if is_free:
+        model = ModelInService(model.ref, FreeScorer(), model.calibration)
+    source = source_for(settings, context)
+    committer = committer_for(settings, context, source)
+    batcher = MicroBatcher(model, clock, settings.run)
+    judged = 0
+    last_s = 0.0
+    began: list[float] = []
+
+    def on_judged(_: JudgedSequence) -> None:
+        nonlocal judged, last_s
+        judged += 1
+        last_s = time.perf_counter()
+        if judged == n_sequences:
+            pipeline.request_stop()
+
+    pipeline = Pipeline(
+        settings, source, committer, batcher, clock, explain=False, with_verdicts=True, on_judged=on_judged
+    )
+    if n_sequences is None:
+        stop_with_parent(pipeline.request_stop)
+
+    async def watch() -> None:
+        memory: list[float] = []
+        while not began:
+            if pipeline.counters.records:
+                began.extend((time.perf_counter(), time.process_time()))
+            await asyncio.sleep(0.002)
+        while n_sequences is None:
+            memory.append(rss_mb())
+            print(json.dumps({"rss_mb": memory[-1], "judged": judged}), flush=True)
+            await asyncio.sleep(1)
+
+    watching = asyncio.create_task(watch())
+    try:
+        await pipeline.run()
+    finally:
+        watching.cancel()
+        await batcher.close()
+        await source.close()
+        await committer.close()
+    return {
+        "samples": pipeline.counters.samples,
+        "sequences": judged,
+        "wall_s": last_s - began[0] if began else 0.0,
+        "cpu_s": time.process_time() - began[1] if began else 0.0,
+        "commits": pipeline.counters.commits,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    }
+
+
+def child(*arguments: str) -> dict[str, Any]:
+    """Run a child of this file to its end and return what it says last."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", *arguments], capture_output=True, text=True, timeout=900, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{arguments}: {done.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+# --- the plant -------------------------------------------------------------------------------------------------------
+
+
+class Plant:
+    """A folder with a model at NATOPS size, and a config for each topic."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self.folder, self.bootstrap = folder, bootstrap
+        self.context = ConnectorContext((), SystemClock(), folder)
+
+    def url(self, kind: str) -> str:
+        """Return the input topic of ``kind``."""
+        return f"kafka://{self.bootstrap}/samples-{kind}"
+
+    def config(self, kind: str, group: str) -> Path:
+        """Write a config that reads ``kind`` in the group ``group``; its topics are made."""
+        content = {
+            "name": "bench",
+            "channels": [{"name": name} for name in NAMES],
+            "source": {"url": self.url(kind), "options": {"group": group}},
+            "window": {"length": LENGTH, "min_samples": 2},
+            "model": {
+                "recordings": "normal",
+                "options": {"preset": "natops", "epochs": 1},
+                "folds": 2,
+                "device": "cpu",
+            },
+            "sinks": {"alerts": f"kafka:///{group}.alerts", "verdicts": f"kafka:///{group}.verdicts"},
+        }
+        path = self.folder / f"{group}.yaml"
+        path.write_text(yaml.safe_dump(content))
+        self.streamad("topics", "create", "--config", path.name, "--partitions", str(PARTITIONS))
+        return path
+
+    def streamad(self, *arguments: str) -> None:
+        """Run a command in the plant's folder."""
+        done = subprocess.run(
+            [sys.executable, "-m", "streamad", *arguments], cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"streamad {arguments}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+    def train(self, config: Path) -> None:
+        """Train one epoch: speed does not depend on how good the weights are."""
+        (self.folder / "normal").mkdir()
+        with (self.folder / "normal" / "all.jsonl").open("wb") as file:
+            for index, (_, sequence, values, odd) in enumerate(sequences(200, seed=1)):
+                if not odd:
+                    file.write(chunk("normal", sequence, values, 1_760_000_000.0 + index) + b"\n")
+        self.streamad("train", "--config", config.name)
+
+
+@contextmanager
+def plant_on_a_broker() -> Iterator[Plant]:
+    """Start a broker of our own and end it."""
+    from tests.support.kafka import Broker, scratch_folder  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="streamad-bench-") as name:
+        broker = Broker(Path(name) / "broker")
+        broker.start()
+        try:
+            yield Plant(Path(name), broker.bootstrap)
+        finally:
+            broker.stop()
+
+
+# --- latency and memory ----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def running_worker(config: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker as a child that ends with its standard input."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--child", "worker", str(config),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), 60)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+class Live:
+    """Feeds a running worker and listens to its alerts; both share this process, the worker has its own."""
+
+    def __init__(self, plant: Plant) -> None:
+        self.plant = plant
+        self.group = f"live-{time.time_ns()}"
+        self.latencies_ms: list[float] = []
+        self.memory_mb: list[float] = []
+        self._produced: dict[str, float] = {}
+        self._ready = asyncio.Event()
+
+    async def run(self, rate: float, seconds: float) -> None:
+        """Feed ``rate`` sequences a second for ``seconds``, once the worker has judged the first ones."""
+        async with running_worker(self.plant.config("live", self.group)) as process:
+            tasks = [asyncio.create_task(self._subscribe()), asyncio.create_task(self._listen(process))]
+            feed = connect_feed(self.plant.url("live"), {}, self.plant.context)
+            endless = sequences(1 << 40, seed=time.time_ns() % (1 << 32))
+            try:
+                while not self._ready.is_set():
+                    await self._send(feed, next(endless), is_counted=False)
+                    await asyncio.sleep(0.05)
+                started, n = time.perf_counter(), 0
+                while (passed_s := time.perf_counter() - started) < seconds:
+                    await asyncio.sleep(max(0.0, n / rate - passed_s))
+                    await self._send(feed, next(endless), is_counted=True)
+                    n += 1
+                await feed.flush()
+                await asyncio.sleep(2)
+            finally:
+                await feed.close()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, feed: Feed, made: tuple[str, str, np.ndarray, bool], *, is_counted: bool) -> None:
+        stream, sequence, values, _ = made
+        now_s = time.time()
+        if is_counted:
+            self._produced[sequence] = now_s
+        await feed.send([FeedRecord(chunk(stream, sequence, values, now_s - 0.5), stream.encode(), int(now_s * 1e6))])
+
+    async def _subscribe(self) -> None:
+        from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415
+
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.plant.bootstrap, isolation_level="read_committed", fetch_max_wait_ms=50
+        )
+        await consumer.start()
+        tps = [TopicPartition(f"{self.group}.alerts", number) for number in range(PARTITIONS)]
+        consumer.assign(tps)
+        await consumer.seek_to_end(*tps)
+        try:
+            while True:
+                for records in (await consumer.getmany(timeout_ms=50)).values():
+                    now_s = time.time()
+                    for record in records:
+                        begun_s = self._produced.get(msgspec.json.decode(record.value)["sequence"])
+                        if begun_s is not None:
+                            self.latencies_ms.append(1e3 * (now_s - begun_s))
+        finally:
+            await consumer.stop()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for text in process.stdout:
+            said = json.loads(text)
+            if "rss_mb" in said:
+                self.memory_mb.append(said["rss_mb"])
+            if said.get("judged", 0) > 0:
+                self._ready.set()
+
+
+# --- the whole -------------------------------------------------------------------------------------------------------
+
+
+def throughput(plant: Plant, kind: str, n: int, n_rounds: int) -> dict[str, Any]:
+    """Measure the forms in turn over the same backlog of ``n`` sequences; medians over the rounds."""
+    plant.config(kind, f"made-{kind}")
+    n_messages = asyncio.run(feed_backlog(plant.context, plant.url(kind), kind, n))
+    rounds: dict[str, list[dict[str, Any]]] = {"bare": [], "streamad": [], "free": []}
+    for number in range(n_rounds):
+        rounds["bare"].append(child("bare", plant.bootstrap, f"samples-{kind}", kind))
+        for form, flags in (("streamad", ()), ("free", ("--free",))):
+            config = plant.config(kind, f"{form}-{kind}-{number}")
+            rounds[form].append(child("worker", str(config), str(n), *flags))
+
+    def median(form: str, above: str, below: str) -> float:
+        return statistics.median(one[above] / one[below] for one in rounds[form])
+
+    rates = {form: median(form, "samples", "wall_s") for form in rounds}
+    return {
+        "messages": n_messages,
+        "bare": rates["bare"],
+        "streamad": rates["streamad"],
+        "without_model": rates["free"],
+        "ratio": rates["streamad"] / rates["bare"],
+        "ratio_without_model": rates["free"] / rates["bare"],
+        "cores_used": {form: median(form, "cpu_s", "wall_s") for form in rounds},
+        "cpu_us_per_sample": {form: 1e6 * median(form, "cpu_s", "samples") for form in rounds},
+        "commits": rounds["streamad"][-1]["commits"],
+    }
+
+
+def latency(plant: Plant, rate: float, seconds: float) -> dict[str, Any]:
+    """Measure alert latencies at ``rate`` sequences a second."""
+    live = Live(plant)
+    asyncio.run(live.run(rate, seconds))
+    found = live.latencies_ms
+    p50, p99 = np.quantile(found, (0.5, 0.99)).tolist() if found else (None, None)
+    return {"p50": p50, "p99": p99, "alerts": len(found), "sequences_per_s": rate}
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures that ``--json`` prints."""
+    sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 4)}
+    figures: dict[str, Any] = {"channels": CHANNELS, "samples_per_sequence": SAMPLES, "cores": os.cpu_count()}
+    with plant_on_a_broker() as plant:
+        plant.train(plant.config("live", "first"))
+        for kind, n in sizes.items():
+            figures[kind] = throughput(plant, kind, n, options.rounds)
+            print(f"{kind}: {figures[kind]}", file=sys.stderr)
+        half = figures["chunked"]["streamad"] / SAMPLES / 2
+        loads = {name: latency(plant, rate, options.latency_s) for name, rate in (("half", half), ("tenth", half / 5))}
+        print(f"latency: {loads}", file=sys.stderr)
+        figures["latency_ms"] = {"p50": loads["half"]["p50"], "p99": loads["half"]["p99"], "loads": loads}
+        if options.memory_minutes:
+            live = Live(plant)
+            asyncio.run(live.run(half / 2, 60 * options.memory_minutes))
+            memory = live.memory_mb
+            figures["rss_mb"] = {
+                "start": memory[min(60, len(memory) - 1)],
+                "end": memory[-1],
+                "minutes": len(memory) / 60,
+            }
+    return figures
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        mode, *rest = sys.argv[2:]
+        if mode == "bare":
+            result = asyncio.run(bare(*rest))
+        else:
+            count = int(rest[1]) if len(rest) > 1 else None
+            result = asyncio.run(worker(Path(rest[0]), count, "--free" in rest))
+        print(json.dumps(result), flush=True)
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sequences", type=int, default=6000, help="chunked ones; a quarter of it as single samples")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--latency-s", type=float, default=30.0)
+    parser.add_argument("--memory-minutes", type=float, default=0.0, help="10 for the figure in the docs")
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    options = parser.parse_args()
+    figures = measure(options)
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for kind in ("chunked", "single"):
+        found = figures[kind]
+        print(
+            f"{kind:<8} bare {found['bare']:>10,.0f} samples/s   streamad {found['streamad']:>10,.0f} "
+            f"({found['ratio']:.2f} of it)   without model {found['without_model']:>10,.0f}"
+        )
+    for load, found in figures["latency_ms"]["loads"].items():
+        print(f"alert latency at {load} load: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()
