@@ -8,8 +8,9 @@ In every round, for chunked (50 samples) and single-sample messages, two child p
 
 and for single-sample messages a third one whose scorer costs nothing: what a worker reads without the model's share.
 Then the latency, at half and at a tenth of the measured chunked rate: from the produce time of a sequence's last sample
-to its alert seen by a read_committed subscriber; then memory, with ``--memory-minutes``. Where the CPU time of decoding,
-assembly and scoring goes is told by ``benchmarks/pipeline.py``. Run on a quiet machine: ``python benchmarks/kafka_pipeline.py [--json]``.
+to its alert seen by a read_committed subscriber; then memory, with ``--memory-minutes``. ``benchmarks/pipeline.py``
+tells where the CPU time of decoding, assembly and scoring goes.
+Run on a quiet machine: ``python benchmarks/kafka_pipeline.py [--json]``.
 """
 
 from __future__ import annotations
