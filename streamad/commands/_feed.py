@@ -14,12 +14,15 @@ from typing import Any
 
 from rich.markup import escape
 
+from streamad.errors import OutputError
 from streamad.files import writing
 from streamad.ports import Clock, Feed, FeedRecord
 from streamad.simulation import LABEL_COLUMNS, PlantMessage, Recording, label_row
 from streamad.types import from_us
 
 _GROUP_MESSAGES = 500
+# Kafka's default of message.timestamp.after.max.ms (KIP-937).
+_AHEAD_US = 3_600_000_000
 
 
 @dataclass(slots=True)
@@ -97,6 +100,8 @@ class PlantFeeder:
         began_us = self._clock.monotonic_us()
         # The first batches are simulated here, which no other task needs to wait for.
         self._head = await asyncio.to_thread(next, self._messages, None)
+        if for_us is not None:
+            for_us += self._clock.monotonic_us() - began_us
         while self._head is not None and not self._stop.is_set():
             elapsed_us = self._clock.monotonic_us() - began_us
             if for_us is not None and elapsed_us >= for_us:
@@ -123,8 +128,17 @@ class PlantFeeder:
     async def _send(self, group: list[PlantMessage]) -> None:
         if self._labels is not None:
             _append_labels(self._labels, [message.batch for message in group if message.batch is not None])
-        await self._feed.send([_record(message) for message in group])
-        await self._feed.flush()
+        try:
+            await self._feed.send([_record(message) for message in group])
+            await self._feed.flush()
+        except OutputError as error:
+            ahead_us = group[-1].time_us - self._clock.now_us()
+            if ahead_us < _AHEAD_US:
+                raise
+            raise OutputError(
+                f"{error}; these samples lie {ahead_us / _AHEAD_US:.0f} h ahead of the clock, and brokers refuse more "
+                "than one: begin earlier with --start, or leave it out"
+            ) from error
         for message in group:
             self.report.add(message)
             if self._on_progress is not None:

@@ -101,7 +101,8 @@ def test_times_ahead_of_the_broker_s_are_refused_by_it_and_said(kafka: Broker) -
     result = simulate("--to", f"kafka://{kafka.bootstrap}/{topic}", *arguments)
     assert isinstance(result.exception, OutputError), result.output
     assert "\n" not in str(result.exception)
-    assert "timestamp" in str(result.exception).lower()
+    assert "Timestamp" in str(result.exception)
+    assert "--start" in str(result.exception)
 
 
 def test_a_topic_that_is_not_there_is_named(kafka: Broker) -> None:

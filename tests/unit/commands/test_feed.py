@@ -146,20 +146,27 @@ async def test_labels_of_a_second_feed_are_added_under_the_same_header(tmp_path:
     assert lines.count("stream,sequence,label,fault,fault_channel,onset,severity") == 1
 
 
+class Broken:
+    options_model = memory.MemoryOptions
+
+    async def send(self, records: Sequence[FeedRecord]) -> None:
+        raise OutputError("the broker is away")
+
+    async def flush(self) -> None: ...
+    async def close(self) -> None: ...
+
+
 async def test_an_error_of_the_feed_ends_it_and_nothing_unsent_is_counted() -> None:
-    class Broken:
-        options_model = memory.MemoryOptions
-
-        async def send(self, records: Sequence[FeedRecord]) -> None:
-            raise OutputError("the broker is away")
-
-        async def flush(self) -> None: ...
-        async def close(self) -> None: ...
-
     plant = Plant(feed=Broken())
-    with pytest.raises(OutputError, match="away"):
+    with pytest.raises(OutputError, match=r"away$"):
         await plant.feeder.run()
     assert plant.feeder.report.messages == 0
+
+
+async def test_an_error_with_samples_far_ahead_of_the_clock_says_so() -> None:
+    plant = Plant(rate=None, feed=Broken())
+    with pytest.raises(OutputError, match=r"away; these samples lie 2[0-9] h ahead of the clock.*--start"):
+        await plant.feeder.run()
 
 
 async def test_a_stop_before_the_beginning_sends_nothing() -> None:

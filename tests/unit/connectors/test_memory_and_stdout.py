@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from streamad.errors import CheckpointError, OutputError, SourceError
-from streamad.plugins import ConnectorContext, connect_sink, connect_source
+from streamad.plugins import ConnectorContext, connect_feed, connect_sink, connect_source
+from streamad.ports import FeedRecord
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch
 from streamad_connectors import memory
@@ -33,6 +34,16 @@ async def test_records_put_under_a_name_come_out(request: pytest.FixtureRequest)
     ]
     with pytest.raises(ValueError, match="offset 8 does not come after 8"):
         memory.put_records("lab", [Record(8, b"again")])
+
+
+async def test_what_was_fed_comes_out_behind_what_was_there(request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(lambda: memory.clear("lab"))
+    memory.put_records("lab", [Record(7, b"before")])
+    feed = connect_feed("memory:lab", {}, CONTEXT)
+    await feed.send([FeedRecord(b"one", b"reactor-1", 5_000), FeedRecord(b"two")])
+    await feed.flush()
+    await feed.close()
+    assert memory.records("lab") == [Record(7, b"before"), Record(8, b"one", 5_000, b"reactor-1"), Record(9, b"two")]
 
 
 async def test_an_unknown_name() -> None:
