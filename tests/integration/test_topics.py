@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import logging
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -406,22 +409,40 @@ async def test_a_broker_that_is_away_is_one_clear_line_in_time(is_listening: boo
 
 
 class SecuredBroker(Broker):
-    """A broker with a second port where user "worker" logs in (PLAIN) and may do nothing but what it is granted."""
+    """A broker with a second port where user "worker" logs in (PLAIN) and may do nothing but what it is granted.
+
+    On that port OAUTHBEARER takes unsigned tokens (RFC 7515, A.5). A third port speaks TLS and wants our certificate:
+    the broker's own, cert.pem and key.pem in ``certificates``.
+    """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        (self.login_port,) = free_ports(1)
+        super().__init__(folder / "kafka")
+        self.certificates = folder
+        self.login_port, self.tls_port = free_ports(2)
+        _make_certificate(folder)
         plain = f"PLAINTEXT://127.0.0.1:{self.port},SASL_PLAINTEXT://127.0.0.1:{self.login_port}"
+        plain += f",SSL://127.0.0.1:{self.tls_port}"
         self._settings |= {
             "listeners": f"{plain},CONTROLLER://127.0.0.1:{self._controller_port}",
             "advertised.listeners": plain,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL"
+            ),
+            "listener.name.ssl.ssl.keystore.type": "PEM",
+            "listener.name.ssl.ssl.keystore.location": str(folder / "store.pem"),
+            "listener.name.ssl.ssl.truststore.type": "PEM",
+            "listener.name.ssl.ssl.truststore.location": str(folder / "cert.pem"),
+            "listener.name.ssl.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+                'unsecuredLoginStringClaim_sub="broker";'
+            ),
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
                 f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
             ),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
+            "super.users": "User:ANONYMOUS;User:CN=127.0.0.1",
         }
 
     async def grant(self, resource: int, name: str, operation: int, *, prefix: bool = False) -> None:
@@ -432,14 +453,42 @@ class SecuredBroker(Broker):
             assert answer.creation_responses[0][0] == 0
 
 
-TOPIC, CLUSTER, GROUP, TRANSACTIONAL_ID = 2, 4, 3, 5
-READ, WRITE, CREATE, DESCRIBE_CONFIGS = 3, 4, 5, 10
+def _make_certificate(folder: Path) -> None:
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subprocess.run(command, check=True, capture_output=True)
+    (folder / "store.pem").write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
+
+
+def unsigned_token(user: str) -> str:
+    """Return a token that says who we are and is signed by nobody."""
+    now_s = int(time.time())
+    parts = ({"alg": "none"}, {"sub": user, "iat": now_s, "exp": now_s + 600})
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
+
+
+TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
+READ, WRITE, DESCRIBE = 3, 4, 8
 
 
 @pytest.fixture(scope="module")
 def secured(kafka_jars: Path) -> Iterator[SecuredBroker]:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
     folder = scratch_folder()
-    broker = SecuredBroker(folder / "kafka")
+    broker = SecuredBroker(folder)
     try:
         broker.start()
         yield broker
@@ -486,7 +535,7 @@ async def test_each_missing_right_is_named_until_none_is(
 
     await Plant.create(as_root(plant, secured))
     for name in names:
-        await secured.grant(TOPIC, name, 8)  # DESCRIBE
+        await secured.grant(TOPIC, name, DESCRIBE)
     found = await eventually(plant.check, lambda found: len(texts(found, names[1])) == 2)
     assert texts(found, names[0]) == [f"{where}READ and DESCRIBE on topic {names[0]}"]
     assert texts(found, names[1]) == [
@@ -528,7 +577,7 @@ def as_root(plant: Plant, secured: SecuredBroker) -> Plant:
             "authentication of user worker refused: check security (mechanism, user, secret)",
         ),
         ({"mechanism": "scram-sha-256"}, "the broker does not offer security.mechanism scram-sha-256"),
-        ({"protocol": "sasl_ssl"}, "no broker can be reached: is it running, are address, port and protocol right?"),
+        ({"protocol": "sasl_ssl"}, "the broker ended the connection: is security.protocol right for this port?"),
     ],
 )
 async def test_a_login_that_fails_is_one_line_without_the_password(
@@ -540,6 +589,60 @@ async def test_a_login_that_fails_is_one_line_without_the_password(
         await plant.check()
     assert str(caught.value) == f"kafka {plant.bootstrap}: {said}"
     assert PASSWORD not in caplog.text + str(caught.value)
+
+
+async def test_a_token_logs_in_as_its_subject(secured: SecuredBroker, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(unsigned_token("worker"), encoding="utf-8")
+    security = {"protocol": "sasl_plaintext", "mechanism": "oauthbearer", "token": {"file": str(tmp_path / "token")}}
+    plant = Plant(f"127.0.0.1:{secured.login_port}", security=security)
+    await secured.grant(GROUP, plant.group, READ)
+    found = await eventually(plant.check, lambda found: texts(found, "(group)", "ok") != [])
+    assert texts(found, "(group)", "ok") == [f"allowed to read group {plant.group}"]
+    assert len(texts(found, "(transactions)")) == 1
+
+
+async def test_a_token_that_is_refused_or_missing_is_told(secured: SecuredBroker, tmp_path: Path) -> None:
+    security = {"protocol": "sasl_plaintext", "mechanism": "oauthbearer", "token": {"file": str(tmp_path / "token")}}
+    plant = Plant(f"127.0.0.1:{secured.login_port}", security=security)
+    with pytest.raises(SourceError, match="no token to log in with: secret: cannot read a secret from"):
+        await plant.check()
+    (tmp_path / "token").write_text("not.a.token", encoding="utf-8")
+    with pytest.raises(SourceError, match="it has most likely refused the token"):
+        await plant.check()
+
+
+def over_tls(secured: SecuredBroker, *names: str) -> Plant:
+    files = {name: str(secured.certificates / f"{name.removesuffix('_file')}.pem") for name in names}
+    security = {"protocol": "ssl", **files}
+    if "ca_file" in files:
+        security["ca_file"] = str(secured.certificates / "cert.pem")
+    return Plant(f"127.0.0.1:{secured.tls_port}", security=security)
+
+
+async def test_mutual_tls_works_with_a_broker(secured: SecuredBroker) -> None:
+    plant = over_tls(secured, "ca_file", "cert_file", "key_file")
+    assert errors_of(await plant.create()) == []
+    assert errors_of(await plant.check()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            (),
+            "the broker's certificate is not trusted (self-signed certificate): check security.ca_file and the host's",
+        ),
+        (
+            ("ca_file",),
+            "the broker ended the connection: does it want a certificate of ours (security.cert_file, key_file)",
+        ),
+    ],
+)
+async def test_tls_that_fails_is_one_clear_line(secured: SecuredBroker, names: tuple[str, ...], said: str) -> None:
+    plant = over_tls(secured, *names)
+    with pytest.raises(SourceError) as caught:
+        await plant.check()
+    assert str(caught.value).startswith(f"kafka {plant.bootstrap}: {said}")
 
 
 # --- the command line ---

@@ -84,6 +84,8 @@ class Admin:
         """Connect."""
         async with asyncio.timeout(self._timeout_s):
             await self._client.bootstrap()
+        if not self._client.cluster.brokers():
+            raise errors.KafkaConnectionError("no brokers in the answer")  # what a refused token looks like
 
     async def close(self) -> None:
         """Disconnect; safe to call twice."""

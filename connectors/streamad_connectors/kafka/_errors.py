@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from aiokafka import errors
 from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.protocol.metadata import MetadataRequest
 
 from streamad_connectors.kafka._credentials import TokenError
-from streamad_connectors.kafka.options import Client
+from streamad_connectors.kafka.options import Client, Security
 
 _AUTHENTICATION = (
     errors.AuthenticationFailedError,
@@ -23,6 +24,7 @@ _AUTHENTICATION = (
 )
 _UNREACHABLE = (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.NoBrokersAvailable)
 _TIMEOUT = (TimeoutError, errors.KafkaTimeoutError, errors.RequestTimedOutError)
+_ENDED = (errors.KafkaConnectionError, ConnectionResetError, ConnectionAbortedError)
 _UNKNOWN_TOPIC = "is not there: run streamad topics create --config FILE"
 
 # Errors of a broker that mean one thing whatever was asked; {what} is "topic alerts", "group g", or "it".
@@ -211,20 +213,36 @@ async def why_unreachable(client: Client) -> str:
             for host, port, _ in collect_hosts(servers):
                 try:
                     connection = await create_conn(host, port, **arguments)
+                    try:
+                        answer = await connection.send(MetadataRequest([]))
+                    finally:
+                        connection.close()
                 except (OSError, errors.KafkaError) as error:
                     troubles.append(error)
                 else:
-                    connection.close()
-                    return explain(errors.NodeNotReadyError(), client)  # it answers now
+                    # A broker that refused a token says so in a form that aiokafka takes for an empty answer.
+                    troubles.append(errors.NodeNotReadyError() if answer.brokers else errors.KafkaConnectionError())
     except TimeoutError as error:
         troubles.append(error)
-    told = next((error for error in troubles if not _is_plain_outage(error)), troubles[0])
-    if _is_plain_outage(told):
-        told = errors.KafkaConnectionError()
-    return explain(told, client)
+    told = next((error for error in troubles if not _is_outage(error)), troubles[0])
+    if isinstance(told, _ENDED) and client.trouble is None:
+        return _where(client) + _ended_text(client.options.security)
+    return explain(errors.KafkaConnectionError() if _is_outage(told) else told, client)
 
 
-def _is_plain_outage(error: BaseException) -> bool:
-    if isinstance(error, ssl.SSLError):
+def _is_outage(error: BaseException) -> bool:
+    if isinstance(error, (ssl.SSLError, *_ENDED)):
         return False
-    return isinstance(error, (OSError, *_UNREACHABLE, *_TIMEOUT)) and not isinstance(error, TokenError)
+    return isinstance(error, (OSError, *_UNREACHABLE, *_TIMEOUT))
+
+
+def _ended_text(security: Security) -> str:
+    # TLS 1.3 tells a client only afterwards that its certificate is missing; SASL and TLS ports hang up on plain text.
+    hints = {
+        "plaintext": "does this port want TLS or a login (security.protocol)?",
+        "ssl": "does it want a certificate of ours (security.cert_file, key_file) or a login (protocol sasl_ssl)?",
+    }
+    login = "is security.protocol right for this port?"
+    if security.mechanism == "oauthbearer":
+        login = "it has most likely refused the token: is it meant for this broker, and still valid?"
+    return f"the broker ended the connection: {hints.get(security.protocol, login)}"

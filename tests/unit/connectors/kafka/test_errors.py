@@ -27,9 +27,16 @@ def client(*brokers: str, timeout: str = "2s", **security: Any) -> Client:
     return Client(Place(brokers or ("a:1", "b:2"), ("press",)), options)
 
 
-def plain_client(*brokers: str, **more: Any) -> Client:
-    password = {"mechanism": "plain", "username": "worker", "password": {"env": "KAFKA_PW"}}
-    return client(*brokers, protocol="sasl_plaintext", **password, **more)
+LOGIN = {
+    "protocol": "sasl_plaintext",
+    "mechanism": "plain",
+    "username": "worker",
+    "password": {"env": "KAFKA_PW"},
+}
+
+
+def plain_client(*brokers: str) -> Client:
+    return client(*brokers, **LOGIN)
 
 
 RIGHTS = [
@@ -258,6 +265,23 @@ async def test_a_silent_port_is_told_within_the_time_out() -> None:
         text = await why_unreachable(client(port, timeout="200ms"))
         assert asyncio.get_running_loop().time() - began_s < 1.5
     assert text.startswith(f"kafka {port}: no broker can be reached")
+
+
+@pytest.mark.parametrize(
+    ("security", "hint"),
+    [
+        ({}, "does this port want TLS or a login (security.protocol)?"),
+        ({**LOGIN}, "is security.protocol right for this port?"),
+    ],
+)
+async def test_a_broker_that_hangs_up_gets_a_hint(
+    security: dict[str, Any], hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PW", SECRET)
+    async with listener(answer=b"") as port:
+        assert (
+            await why_unreachable(client(port, **security)) == f"kafka {port}: the broker ended the connection: {hint}"
+        )
 
 
 async def test_tls_to_a_port_without_it_is_told_even_where_another_broker_is_down() -> None:
