@@ -2,22 +2,78 @@
 
 from __future__ import annotations
 
-__all__ = ["Pulling", "our_tasks", "source_of"]
+__all__ = [
+    "ACLS",
+    "DESCRIBE_CONFIGS",
+    "GROUP",
+    "READ",
+    "TOPIC",
+    "Pulling",
+    "admin_of",
+    "delete_before",
+    "deny",
+    "our_tasks",
+    "source_of",
+]
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
 from typing import Any, cast
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.protocol.admin import CreateAclsRequest
 
 from streamad.clock import SystemClock
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
 from streamad.types import ChannelSpec, PartitionAssigned, PartitionRevoked, RecordBatch, SourceEvent
 from streamad_connectors.kafka import KafkaSource
+from tests.support.kafka import Broker
 
 WAIT_S = 30.0
+
+# Settings of a broker that heeds rights and denies nothing at first; resources and operations of KIP-11.
+ACLS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:nobody",
+}
+TOPIC, GROUP = 2, 3
+READ, DESCRIBE_CONFIGS = 3, 10
+_LITERAL, _DENY = 3, 2
+
+
+@asynccontextmanager
+async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Give an admin client, started."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def delete_before(broker: Broker, topic: str, offset: int) -> None:
+    """Delete the records of partition 0 below ``offset``, as retention does."""
+    async with admin_of(broker) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(offset)})
+
+
+async def deny(broker: Broker, resource: int, name: str, operation: int) -> None:
+    """Take a right from everybody, on a broker with ``ACLS``."""
+    async with admin_of(broker) as admin:
+        request = CreateAclsRequest(resource, name, _LITERAL, "User:*", "*", operation, _DENY)
+        answer = await admin._send_to_controller(request)
+        assert answer.creation_responses[0][0] == 0, answer
+        allow_all, allow = 2, 3
+        request = CreateAclsRequest(resource, name, _LITERAL, "User:*", "*", allow_all, allow)
+        answer = await admin._send_to_controller(request)
+        assert answer.creation_responses[0][0] == 0, answer
 
 
 def source_of(bootstrap: str, topics: str, **options: Any) -> KafkaSource:
@@ -89,11 +145,15 @@ class Pulling:
             raise AssertionError(f"not within {within_s} s; the last events: {self.events[-5:]}") from None
         return time.monotonic() - began_s
 
-    async def failure(self, within_s: float = WAIT_S) -> BaseException:
-        """Return the error that ends the source."""
+    async def end(self, within_s: float = WAIT_S) -> None:
+        """Return when the iterator has ended, in whatever way."""
         assert self._task is not None
         await asyncio.wait([self._task], timeout=within_s)
         assert self._task.done(), f"the source has not ended within {within_s} s: {self.events[-5:]}"
+
+    async def failure(self, within_s: float = WAIT_S) -> BaseException:
+        """Return the error that ends the source."""
+        await self.end(within_s)
         assert self.error is not None, "the source has ended without an error"
         return self.error
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewTopic
 
 from streamad.errors import SourceError
 from streamad.ports import RangedSource
@@ -15,7 +15,7 @@ from streamad.testing import check_source
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 from streamad_connectors.kafka.ranges import KafkaRange
 from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
-from tests.support.kafka_source import Pulling, our_tasks, source_of
+from tests.support.kafka_source import Pulling, delete_before, our_tasks, source_of
 
 T0_MS = 1_767_225_600_000
 
@@ -36,9 +36,7 @@ def range_of(kafka: Broker, topic: str, since_us: int | None = None, until_us: i
 async def ended(source: KafkaRange, begin: dict[str, int] | None = None) -> Pulling:
     """Return what ``source`` gives until it ends by itself."""
     async with Pulling(source, begin) as pulling:
-        async with asyncio.timeout(30):
-            while not pulling.is_over:
-                await asyncio.sleep(0.02)
+        await pulling.end()
     assert pulling.error is None, pulling.error
     return pulling
 
@@ -78,7 +76,7 @@ async def test_all_there_is(kafka: Broker, topic: str) -> None:
     ],
 )
 async def test_times_are_those_of_the_records(
-    kafka: Broker, topic: str, since_ms: int | None, until_ms: int | None, expected: range, is_whole: bool
+    kafka: Broker, topic: str, *, since_ms: int | None, until_ms: int | None, expected: range, is_whole: bool
 ) -> None:
     await write_times(kafka, topic, [0, 1000, 2000, 3000, 4000])
     since_us, until_us = ((T0_MS + ms) * 1000 if ms is not None else None for ms in (since_ms, until_ms))
@@ -108,9 +106,7 @@ async def test_it_ends_where_the_topic_ended_when_it_began(kafka: Broker, topic:
         await produce(kafka.bootstrap, topic, [Message(b"later", partition=n % 2) for n in range(3000)])
         for partition in (f"{topic}-0", f"{topic}-1"):
             await source.seek(partition, None)
-        async with asyncio.timeout(30):
-            while not pulling.is_over:
-                await asyncio.sleep(0.02)
+        await pulling.end()
     assert pulling.error is None
     assert pulling.values() == [b"0", b"1"]
     assert pulling.batches(f"{topic}-0")[-1].next_offset == 2
@@ -169,12 +165,3 @@ async def test_it_obeys_the_law_with_gaps_aborts_and_markers(own_broker: Callabl
     assert offsets != list(range(offsets[0], offsets[-1] + 1))
     assert offsets[-1] < pulling.batches(f"{topic}-0")[-1].next_offset - 2  # aborted records and markers at the end
     await check_source(lambda: range_of(broker, topic), timeout_s=120)
-
-
-async def delete_before(kafka: Broker, topic: str, offset: int) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
-    try:
-        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(offset)})
-    finally:
-        await admin.close()

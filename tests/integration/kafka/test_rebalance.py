@@ -155,8 +155,7 @@ async def test_a_worker_stopped_for_longer_than_its_session_gives_up_what_others
             async with worker(kafka, topic, group) as other:
                 await other.until(lambda: len(other.assigned()) == N_PARTITIONS)
                 await other.until(lambda: len(other.values()) == 40)
-                while len(other.assigned()) != 2:  # until the stopped one is back
-                    await asyncio.sleep(0.05)
+                await other.until(lambda: len(other.assigned()) == 2)  # the stopped one is back
                 await asyncio.sleep(1.0)
                 return other.assigned()
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
-from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin import NewTopic
 
 from streamad.types import SourceNotice
 from streamad_connectors.kafka import KafkaSource
 from tests.support.kafka import Broker, create_topics, produce, unique_name
-from tests.support.kafka_source import Pulling, source_of
+from tests.support.kafka_source import ACLS, DESCRIBE_CONFIGS, TOPIC, Pulling, delete_before, deny, source_of
 
 HOUR_US = 3_600_000_000
 
@@ -37,15 +37,6 @@ def guarded(kafka: Broker, topic: str, low_watermark: int, age_us: int) -> tuple
 
 def notices(pulling: Pulling) -> list[tuple[str, str | None]]:
     return [(notice.kind, notice.partition) for notice in pulling.of(SourceNotice)]
-
-
-async def delete_before(kafka: Broker, topic: str, offset: int) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
-    try:
-        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(offset)})
-    finally:
-        await admin.close()
 
 
 async def test_young_records_that_are_there_are_no_matter(kafka: Broker, topic: str) -> None:
@@ -113,3 +104,22 @@ async def test_a_topic_kept_for_ever_is_never_old(kafka: Broker) -> None:
         await asyncio.sleep(2.6)
     assert pulling.error is None
     assert notices(pulling) == []
+
+
+async def test_without_the_right_to_see_the_retention_the_logs_start_is_guarded(
+    own_broker: Callable[..., Broker],
+) -> None:
+    broker = await asyncio.to_thread(own_broker, ACLS)
+    topic = unique_name("press")
+    await create_topics(broker.bootstrap, {topic: 1})
+    await produce(broker.bootstrap, topic, [b"%d" % n for n in range(10)])
+    await deny(broker, TOPIC, topic, DESCRIBE_CONFIGS)
+    pulling, _ = guarded(broker, topic, low_watermark=3, age_us=0)
+    async with pulling:
+        await pulling.until(lambda: pulling.of(SourceNotice))
+        message = pulling.of(SourceNotice)[0].message
+        assert f"grant DESCRIBE_CONFIGS on topic {topic}" in message
+        await delete_before(broker, topic, 5)
+        await pulling.until(lambda: len(pulling.of(SourceNotice)) == 2)
+        await asyncio.sleep(2.5)
+    assert notices(pulling) == [("retention_unknown", None), ("retention_passed_low_watermark", f"{topic}-0")]
