@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -169,6 +170,48 @@ async def test_a_worker_stopped_for_longer_than_its_session_gives_up_what_others
         await stopped.until(lambda: all(len(stopped.values(partition)) == 20 for partition in kept))
         for partition in kept:  # never given up: it goes on where it was, and its committer is fenced where need be
             assert chain(stopped, partition) == list(range(20))
+
+
+async def test_a_dead_worker_is_waited_for_as_long_as_its_session_lasts(kafka: Broker, topic: str) -> None:
+    group = unique_name("group")
+    options = {"session_timeout": "5s", "request_timeout": "1s"}  # aiokafka asks again and again to join
+    is_joined = threading.Event()
+
+    async def die() -> None:
+        async with worker(kafka, topic, group, **options) as dead:
+            await dead.until(lambda: len(dead.assigned()) == N_PARTITIONS)
+            is_joined.set()
+            time.sleep(9.0)  # noqa: ASYNC251 - as if its process were killed: it says nothing, not even goodbye
+
+    dying = asyncio.get_running_loop().run_in_executor(None, asyncio.run, die())
+    await asyncio.to_thread(is_joined.wait)
+    async with worker(kafka, topic, group, **options) as heir:
+        took_s = await heir.until(lambda: len(heir.assigned()) == N_PARTITIONS)
+        assert 3.0 < took_s < 8.0
+        assert not heir.is_over
+    await dying
+
+
+async def test_a_worker_whose_pipeline_is_slow_stays_a_member(kafka: Broker, topic: str) -> None:
+    group = unique_name("group")
+    await write(kafka, topic, 0, 40)
+    source = source_of(kafka.bootstrap, topic, group=group, session_timeout="2s")
+    events = source.batches()
+    try:
+        async with asyncio.timeout(30):
+            n_assigned = 0
+            while n_assigned < N_PARTITIONS:
+                n_assigned += isinstance(await anext(events), PartitionAssigned)
+            await asyncio.sleep(4.0)  # nobody asks for events
+            for number in range(N_PARTITIONS):
+                await source.seek(f"{topic}-{number}", 0)
+            n_records = 0
+            while n_records < 40:
+                event = await anext(events)
+                assert not isinstance(event, PartitionRevoked)
+                n_records += len(event.records) if isinstance(event, RecordBatch) else 0
+    finally:
+        await source.close()
 
 
 async def test_rebalances_while_records_flow_lose_and_repeat_nothing(kafka: Broker, topic: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewPartitions
+from aiokafka.admin import NewPartitions, NewTopic
 from aiokafka.structs import OffsetAndMetadata
 
 from streamad.errors import SourceError
@@ -296,6 +296,37 @@ async def test_a_broker_that_stays_away_ends_it(own_broker: Callable[..., Broker
     assert isinstance(error, SourceError)
     assert f"broker {broker.bootstrap} has not answered for" in str(error)
     assert 2.5 < took_s < 6
+
+
+async def test_records_that_wait_but_never_come_end_it(kafka: Broker, topic: str) -> None:
+    await produce(kafka.bootstrap, topic, [b"x" * 1000] * 1000)
+    source = source_of(kafka.bootstrap, topic, group=group(), fetch_bytes="50KB", give_up_after="2s")
+    async with Pulling(source) as pulling:
+        await pulling.until(pulling.values)
+        assert source._consumer is not None
+        source._consumer.pause(TopicPartition(topic, 0))  # what a fetcher that has lost its way would look like
+        error = await pulling.failure(within_s=6)
+    assert isinstance(error, SourceError)
+    assert f"partition {topic}-0" in str(error)
+
+
+async def test_messages_of_every_compression_and_size_are_read(kafka: Broker) -> None:
+    settings = {"max.message.bytes": "9000000"}
+    topics = {unique_name(codec): codec for codec in ("gzip", "snappy", "lz4", "zstd")}
+    new = {
+        name: NewTopic(name, 1, 1, topic_configs={**settings, "compression.type": codec})
+        for name, codec in topics.items()
+    }
+    await create_topics(kafka.bootstrap, new)
+    sizes = [10, 3_000_000, 5_000_000, 10]  # longer than what is fetched at once
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, max_request_size=9_000_000) as producer:
+        for name in topics:
+            for size in sizes:
+                await producer.send_and_wait(name, b"x" * size)
+    async with Pulling(source_of(kafka.bootstrap, ",".join(topics), group=group())) as pulling:
+        await pulling.until(lambda: len(pulling.values()) == 16)
+    for name in topics:
+        assert [len(value) for value in pulling.values(f"{name}-0")] == sizes
 
 
 # --- what cannot be read ---
