@@ -183,6 +183,31 @@ async def test_a_zombie_commits_nothing_any_more(kafka: Broker) -> None:
     await check(plant, {0: steps})
 
 
+async def test_a_former_owner_commits_nothing_while_the_new_one_reads(kafka: Broker) -> None:
+    plant = await make_plant(kafka.bootstrap)
+    partition, steps = plant.partition(), steps_of(plant.partition(), 3)
+    former, owner = plant.committer(), plant.committer()
+    await former.restore(partition)
+    await former.commit(*steps[0])
+    start = AIOKafkaConsumer.start
+    lost: list[bool] = []
+
+    async def commit_first(consumer: AIOKafkaConsumer) -> None:
+        patch.undo()
+        with pytest.raises(PartitionLost) as loss:
+            await former.commit(*steps[1])
+        lost.append(loss.value.fenced)
+        await start(consumer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AIOKafkaConsumer, "start", commit_first)
+        await run(owner, partition, steps)
+    assert lost == [True]
+    await former.close()
+    await owner.close()
+    await check(plant, {0: steps})
+
+
 @pytest.mark.parametrize("call", ["begin_transaction", "send", "send_offsets_to_transaction", "commit_transaction"])
 async def test_who_is_fenced_amid_a_transaction_leaves_nothing_of_it(kafka: Broker, call: str) -> None:
     plant = await make_plant(kafka.bootstrap)

@@ -69,11 +69,11 @@ class CommitPlant:
         client = Client.of(f"{self.bootstrap}/{self.topic}", model, self.context)
         return Shared(client.place, client, model, self.group, clock or SystemClock())
 
-    def sinks(self) -> dict[Role, KafkaSink]:
+    def sinks(self, **options: Any) -> dict[Role, KafkaSink]:
         """Return the sinks of this cluster."""
+        model = KafkaSinkOptions.model_validate(options)
         return {
-            role: KafkaSink(f"{self.bootstrap}/{topic}", KafkaSinkOptions(), self.context)
-            for role, topic in self.outputs.items()
+            role: KafkaSink(f"{self.bootstrap}/{topic}", model, self.context) for role, topic in self.outputs.items()
         }
 
     def committer(self, clock: Clock | None = None, **options: Any) -> KafkaCommitter:

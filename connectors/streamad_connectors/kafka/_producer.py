@@ -31,7 +31,8 @@ _STOP_S = 1.0
 _ABORT_S = 2.0
 _GRACE_S = 2.0
 _ROUNDS = 5
-# A topic's max.message.bytes (default 1 MB) bounds a batch, so a batch stays well below what a topic may be set to.
+# Records are joined into batches of up to so much: one request carries several small messages, and a topic's
+# max.message.bytes (1 MB by default), which bounds batches, is far away.
 _BATCH_BYTES = 128 * 1024
 # The broker judges what is too large; aiokafka's own limit would refuse what a topic was raised to.
 _REQUEST_BYTES = 256 * 1024 * 1024
@@ -61,11 +62,18 @@ class PartitionProducer:
     """Commits for one partition; the newest one with its ``transactional_id`` is the only one that can (KIP-98).
 
     Once a call has failed, been cancelled or timed out, only ``discard`` is left. ``refused_by`` is then the topic that
-    did not take a record, where it was that. Times are seconds.
+    did not take a record, where it was that. Times are seconds. No batch of several records is longer than
+    ``max_message_bytes``.
     """
 
     def __init__(
-        self, kwargs: Mapping[str, Any], transactional_id: str, *, timeout_s: float, transaction_timeout_s: float
+        self,
+        kwargs: Mapping[str, Any],
+        transactional_id: str,
+        *,
+        timeout_s: float,
+        transaction_timeout_s: float,
+        max_message_bytes: int,
     ) -> None:
         self.refused_by: str | None = None
         self._timeout_s = timeout_s
@@ -75,7 +83,7 @@ class PartitionProducer:
             transaction_timeout_ms=int(transaction_timeout_s * 1000),
             acks="all",
             linger_ms=0,
-            max_batch_size=_BATCH_BYTES,
+            max_batch_size=min(max_message_bytes, _BATCH_BYTES),
             max_request_size=_REQUEST_BYTES,
         )
 
@@ -152,9 +160,11 @@ class PartitionProducer:
                     await self._producer.abort_transaction()
 
     def cause_of(self, error: BaseException) -> BaseException:
-        """Return why ``error`` was raised: where the sender has died, what it died of."""
-        sender = self._producer._sender.sender_task
-        if sender is not None and sender.done() and not sender.cancelled():
+        """Return why ``error`` was raised: what the transaction failed of first, or what the sender has died of."""
+        manager, sender = self._producer._txn_manager, self._producer._sender.sender_task
+        if manager.state is TransactionState.ABORTABLE_ERROR:
+            error = manager.wait_for_transaction_end().exception() or error
+        elif sender is not None and sender.done() and not sender.cancelled():
             error = sender.exception() or error
         while isinstance(error, KafkaError) and isinstance(error.__cause__, Exception):
             error = error.__cause__

@@ -35,7 +35,7 @@ from streamad.types import OutputRecord, Role
 from streamad_connectors.kafka._errors import explain, why_unreachable
 from streamad_connectors.kafka._producer import Outgoing, PartitionProducer, TopicMissingError, is_fenced
 from streamad_connectors.kafka._shared import Shared
-from streamad_connectors.kafka.options import progress_topic_of
+from streamad_connectors.kafka.options import KafkaSinkOptions, progress_topic_of
 from streamad_connectors.kafka.progress_topic import ProgressLog, read_items
 from streamad_connectors.kafka.sink import KafkaSink
 
@@ -102,6 +102,14 @@ class KafkaCommitter:
                 self._ours[role] = sink
             else:
                 self._others[role] = sink
+        self._max_message_bytes = min(
+            (
+                sink.client.options.max_message_bytes
+                for sink in self._ours.values()
+                if isinstance(sink.client.options, KafkaSinkOptions)
+            ),
+            default=KafkaSinkOptions().max_message_bytes,
+        )
         self._held: dict[str, _Held] = {}
         self._claims: dict[str, object] = {}
         self._fences_us: dict[str, list[int]] = {}
@@ -146,6 +154,7 @@ class KafkaCommitter:
             place.transactional_id,
             timeout_s=client.request_timeout_s,
             transaction_timeout_s=self._shared.options.transaction_timeout / 1_000_000,
+            max_message_bytes=self._max_message_bytes,
         )
         try:
             await producer.start()  # the fence, before anything is read
@@ -176,7 +185,7 @@ class KafkaCommitter:
         )
 
     def _check_claim(self, partition: str, claim: object) -> None:
-        if self._claims.get(partition) is not claim:
+        if self._claims.get(partition) is not claim or self._is_closed:
             raise PartitionLost(partition, f"{partition}: given up while it was being restored")
 
     async def _wait_after_fence(self, partition: str) -> None:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
-from tests.support.kafka import Broker
-from tests.support.kafka_commits import CommitPlant, make_plant, merged, steps_of
+import msgspec
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+
+from streamad.errors import CheckpointError, OutputError, PartitionLost, SourceError
+from streamad.progress import StreamProgress
+from streamad.testing import ListSink, ManualClock
+from streamad.types import OutputRecord
+from streamad_connectors.kafka.committer import KafkaCommitter
+from tests.support.kafka import Broker, unique_name
+from tests.support.kafka_commits import CommitPlant, make_plant, merged, message, run, steps_of, texts_of
 
 
 @pytest.fixture
@@ -13,23 +27,271 @@ async def plant(kafka: Broker) -> CommitPlant:
     return await make_plant(kafka.bootstrap)
 
 
+@pytest.fixture
+async def committer(plant: CommitPlant) -> AsyncIterator[KafkaCommitter]:
+    committer = plant.committer()
+    yield committer
+    await committer.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_commit_is_all_there_and_the_next_owner_goes_on_from_it(plant: CommitPlant) -> None:
     partition = plant.partition()
     steps = steps_of(partition, 7)
-    committer = plant.committer()
+    shared = plant.shared()
+    committer = KafkaCommitter(shared, plant.sinks())
     assert await committer.restore(partition) is None
+    assert shared.progress_of == {}
     for step in steps[:4]:
         await committer.commit(*step)
+    assert shared.progress_of == {partition: (2, 3_000_000)}
+    await committer.close()
     await committer.close()
     assert await plant.committed_offset() == steps[3].update.low_watermark
 
-    committer = plant.committer()
+    shared = plant.shared()
+    committer = KafkaCommitter(shared, plant.sinks())
     assert await committer.restore(partition) == merged(steps[:4])
+    assert shared.progress_of == {partition: (2, 3_000_000)}
     for step in steps[4:]:
         await committer.commit(*step)
     await committer.close()
-    await committer.close()
 
     assert await plant.progress() == merged(steps)
-    texts = [f"{step}.{number}" for stream in range(3) for step in range(stream, 7, 3) for number in range(2)]
-    assert await plant.written() == {"events": texts, "late": texts}
+    assert await plant.written() == texts_of(steps)
+
+
+async def test_what_is_larger_than_a_batch_is_committed_and_restored(
+    plant: CommitPlant, committer: KafkaCommitter
+) -> None:
+    """60,000 remembered ids (1.8 MB) and 3 MB of messages go through in one transaction."""
+    step = steps_of(plant.partition(), 1)[0]
+    many = StreamProgress(done_below=0, closed={f"{number:018x}": number for number in range(60_000)})
+    update = msgspec.structs.replace(step.update, streams={f"s:{number}": many for number in range(2)})
+    outputs = [message("events", f"s{number % 5}", f"{number}".rjust(30_000)) for number in range(100)]
+    await committer.restore(plant.partition())
+    await committer.commit(update, outputs)
+    progress = await plant.progress()
+    assert progress is not None
+    assert progress.streams == update.streams
+    assert list(progress.streams["s:0"].closed) == list(many.closed)
+    assert sum(len(texts) for texts in (await plant.written())["events"].values()) == 100
+
+
+async def test_small_messages_are_not_joined_into_a_batch_that_the_topic_refuses(plant: CommitPlant) -> None:
+    (step,) = steps_of(plant.partition(), 1, 500)
+    await plant.configure(plant.outputs["events"], {"max.message.bytes": "12000"})
+    committer = KafkaCommitter(plant.shared(), plant.sinks(max_message_bytes=12_000))
+    await run(committer, plant.partition(), [step])
+    await committer.close()
+    assert await plant.written() == texts_of([step])
+
+
+async def test_aborted_records_and_markers_at_the_end_of_the_progress_do_not_hold_a_restore_up(
+    plant: CommitPlant, committer: KafkaCommitter
+) -> None:
+    steps = steps_of(plant.partition(), 2)
+    await run(committer, plant.partition(), steps)
+    async with AIOKafkaProducer(bootstrap_servers=plant.bootstrap, transactional_id=unique_name("other")) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait(plant.progress_topic, b"aborted", b"p", 0)
+        await producer.abort_transaction()
+        started_s = time.monotonic()
+        assert await committer.restore(plant.partition()) == merged(steps)
+        # Nor does one that is open: it is none of ours.
+        await producer.begin_transaction()
+        await producer.send_and_wait(plant.progress_topic, b"open", b"p", 0)
+        assert await committer.restore(plant.partition()) == merged(steps)
+        assert time.monotonic() - started_s < 3
+        await producer.abort_transaction()
+
+
+async def test_partitions_commit_at_the_same_time_and_are_released_one_by_one(kafka: Broker) -> None:
+    plant = await make_plant(kafka.bootstrap, 3)
+    committer = plant.committer()
+    lives = [steps_of(plant.partition(number), 5) for number in range(3)]
+    await asyncio.gather(*(run(committer, plant.partition(number), lives[number]) for number in range(3)))
+    await committer.release(plant.partition(1))
+    await committer.release(plant.partition(1))
+    await committer.release("never-1")
+    with pytest.raises(PartitionLost, match="restore it first") as lost:
+        await committer.commit(*lives[1][0])
+    assert not lost.value.fenced
+    later = steps_of(plant.partition(2), 6)
+    await committer.commit(*later[5])
+    await committer.close()
+    assert await plant.written() == texts_of([*lives[0], *lives[1], *later])
+
+
+async def test_a_release_waits_for_the_commit_under_way(plant: CommitPlant, committer: KafkaCommitter) -> None:
+    (step,) = steps_of(plant.partition(), 1)
+    await committer.restore(plant.partition())
+    committing = asyncio.create_task(committer.commit(*step))
+    await asyncio.sleep(0)
+    await committer.release(plant.partition())
+    await committing
+    assert await plant.written() == texts_of([step])
+
+
+async def test_a_cancelled_commit_is_in_doubt_and_restored(plant: CommitPlant, committer: KafkaCommitter) -> None:
+    steps = steps_of(plant.partition(), 12)
+    for turns in range(12):
+        await committer.restore(plant.partition())
+        committing = asyncio.create_task(run(committer, plant.partition(), steps))
+        await asyncio.sleep(turns * 0.02)
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+    await run(committer, plant.partition(), steps)
+    assert await plant.written() == texts_of(steps)
+    assert await plant.progress() == merged(steps)
+
+
+async def test_what_is_released_amid_its_restore_is_not_taken(plant: CommitPlant, committer: KafkaCommitter) -> None:
+    restoring = asyncio.create_task(committer.restore(plant.partition()))
+    await asyncio.sleep(0.02)
+    await committer.release(plant.partition())
+    with pytest.raises(PartitionLost, match="given up while"):
+        await restoring
+
+
+async def test_other_sinks_have_their_messages_before_the_commit(plant: CommitPlant) -> None:
+    class Watched(ListSink):
+        async def flush(self) -> None:
+            await super().flush()
+            flushed.append(await plant.progress())
+
+    flushed: list[Any] = []
+    other = Watched()
+    committer = KafkaCommitter(plant.shared(), {"events": plant.sinks()["events"], "verdicts": other})
+    (step,) = steps_of(plant.partition(), 1)
+    said = OutputRecord("verdicts", "s", step.outputs[0].message)
+    await committer.restore(plant.partition())
+    await committer.commit(step.update, [*step.outputs, said])
+    await committer.close()
+    assert other.records == [said]
+    assert flushed == [None]
+    assert (await plant.written())["events"] == texts_of([step])["events"]
+    assert (await plant.written())["late"] == {}  # nobody wants them
+
+
+# --- fences ---
+
+
+async def test_who_was_fenced_waits_before_it_fences_in_turn(plant: CommitPlant) -> None:
+    clock = ManualClock()
+    steps = steps_of(plant.partition(), 4)
+    loser, owner = plant.committer(clock, heartbeat_interval="3s"), plant.committer()
+    await loser.restore(plant.partition())
+    await owner.restore(plant.partition())
+    with pytest.raises(PartitionLost):
+        await loser.commit(*steps[0])
+    restoring = asyncio.create_task(loser.restore(plant.partition()))
+    while not clock.n_sleepers:  # noqa: ASYNC110 - only the loser knows
+        await asyncio.sleep(0.01)
+    await owner.commit(*steps[0])
+    clock.advance(5.9)
+    await asyncio.sleep(0.3)
+    await owner.commit(*steps[1])
+    clock.advance(0.1)
+    assert await restoring == merged(steps[:2])
+    await loser.commit(*steps[2])
+    await loser.close()
+    await owner.close()
+
+
+async def test_two_that_fence_each_other_again_and_again_find_out(plant: CommitPlant) -> None:
+    clock = ManualClock()
+    step = steps_of(plant.partition(), 1)[0]
+    ours, theirs = plant.committer(clock), plant.committer()
+
+    async def restore() -> None:
+        restoring = asyncio.create_task(ours.restore(plant.partition()))
+        while not restoring.done():
+            await asyncio.sleep(0.01)
+            clock.advance(0.02)
+        await restoring
+
+    for _ in range(4):
+        await restore()
+        await theirs.restore(plant.partition())
+        with pytest.raises(PartitionLost):
+            await ours.commit(*step)
+    with pytest.raises(CheckpointError, match=r"another process commits for .* running twice\?"):
+        await restore()
+    clock.advance(121)
+    await restore()
+    await ours.commit(*step)
+    await ours.close()
+    await theirs.close()
+
+
+# --- refusals ---
+
+
+async def test_a_missing_progress_topic_says_which_command_makes_it(plant: CommitPlant) -> None:
+    plant.group = unique_name("another")
+    committer = plant.committer()
+    with pytest.raises(CheckpointError, match=r"progress is not there: run streamad topics create --config FILE"):
+        await committer.restore(plant.partition())
+    await committer.close()
+
+
+async def test_a_missing_output_topic_says_which_command_makes_it(plant: CommitPlant) -> None:
+    (step,) = steps_of(plant.partition(), 1)
+    missing = plant.outputs["late"] = unique_name("missing")
+    committer = plant.committer()
+    await committer.restore(plant.partition())
+    with pytest.raises(OutputError, match=f"topic {missing} is not there: run streamad topics create"):
+        await committer.commit(*step)
+    await committer.close()
+    assert await plant.progress() is None
+
+
+async def test_an_input_with_more_partitions_than_before_is_refused(
+    plant: CommitPlant, committer: KafkaCommitter
+) -> None:
+    steps = steps_of(plant.partition(), 2)
+    await committer.restore(plant.partition())
+    await committer.commit(*steps[0])
+    admin = AIOKafkaAdminClient(bootstrap_servers=plant.bootstrap)
+    await admin.start()
+    await admin.create_partitions({plant.topic: NewPartitions(3)})
+    await admin.close()
+    with pytest.raises(CheckpointError, match=r"has 3 partitions, but 1 when .* new group .* next time, before"):
+        await committer.restore(plant.partition())
+
+
+async def test_a_foreign_record_in_the_progress_is_refused(plant: CommitPlant, committer: KafkaCommitter) -> None:
+    await run(committer, plant.partition(), steps_of(plant.partition(), 1))
+    await plant.damage(b"somebody's", b"{}")
+    with pytest.raises(CheckpointError, match="something else wrote to its progress topic"):
+        await committer.restore(plant.partition())
+
+
+async def test_a_broker_that_stays_away_is_given_up() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listened to: nobody else answers there either
+        plant = CommitPlant(f"127.0.0.1:{held.getsockname()[1]}", 1)
+        committer = plant.committer(request_timeout="500ms", give_up_after="1s")
+        started_s = time.monotonic()
+        with pytest.raises(SourceError, match=r"no broker can be reached.*\(tried for 1 s\)"):
+            await committer.restore(plant.partition())
+        assert 1 <= time.monotonic() - started_s < 4
+        await committer.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_restore_from_a_broker_that_hangs_can_be_cancelled(own_broker: Callable[..., Broker]) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    plant = await make_plant(broker.bootstrap)
+    committer = plant.committer()
+    broker.pause()
+    for wait_s in (0.0, 0.05, 0.5):
+        restoring = asyncio.create_task(committer.restore(plant.partition()))
+        await asyncio.sleep(wait_s)
+        restoring.cancel()
+        started_s = time.monotonic()
+        await asyncio.gather(restoring, return_exceptions=True)
+        assert time.monotonic() - started_s < 2
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+    await committer.close()
