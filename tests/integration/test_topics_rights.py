@@ -1,0 +1,263 @@
+"""Rights, logins and TLS against a real broker: every refusal is one line that names what is missing; no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.protocol.admin import CreateAclsRequest
+
+from streamad.clock import SystemClock
+from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext
+from streamad.ports import TopicFinding
+from tests.support.kafka import Broker, free_ports, scratch_folder
+from tests.support.kafka_topics import DAY_US, Plant, admin_of, errors_of, texts
+
+PASSWORD = "hunter2-is-secret"
+
+
+class SecuredBroker(Broker):
+    """A broker with a second port where user "worker" logs in (PLAIN) and may do nothing but what it is granted.
+
+    On that port OAUTHBEARER takes unsigned tokens (RFC 7515, A.5). A third port speaks TLS and wants our certificate:
+    the broker's own, cert.pem and key.pem in ``certificates``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "kafka")
+        self.certificates = folder
+        self.login_port, self.tls_port = free_ports(2)
+        _make_certificate(folder)
+        plain = f"PLAINTEXT://127.0.0.1:{self.port},SASL_PLAINTEXT://127.0.0.1:{self.login_port}"
+        plain += f",SSL://127.0.0.1:{self.tls_port}"
+        self._settings |= {
+            "listeners": f"{plain},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": plain,
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL"
+            ),
+            "listener.name.ssl.ssl.keystore.type": "PEM",
+            "listener.name.ssl.ssl.keystore.location": str(folder / "store.pem"),
+            "listener.name.ssl.ssl.truststore.type": "PEM",
+            "listener.name.ssl.ssl.truststore.location": str(folder / "cert.pem"),
+            "listener.name.ssl.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+                'unsecuredLoginStringClaim_sub="broker";'
+            ),
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
+            ),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:CN=127.0.0.1",
+        }
+
+    async def grant(self, resource: int, name: str, operation: int, *, prefix: bool = False) -> None:
+        """Allow worker ``operation`` on ``name``: CreateAcls (KIP-290), by the numbers of its protocol."""
+        async with admin_of(self.bootstrap) as admin:
+            request = CreateAclsRequest(resource, name, 4 if prefix else 3, "User:worker", "*", operation, 3)
+            answer = await admin._send_to_controller(request)
+            assert answer.creation_responses[0][0] == 0
+
+
+def _make_certificate(folder: Path) -> None:
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subprocess.run(command, check=True, capture_output=True)
+    (folder / "store.pem").write_bytes((folder / "key.pem").read_bytes() + (folder / "cert.pem").read_bytes())
+
+
+def unsigned_token(user: str) -> str:
+    """Return a token that says who we are and is signed by nobody."""
+    now_s = int(time.time())
+    parts = ({"alg": "none"}, {"sub": user, "iat": now_s, "exp": now_s + 600})
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
+
+
+TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
+READ, WRITE, DESCRIBE = 3, 4, 8
+
+
+@pytest.fixture(scope="module")
+def secured(kafka_jars: Path) -> Iterator[SecuredBroker]:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    folder = scratch_folder()
+    broker = SecuredBroker(folder)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+        shutil.rmtree(folder)
+
+
+def worker(broker: SecuredBroker, password: str = "WORKER_PASSWORD", **security: Any) -> Plant:
+    login = {"protocol": "sasl_plaintext", "mechanism": "plain", "username": "worker", "password": {"env": password}}
+    return Plant(f"127.0.0.1:{broker.login_port}", security={**login, **security})
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKER_PASSWORD", PASSWORD)
+    monkeypatch.setenv("WRONG_PASSWORD", f"not-{PASSWORD}")
+
+
+async def eventually(check: Callable[[], Any], is_right: Callable[[list[TopicFinding]], bool]) -> list[TopicFinding]:
+    """Check until rights that were just granted have reached the broker."""
+    deadline_s = time.monotonic() + 10
+    while not is_right(found := await check()) and time.monotonic() < deadline_s:  # noqa: ASYNC110 - only the broker knows
+        await asyncio.sleep(0.1)
+    return found
+
+
+async def test_each_missing_right_is_named_until_none_is(
+    secured: SecuredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant = worker(secured)
+    where = f"kafka {plant.bootstrap}: not allowed of user worker: grant "
+    cannot_see = ", or make the topic where it is missing (without the right nobody can tell)"
+    names = [plant.inputs[0], plant.progress[0], f"{plant.name}.alerts", f"{plant.name}.dead"]
+    refused = [
+        *((name, f"{where}DESCRIBE on topic {name}{cannot_see}") for name in names),
+        ("(group)", f"{where}READ on group {plant.group}"),
+        ("(transactions)", f"{where}WRITE and DESCRIBE on transactional id {plant.transactional_id}"),
+    ]
+    assert errors_of(await plant.check()) == refused
+    made = await plant.create()
+    assert [text for _, text in errors_of(made)] == [text for _, text in refused[:4]]
+
+    await Plant.create(as_root(plant, secured))
+    for name in names:
+        await secured.grant(TOPIC, name, DESCRIBE)
+    found = await eventually(plant.check, lambda found: len(texts(found, names[1])) == 2)
+    assert texts(found, names[0]) == [f"{where}READ and DESCRIBE on topic {names[0]}"]
+    assert texts(found, names[1]) == [
+        f"{where}READ and DESCRIBE on topic {names[1]}",
+        f"{where}WRITE and DESCRIBE on topic {names[1]}",
+    ]
+    assert texts(found, names[2]) == [f"{where}WRITE and DESCRIBE on topic {names[2]}"]
+
+    await secured.grant(TOPIC, names[0], READ)
+    await secured.grant(TOPIC, names[1], READ)
+    for name in names[1:]:
+        await secured.grant(TOPIC, name, WRITE)
+    await secured.grant(GROUP, plant.group, READ)
+    await secured.grant(TRANSACTIONAL_ID, f"streamad:{plant.inputs[0]}:", WRITE, prefix=True)
+    found = await eventually(plant.check, lambda found: not errors_of(found))
+    assert errors_of(found) == []
+    (unseen,) = [text for text in texts(found, "(cluster)", "warning") if "DESCRIBE_CONFIGS" in text]
+    assert unseen == f"settings could not be checked, grant DESCRIBE_CONFIGS on: {', '.join(names)}, the cluster"
+    assert PASSWORD not in caplog.text
+    assert "aiokafka" in caplog.text
+
+
+def as_root(plant: Plant, secured: SecuredBroker) -> Plant:
+    """The same plant through the port where nobody has to log in."""
+    root = Plant(secured.bootstrap)
+    root.name, root.inputs, root.group, root.progress = plant.name, plant.inputs, plant.group, plant.progress
+    root.rest, root.sink_topics = f"{secured.bootstrap}/{','.join(plant.inputs)}", plant.sink_topics
+    root.context = ConnectorContext(
+        (), SystemClock(), plant=plant.name, source_url=f"kafka://{root.rest}", max_duration_us=DAY_US
+    )
+    return root
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"password": "WRONG_PASSWORD"},
+            "authentication of user worker refused: check security (mechanism, user, secret)",
+        ),
+        ({"mechanism": "scram-sha-256"}, "the broker does not offer security.mechanism scram-sha-256"),
+        ({"protocol": "sasl_ssl"}, "the broker ended the connection: is security.protocol right for this port?"),
+    ],
+)
+async def test_a_login_that_fails_is_one_line_without_the_password(
+    secured: SecuredBroker, changes: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plant = worker(secured, **changes)
+    with pytest.raises(SourceError) as caught:
+        await plant.check()
+    assert str(caught.value) == f"kafka {plant.bootstrap}: {said}"
+    assert PASSWORD not in caplog.text + str(caught.value)
+
+
+async def test_a_token_logs_in_as_its_subject(secured: SecuredBroker, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(unsigned_token("worker"), encoding="utf-8")
+    security = {"protocol": "sasl_plaintext", "mechanism": "oauthbearer", "token": {"file": str(tmp_path / "token")}}
+    plant = Plant(f"127.0.0.1:{secured.login_port}", security=security)
+    await secured.grant(GROUP, plant.group, READ)
+    found = await eventually(plant.check, lambda found: texts(found, "(group)", "ok") != [])
+    assert texts(found, "(group)", "ok") == [f"allowed to read group {plant.group}"]
+    assert len(texts(found, "(transactions)")) == 1
+
+
+async def test_a_token_that_is_refused_or_missing_is_told(secured: SecuredBroker, tmp_path: Path) -> None:
+    security = {"protocol": "sasl_plaintext", "mechanism": "oauthbearer", "token": {"file": str(tmp_path / "token")}}
+    plant = Plant(f"127.0.0.1:{secured.login_port}", security=security)
+    with pytest.raises(SourceError, match="no token to log in with: secret: cannot read a secret from"):
+        await plant.check()
+    (tmp_path / "token").write_text("not.a.token", encoding="utf-8")
+    with pytest.raises(SourceError, match="it has most likely refused the token"):
+        await plant.check()
+
+
+def over_tls(secured: SecuredBroker, *names: str) -> Plant:
+    files = {name: str(secured.certificates / f"{name.removesuffix('_file')}.pem") for name in names}
+    security = {"protocol": "ssl", **files}
+    if "ca_file" in files:
+        security["ca_file"] = str(secured.certificates / "cert.pem")
+    return Plant(f"127.0.0.1:{secured.tls_port}", security=security)
+
+
+async def test_mutual_tls_works_with_a_broker(secured: SecuredBroker) -> None:
+    plant = over_tls(secured, "ca_file", "cert_file", "key_file")
+    assert errors_of(await plant.create()) == []
+    assert errors_of(await plant.check()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            (),
+            "the broker's certificate is not trusted (self-signed certificate): check security.ca_file and the host's",
+        ),
+        (
+            ("ca_file",),
+            "the broker ended the connection: does it want a certificate of ours (security.cert_file, key_file)",
+        ),
+    ],
+)
+async def test_tls_that_fails_is_one_clear_line(secured: SecuredBroker, names: tuple[str, ...], said: str) -> None:
+    plant = over_tls(secured, *names)
+    with pytest.raises(SourceError) as caught:
+        await plant.check()
+    assert str(caught.value).startswith(f"kafka {plant.bootstrap}: {said}")
