@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-__all__ = ["Progress", "ProgressUpdate", "StreamProgress", "merge"]
+__all__ = ["ForcedEnd", "Progress", "ProgressUpdate", "StreamProgress", "merge"]
 
 import msgspec
+
+
+class ForcedEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What ended something of a stream from outside, when all records below ``offset`` were read and no other one.
+
+    The wall clock, which then stood for ``clock_us`` on the partition's clock; or, where that is None, short memory,
+    which ended the sequence whose id has the hash ``ended`` ("": the one without id; None: what waited for late-comers
+    was released, and nothing was left open).
+    """
+
+    offset: int
+    clock_us: int | None = None
+    ended: str | None = None
 
 
 class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,7 +27,8 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     before that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its
     late samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial`` says that the
     beginning of the stream's next sequence may have gone unseen. ``starts`` (relative times) maps the hash of a
-    sequence id to the event time of its second 0 and the partition clock when it was first seen.
+    sequence id to the event time of its second 0 and the partition clock when it was first seen. ``forced`` holds what
+    came from outside since ``done_below``, in that order: rereading repeats it at the same places.
     """
 
     done_below: int
@@ -25,6 +39,7 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     closed_through_us: int | None = None
     partial: bool = False
     starts: dict[str, tuple[int, int]] = {}
+    forced: tuple[ForcedEnd, ...] = ()
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

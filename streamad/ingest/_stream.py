@@ -9,7 +9,7 @@ what was committed when: this is what makes rereading exact.
 
 from __future__ import annotations
 
-__all__ = ["Closed", "LateSamples", "OpenSequence", "StreamState"]
+__all__ = ["Closed", "LateSamples", "StreamState"]
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,12 +18,14 @@ from operator import itemgetter
 
 import numpy as np
 
+from streamad.ingest._open import OpenSequence
 from streamad.ingest._runs import Clocks, ReorderBuffer, Run
-from streamad.progress import StreamProgress
+from streamad.progress import ForcedEnd, StreamProgress
 from streamad.settings import SequenceSettings
-from streamad.types import EndReason, FinishedSequence, FloatArray, IntArray, Position, from_us
+from streamad.types import EndReason, FinishedSequence, FloatArray, IntArray, Position
 
 MAX_CLOSED_IDS = 100_000
+MAX_FORCED_ENDS = 1_000
 _NEVER_US = 1 << 62
 
 
@@ -66,86 +68,9 @@ def id_hash(key: str) -> str:
     return blake2b(key.encode(), digest_size=9).hexdigest()
 
 
-class OpenSequence:
-    """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock."""
-
-    __slots__ = (
-        "before",
-        "duplicates",
-        "key",
-        "last_us",
-        "merged",
-        "n",
-        "nbytes",
-        "partial",
-        "position",
-        "runs",
-        "seen_us",
-        "since_us",
-        "start_us",
-    )
-
-    def __init__(self, run: Run, *, partial: bool) -> None:
-        self.key = run.sequence
-        self.start_us = run.first_us
-        self.since_us = self.seen_us = max(run.arrived_us, run.first_us)
-        self.partial = partial
-        self.position = run.position
-        self.before = run.before
-        self.runs: list[Run] = []
-        self.n = 0
-        self.nbytes = 0
-        self.duplicates = 0
-        self.merged = 0
-        self.last_us = run.first_us - 1
-
-    def append(self, run: Run) -> None:
-        """Add a run that lies wholly after what is here, or a single sample of the same time as the last one."""
-        if run.position < self.position:
-            self.position, self.before = run.position, run.before
-        self.seen_us = max(self.seen_us, run.arrived_us, run.last_us)
-        self.duplicates += run.duplicates
-        self.merged += run.merged
-        if run.first_us == self.last_us:
-            self._merge(run)
-            return
-        self.runs.append(run)
-        self.n += len(run)
-        self.nbytes += run.nbytes
-        self.last_us = run.last_us
-
-    def _merge(self, run: Run) -> None:
-        last = self._take_last()
-        merged, duplicates = last.merged, last.duplicates
-        last.absorb(run)
-        self.merged += last.merged - merged - run.merged
-        self.duplicates += last.duplicates - duplicates - run.duplicates
-        self.runs.append(last)
-        self.nbytes += last.nbytes
-
-    def _take_last(self) -> Run:
-        """Take the last sample out."""
-        last = self.runs.pop()
-        self.nbytes -= last.nbytes
-        if len(last) > 1:
-            head, last = last.split(len(last) - 1)
-            self.runs.append(head)
-            self.nbytes += head.nbytes
-        return last
-
-    def drop_bare_marker(self) -> None:
-        """Take an end mark without readings out of the samples, unless it is all there is."""
-        if self.n == 1 or not np.isnan(self.runs[-1].values[-1]).all():
-            return
-        self._take_last()
-        self.n -= 1
-        self.merged += 1
-
-    def finish(self, stream: str, reason: EndReason) -> FinishedSequence:
-        times_us = np.concatenate([run.times_us for run in self.runs])
-        values = np.concatenate([run.values for run in self.runs])
-        name = self.key if self.key is not None else from_us(self.start_us).isoformat()
-        return FinishedSequence(stream, name, reason, times_us, values, self.position, self.partial, self.duplicates)
+def hash_of(key: str | None) -> str:
+    """Return ``id_hash`` of a sequence id, and "" for a sequence that has none."""
+    return "" if key is None else id_hash(key)
 
 
 class StreamState:
@@ -153,8 +78,8 @@ class StreamState:
 
     __slots__ = (
         "closed", "closed_memory_us", "closed_through_us", "committed_ids", "committed_through_us",
-        "done_below", "finished", "floor_us", "in_flight", "last_record_us", "late", "max_time_us", "name", "open",
-        "partial", "pending", "settings", "starts_us",
+        "done_below", "finished", "floor_us", "forced", "in_flight", "last_record_us", "late", "max_time_us", "name",
+        "open", "partial", "pending", "retired_at", "settings", "starts_us",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: SequenceSettings, *, partial: bool) -> None:
@@ -178,6 +103,8 @@ class StreamState:
         self.closed_through_us: int | None = None
         self.committed_through_us: int | None = None
         self.done_below = 0
+        self.retired_at: int | None = None
+        self.forced: list[ForcedEnd] = []
         self.finished: list[Closed] = []
         self.late: list[LateSamples] = []
 
@@ -381,6 +308,24 @@ class StreamState:
             if self._silence_end_us(sequence) <= deadline_us:
                 self.close(sequence, self._limit_reason(sequence), deadline_us)
 
+    # --- ends from outside ---
+
+    def note(self, end: ForcedEnd) -> None:
+        """Note an end from outside for a restart; of the clock's words at one place only the last one counts."""
+        last = self.forced[-1] if self.forced else None
+        if last is not None and None not in (last.clock_us, end.clock_us) and last.offset == end.offset:
+            self.forced.pop()
+        self.forced.append(end)
+        del self.forced[:-MAX_FORCED_ENDS]
+
+    def evict(self, offset: int, ended: str | None) -> None:
+        """End the sequence whose id has the hash ``ended`` (None: none) because memory is short at ``offset``."""
+        self.note(ForcedEnd(offset=offset, ended=ended))
+        self.flush()
+        for sequence in list(self.open.values()):
+            if hash_of(sequence.key) == ended:
+                self.close(sequence, "memory")
+
     def forget_closed(self, clock_us: int) -> None:
         """Forget the ids of sequences so long closed that they may recur."""
         clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)
@@ -430,7 +375,13 @@ class StreamState:
     def progress(self, read_below: int, clock_us: int | None) -> StreamProgress:
         """Return what a restart must know, as of ``read_below`` (an offset) and the partition's clock ``clock_us``."""
         now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us)
-        done_below, clocks = self.oldest() or (max(read_below, self.done_below), now)
+        if self.retired_at is not None:
+            read_below = min(read_below, self.retired_at)
+        oldest = self.oldest()
+        done_below, clocks = oldest or (max(read_below, self.done_below), now)
+        # What was forced at ``done_below`` is in the clocks; only that it made all of the stream be forgotten is not.
+        needed_from = done_below if oldest is None and self.retired_at is not None else done_below + 1
+        self.forced = [end for end in self.forced if end.offset >= needed_from]
         if clocks.partition_us is not None:
             _forget_before(self.committed_ids, clocks.partition_us - self.closed_memory_us)
         return StreamProgress(
@@ -444,6 +395,7 @@ class StreamState:
             or any(sequence.partial for sequence in self.open.values())
             or any(closed.sequence.partial for closed in self.in_flight.values()),
             starts={hashed: start for hashed, start in self.starts_us.items() if hashed is not None},
+            forced=tuple(self.forced),
         )
 
     def restore(self, progress: StreamProgress) -> None:

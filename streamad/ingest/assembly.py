@@ -12,10 +12,13 @@ __all__ = ["Assembler", "Closed", "LateSamples"]
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
+import msgspec
+
 from streamad.errors import DecodeError
+from streamad.ingest._repeats import Repeats
 from streamad.ingest._runs import Clocks, Run, runs_of
-from streamad.ingest._stream import Closed, LateSamples, StreamState
-from streamad.progress import Progress, ProgressUpdate, StreamProgress
+from streamad.ingest._stream import Closed, LateSamples, StreamState, hash_of
+from streamad.progress import ForcedEnd, Progress, ProgressUpdate, StreamProgress
 from streamad.settings import SequenceSettings
 from streamad.types import SampleBlock
 
@@ -56,6 +59,8 @@ class Assembler:
         self._read_below = 0
         self._reread_below = 0
         self._reread_streams: frozenset[str] = frozenset()
+        self._repeats = Repeats({})
+        self._unconfirmed: list[tuple[StreamState, ForcedEnd]] = []
         self.clock_us: int | None = None
         self.buffered_bytes = 0
         self.merged = 0
@@ -72,6 +77,8 @@ class Assembler:
         would open one stream too many.
         """
         self._read_below = block.offset + 1
+        if self._unconfirmed:
+            self._confirm(record_us)
         partition_before = self.clock_us
         if record_us is not None:
             self._move(record_us)
@@ -96,6 +103,8 @@ class Assembler:
 
     def observe(self, record_us: int) -> list[Closed]:
         """Move the partition's record clock to ``record_us`` if that is later; return what this ended."""
+        if self._unconfirmed:
+            self._confirm(record_us)
         self._move(record_us)
         return self._take_finished()
 
@@ -179,24 +188,40 @@ class Assembler:
     def expire(self, now_us: int) -> list[Closed]:
         """Return the sequences that silence or a limit has ended when the partition's clock says ``now_us``."""
         if self.clock_us is not None and now_us > self.clock_us:
-            self._run_deadlines(now_us)
+            self._run_deadlines(now_us, ForcedEnd(offset=self._read_below, clock_us=now_us))
         return self._take_finished()
 
-    def _run_deadlines(self, now_us: int) -> None:
+    def _run_deadlines(self, now_us: int, forced: ForcedEnd | None = None) -> None:
         """Do what is due, each stream's in the order of its deadlines, however far the clock has moved at once."""
         while self._deadlines and self._deadlines[0][0] < now_us:
             due_us, name = heappop(self._deadlines)
             if self._due_us.get(name) != due_us:
                 continue
-            stream = self._streams[name]
-            while (deadline_us := stream.deadline_us) < now_us and not stream.is_quiet:
-                stream.expire(deadline_us)
-            self._collect(stream)
-            if deadline_us < now_us:
-                self._retire(stream)
-            else:
-                self._due_us[name] = deadline_us
-                heappush(self._deadlines, (deadline_us, name))
+            self._run_deadlines_of(self._streams[name], now_us, forced)
+
+    def _run_deadlines_of(self, stream: StreamState, now_us: int, forced: ForcedEnd | None) -> None:
+        """Do what is due of one stream; ``forced`` says that no record moved the clock, and is noted if it matters."""
+        deadline_us = stream.deadline_us
+        if forced is not None and deadline_us < now_us:
+            stream.note(forced)
+            self._unconfirmed.append((stream, forced))
+        while deadline_us < now_us and not stream.is_quiet:
+            stream.expire(deadline_us)
+            deadline_us = stream.deadline_us
+        self._collect(stream)
+        if deadline_us < now_us:
+            self._retire(stream)
+        else:
+            self._due_us[stream.name] = deadline_us
+            heappush(self._deadlines, (deadline_us, stream.name))
+
+    def _confirm(self, record_us: int | None) -> None:
+        """Forget what the wall clock said if the next record's own time now says as much: it does the same again."""
+        for stream, end in self._unconfirmed:
+            says_as_much = record_us is not None and end.clock_us is not None and record_us >= end.clock_us
+            if says_as_much and stream.forced and stream.forced[-1] is end:
+                stream.forced.pop()
+        self._unconfirmed.clear()
 
     def _schedule(self, stream: StreamState) -> None:
         """Look at ``stream`` again at its deadline at the latest."""
@@ -222,11 +247,34 @@ class Assembler:
         """End the largest open sequence with reason ``memory``; returns nothing where none is open."""
         held = [name for name, stream in self._streams.items() if stream.open or stream.pending.runs]
         if held:
-            stream = self._streams[max(held, key=self._bytes.__getitem__)]
+            stream = self._streams[max(held, key=lambda name: (self._bytes[name], name))]
             stream.flush()
-            if stream.open:
-                stream.close(max(stream.open.values(), key=lambda sequence: sequence.nbytes), "memory")
+            largest = max(stream.open.values(), key=lambda sequence: (sequence.nbytes, sequence.position), default=None)
+            stream.evict(self._read_below, None if largest is None else hash_of(largest.key))
             self._collect(stream)
+        return self._take_finished()
+
+    @property
+    def is_repeating(self) -> bool:
+        """Return whether something is still to be repeated that came from outside at the first reading."""
+        return bool(self._repeats)
+
+    def reach(self, offset: int) -> list[Closed]:
+        """Note that every record below ``offset`` was taken; return what is ended again that outside ended there.
+
+        While records are read again, to be called before each of them, and after the last one.
+        """
+        for name, end in self._repeats.take_due(offset):
+            self._read_below = max(self._read_below, end.offset)
+            stream = self._streams.get(name)
+            if stream is None:
+                continue
+            if end.clock_us is not None:
+                self._run_deadlines_of(stream, end.clock_us, end)
+            else:
+                stream.evict(end.offset, end.ended)
+                self._collect(stream)
+        self._read_below = max(self._read_below, offset)
         return self._take_finished()
 
     def _collect(self, stream: StreamState) -> None:
@@ -256,6 +304,7 @@ class Assembler:
         """Forget a stream: should it come again, it is a new one. Its progress stays while rereading may need it."""
         name = stream.name
         del self._streams[name], self._due_us[name], self._bytes[name]
+        stream.retired_at = self._read_below
         self._retired.setdefault(name, []).append(stream)
         self._changed.add(name)
 
@@ -316,7 +365,7 @@ class Assembler:
                     break
         low_watermark, clocks = min(self._oldest.values(), key=itemgetter(0), default=(read_below, None))
         clock_us = self.clock_us if clocks is None else clocks.partition_us
-        self._bury(clock_us)
+        self._bury(low_watermark, clock_us)
         changed = {name: self._stream_progress(name, read_below) for name in self._changed}
         self._changed.clear()
         return ProgressUpdate(
@@ -328,12 +377,19 @@ class Assembler:
             streams=changed,
         )
 
-    def _bury(self, clock_us: int | None) -> None:
-        """Drop retired streams that a restart, whose clock begins at ``clock_us``, would forget before it saw them."""
-        if clock_us is None:
+    def _bury(self, low_watermark: int, clock_us: int | None) -> None:
+        """Drop retired streams of which a restart at ``low_watermark`` sees no record before it would forget them."""
+        if not self._retired:
             return
+        waiting = self._repeats.streams
+
+        def is_needed(life: StreamState) -> bool:
+            is_unseen = life.retired_at is not None and life.retired_at <= low_watermark
+            is_forgotten = is_unseen or (clock_us is not None and life.forget_us < clock_us)
+            return bool(life.in_flight) or life.name in waiting or not is_forgotten
+
         for name in list(self._retired):
-            lives = [life for life in self._retired[name] if life.in_flight or life.forget_us >= clock_us]
+            lives = [life for life in self._retired[name] if is_needed(life)]
             if len(lives) == len(self._retired[name]):
                 continue
             self._changed.add(name)
@@ -346,8 +402,10 @@ class Assembler:
         lives = self._lives(name)
         if not lives:
             return None
-        undone = [life for life in lives if life.in_flight]
-        return (undone or lives[-1:])[0].progress(read_below, self.clock_us)
+        first = next((i for i, life in enumerate(lives) if life.in_flight), len(lives) - 1)
+        progress = lives[first].progress(read_below, self.clock_us)
+        later = tuple(end for life in lives[first + 1 :] for end in life.forced) + self._repeats.of(name)
+        return msgspec.structs.replace(progress, forced=progress.forced + later) if later else progress
 
     def _restore(self, progress: Progress) -> None:
         self.clock_us = progress.clock_us
@@ -355,7 +413,13 @@ class Assembler:
         self._read_below = progress.low_watermark
         self._reread_below = progress.next_offset
         self._reread_streams = frozenset(progress.streams)
+        self._repeats = Repeats(progress.streams)
         for name, saved in progress.streams.items():
             stream = StreamState(name, self._settings, partial=saved.partial)
             stream.restore(saved)
-            self._add(stream)
+            if progress.clock_us is not None and stream.forget_us < progress.clock_us:
+                stream.retired_at = saved.done_below
+                self._retired[name] = [stream]
+                self._changed.add(name)
+            else:
+                self._add(stream)

@@ -49,6 +49,7 @@ class Intake:
         self._counters = counters
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
+        self._cut_anew: set[tuple[str, str | None]] = set()
 
     @property
     def is_recovering(self) -> bool:
@@ -61,10 +62,17 @@ class Intake:
         for record in batch.records:
             finished += self._take(record, now_us)
         self.next_offset = max(self.next_offset, batch.next_offset)
+        return finished + self._reach(self.next_offset, now_us)
+
+    def _reach(self, offset: int, now_us: int) -> list[Closed]:
+        """Repeat what came from outside before ``offset`` at the first reading; what it found late was told then."""
+        finished = self.assembler.reach(offset)
+        self._set_late_aside(is_new=False, now_us=now_us)
         return finished
 
     def _take(self, record: Record, now_us: int) -> list[Closed]:
         is_new = record.offset >= self._resume_at
+        repeated = self._reach(record.offset, now_us) if self.assembler.is_repeating else []
         try:
             block = self._decoder.decode(record, now_us)
             finished = self._observe(record) if block is None else self.assembler.push(block, record.timestamp_us)
@@ -79,7 +87,7 @@ class Intake:
                 self._aside.append(OutputRecord("dead_letters", self.partition, letter))
         self._counters.records += is_new
         self._set_late_aside(is_new=is_new, now_us=now_us)
-        return finished
+        return repeated + finished if repeated else finished
 
     def expire(self, idle_us: int, now_us: int) -> list[Closed]:
         """Return what ends because a caught-up partition has been silent for ``idle_us`` of wall-clock time."""
@@ -96,8 +104,14 @@ class Intake:
         return finished
 
     def evict_largest(self, now_us: int) -> list[Closed]:
-        """Return the largest open sequence, ended because memory is short; nothing where none is open."""
+        """Return the largest open sequence, ended because memory is short; nothing where none is open.
+
+        While records are read again this is no repetition: the rest of that sequence was not late at the first reading,
+        so it is told now.
+        """
         finished = self.assembler.evict_largest()
+        if self.is_recovering:
+            self._cut_anew |= {(c.sequence.stream, c.key) for c in finished if c.sequence.reason == "memory"}
         self._set_late_aside(is_new=not self.is_recovering, now_us=now_us)
         return finished
 
@@ -117,7 +131,7 @@ class Intake:
     def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
         found = self.assembler.take_late()
         if not is_new:
-            return
+            found = [late for late in found if late.closed and (late.stream, late.sequence) in self._cut_anew]
         self._counters.merged += sum(late.merged for late in found)
         self._counters.late_samples += sum(len(late.times_us) for late in found)
         if self._settings.sequences.late == "sink":
