@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from streamad.errors import CheckpointError, OutputError, PartitionLost, SourceError
@@ -104,6 +104,22 @@ async def test_aborted_records_and_markers_at_the_end_of_the_progress_do_not_hol
         assert await committer.restore(plant.partition()) == merged(steps)
         assert time.monotonic() - started_s < 3
         await producer.abort_transaction()
+
+
+async def test_a_gap_at_the_end_of_the_progress_is_an_end(
+    plant: CommitPlant, committer: KafkaCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No broker could be made to leave one; should compaction ever, a consumer's position stays before it."""
+    steps = steps_of(plant.partition(), 2)
+    await run(committer, plant.partition(), steps)
+    position = AIOKafkaConsumer.position
+
+    async def before_the_gap(consumer: AIOKafkaConsumer, place: TopicPartition) -> int:
+        end = (await consumer.end_offsets([place]))[place]
+        return int(min(await position(consumer, place), end - 1))
+
+    monkeypatch.setattr(AIOKafkaConsumer, "position", before_the_gap)
+    assert await plant.progress() == merged(steps)
 
 
 async def test_partitions_commit_at_the_same_time_and_are_released_one_by_one(kafka: Broker) -> None:
