@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["CommitPlant", "Step", "Written", "make_plant", "merged", "message", "run", "steps_of", "texts_of"]
+__all__ = [
+    "OUTPUT_PARTITIONS",
+    "CommitPlant",
+    "Step",
+    "Written",
+    "make_plant",
+    "merged",
+    "message",
+    "run",
+    "steps_of",
+    "texts_of",
+]
 
 import json
 from collections.abc import Iterable, Sequence

@@ -202,8 +202,9 @@ async def test_who_was_fenced_waits_before_it_fences_in_turn(plant: CommitPlant)
     with pytest.raises(PartitionLost):
         await loser.commit(*steps[0])
     restoring = asyncio.create_task(loser.restore(plant.partition()))
-    while not clock.n_sleepers:  # noqa: ASYNC110 - only the loser knows
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        while not clock.n_sleepers:  # noqa: ASYNC110 - only the loser knows
+            await asyncio.sleep(0.01)
     await owner.commit(*steps[0])
     clock.advance(5.9)
     await asyncio.sleep(0.3)
