@@ -48,6 +48,7 @@ class KafkaRange:
         self._waiting: Waiting | None = None
         self._ranges: Mapping[str, _Range] = {}
         self._open_ones: set[str] = set()
+        self._reached: dict[str, int] = {}
         self._polling: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._closed = False
@@ -64,11 +65,12 @@ class KafkaRange:
             if reader.events:
                 batch = self._cut(cast("RecordBatch", reader.events.popleft()))
                 if batch is not None:
+                    self._reached[batch.partition] = batch.next_offset
                     yield batch
             elif (ended := self._ended(reader)) is not None:
                 self._open_ones.discard(ended.name)
                 reader.hold(ended)
-                yield PartitionEnded(ended.name)
+                yield PartitionEnded(ended.name, self._reached[ended.name])
             else:
                 await self._wait(reader)
 
@@ -91,6 +93,7 @@ class KafkaRange:
         reader.hold(reading)
         reader.begin(reading, begin)
         self._open_ones.add(partition)
+        self._reached[partition] = begin
         self._wake.set()
         return begin
 

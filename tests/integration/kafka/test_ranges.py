@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +18,8 @@ from streamad_connectors.kafka.ranges import KafkaRange
 from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
 from tests.support.kafka_source import Pulling, delete_before, our_tasks, source_of
 
-T0_MS = 1_767_225_600_000
+# An hour ago: much older records would soon be deleted, and lie in a segment of their own.
+T0_MS = round(time.time() - 3600) * 1000
 
 
 @pytest.fixture
@@ -110,6 +112,10 @@ async def test_it_ends_where_the_topic_ended_when_it_began(kafka: Broker, topic:
     assert pulling.error is None
     assert pulling.values() == [b"0", b"1"]
     assert pulling.batches(f"{topic}-0")[-1].next_offset == 2
+    assert sorted(pulling.of(PartitionEnded), key=str) == [
+        PartitionEnded(f"{topic}-0", 2),
+        PartitionEnded(f"{topic}-1", 0),
+    ]
 
 
 async def test_a_deleted_beginning_is_said_and_not_reached(kafka: Broker, topic: str) -> None:

@@ -87,6 +87,13 @@ async def test_aborted_records_and_markers_are_passed(kafka: Broker, topic: str)
         assert pulling.values() == [b"kept"]
         assert (batches[-1].next_offset, batches[-1].end_offset) == (4, 4)
         assert [batch.begins_at for batch in batches] == [0, *(batch.next_offset for batch in batches[:-1])]
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=unique_name("id")) as producer:
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"aborted", partition=0)  # 4, its marker 5: nothing to deliver
+            await producer.abort_transaction()
+        await pulling.until(lambda: pulling.batches(f"{topic}-0")[-1].next_offset == 6)
+        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
+        assert pulling.values() == [b"kept"]
 
 
 async def test_an_open_transaction_holds_back_and_is_not_silence(kafka: Broker, topic: str) -> None:
@@ -169,9 +176,34 @@ async def test_a_second_seek_drops_what_waits_and_the_batches_say_so(kafka: Brok
     assert (third.begins_at, third.records[0].offset) == (5, 5)
 
 
-async def next_records(events: AsyncIterator[object]) -> RecordBatch:
+async def test_a_seek_takes_back_what_waits_to_be_yielded(kafka: Broker) -> None:
+    topic = unique_name("press")
+    await create_topics(kafka.bootstrap, {topic: 2})
+    await produce(kafka.bootstrap, topic, [Message(b"%d" % n, partition=n % 2) for n in range(80)])
+    source = source_of(kafka.bootstrap, topic, group=group())
+    events = source.batches()
+    names = {f"{topic}-0", f"{topic}-1"}
+    try:
+        async with asyncio.timeout(30):
+            offered: set[str] = set()
+            while offered != names:
+                if isinstance(event := await anext(events), PartitionAssigned):
+                    offered.add(event.partition)
+            for name in names:
+                await source.seek(name, 0)
+            await asyncio.sleep(1.0)  # both are fetched
+            first = await next_records(events)
+            (other,) = names - {first.partition}
+            assert await source.seek(other, 30) == 30
+            second = await next_records(events, other)
+    finally:
+        await source.close()
+    assert (second.begins_at, len(second.records)) == (30, 10)
+
+
+async def next_records(events: AsyncIterator[object], partition: str | None = None) -> RecordBatch:
     async for event in events:
-        if isinstance(event, RecordBatch) and event.records:
+        if isinstance(event, RecordBatch) and event.records and partition in (None, event.partition):
             return event
     raise AssertionError("the source has ended")
 

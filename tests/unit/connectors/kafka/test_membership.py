@@ -1,0 +1,134 @@
+"""What of a Kafka source is pure: records made of aiokafka's, a member's memory, when a static member was replaced."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka.errors import KafkaError, for_code
+
+from streamad.errors import SourceError
+from streamad.types import Record
+from streamad_connectors.kafka import _membership
+from streamad_connectors.kafka._guard import _retention
+from streamad_connectors.kafka._membership import FencedInstanceIdError, Membership, sticky_assignor
+from streamad_connectors.kafka._reader import to_records
+
+
+def consumer_record(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord("press", 0, offset, timestamp_ms, 0, key, value, None, 0, 0, ())
+
+
+def test_records_of_aiokafka_become_ours() -> None:
+    assert to_records([]) == ()
+    assert to_records(
+        [
+            consumer_record(7, 1_700_000_000_123, b"reactor-1", b"{}"),
+            consumer_record(9, 0, None, None),
+            consumer_record(10, -1, None, b""),
+        ]
+    ) == (
+        Record(7, b"{}", 1_700_000_000_123_000, b"reactor-1"),
+        Record(9, b"", 0, None),
+        Record(10, b"", None, None),
+    )
+
+
+def test_two_members_in_one_process_remember_apart() -> None:
+    ours, theirs = sticky_assignor(), sticky_assignor()
+    ours.on_assignment(ConsumerProtocolMemberAssignment(0, [("press", [0, 1])], b""))
+    ours.on_generation_assignment(7)
+    assert ours.member_assignment == [TopicPartition("press", 0), TopicPartition("press", 1)]
+    assert (theirs.member_assignment, theirs.generation) == (None, -1)
+    assert ours.name == theirs.name == "sticky"
+
+
+class Member:
+    """A membership whose client forgets its member id when the test says so; heard of at second 0."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, instance: str | None = "worker-1") -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(_membership, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        self.membership = Membership("group", instance, 15.0, lambda _: None)
+        self.coordinator = SimpleNamespace(member_id="m", generation=1, _do_heartbeat=None)
+        self.membership.attach(SimpleNamespace(_coordinator=self.coordinator), sticky_assignor())
+        self.rejoin(0.0, replaced=False)
+
+    def rejoin(self, at_s: float, *, replaced: bool) -> None:
+        self.now_s = at_s
+        self.coordinator.member_id = "" if replaced else "m"
+        self.membership.on_partitions_revoked([])
+        self.coordinator.member_id = "m"
+        self.membership.on_partitions_assigned([])
+
+
+def test_a_member_replaced_three_times_in_a_minute_shares_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(monkeypatch)
+    member.rejoin(3.0, replaced=True)
+    member.rejoin(6.0, replaced=True)
+    assert member.membership.failure is None
+    member.rejoin(9.0, replaced=True)
+    assert isinstance(member.membership.failure, SourceError)
+    assert "'worker-1'" in str(member.membership.failure)
+
+
+def test_replacements_that_lie_far_apart_are_a_coordinators_affair(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(monkeypatch)
+    for at_s in (0.0, 10.0, 61.0, 72.0, 122.0):
+        member.membership.heard_s = at_s
+        member.rejoin(at_s, replaced=True)
+    assert member.membership.failure is None
+
+
+def test_who_was_silent_was_rightly_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(monkeypatch)
+    for at_s in (15.1, 30.3, 45.5, 60.7):
+        member.rejoin(at_s, replaced=True)
+    assert member.membership.failure is None
+
+
+def test_without_an_instance_id_nobody_can_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(monkeypatch, instance=None)
+    for at_s in (1.0, 2.0, 3.0, 4.0):
+        member.rejoin(at_s, replaced=True)
+    assert member.membership.failure is None
+
+
+def test_rebalances_replace_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(monkeypatch)
+    for at_s in (1.0, 2.0, 3.0, 4.0):
+        member.rejoin(at_s, replaced=False)
+    assert member.membership.failure is None
+
+
+def test_the_error_of_a_shared_id_is_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert for_code(82) is FencedInstanceIdError
+    membership = Member(monkeypatch).membership
+    assert isinstance(membership.explains(KafkaError(repr(for_code(82)()))), SourceError)
+    assert membership.explains(KafkaError(repr(for_code(-1)()))) is None
+
+
+def test_what_a_callback_raises_is_kept_for_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("no")
+
+    member = Member(monkeypatch)
+    member.membership._on_assigned = fail
+    member.membership.on_partitions_assigned([])
+    assert isinstance(member.membership.failure, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("settings", "retention_us"),
+    [
+        ({"retention.ms": "604800000", "cleanup.policy": "delete"}, 604_800_000_000),
+        ({"retention.ms": "1000", "cleanup.policy": "compact,delete"}, 1_000_000),
+        ({"retention.ms": "1000", "cleanup.policy": "compact"}, None),
+        ({"retention.ms": "-1", "cleanup.policy": "delete"}, None),
+    ],
+)
+def test_how_long_a_topic_keeps_records(settings: dict[str, str], retention_us: int | None) -> None:
+    assert _retention([(name, value, False) for name, value in settings.items()]) == retention_us
