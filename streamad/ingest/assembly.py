@@ -265,7 +265,6 @@ class Assembler:
         While records are read again, to be called before each of them, and after the last one.
         """
         for name, end in self._repeats.take_due(offset):
-            self._read_below = max(self._read_below, end.offset)
             stream = self._streams.get(name)
             if stream is None:
                 continue

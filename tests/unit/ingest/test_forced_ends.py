@@ -1,0 +1,264 @@
+"""Ends from outside at their boundaries: what the progress says of them, where they are repeated, what bounds them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from streamad.ingest import _stream
+from streamad.ingest.assembly import Assembler, Closed
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.metrics import Counters
+from streamad.progress import ForcedEnd, Progress, StreamProgress, merge
+from streamad.settings import SequenceSettings
+from streamad.types import LateRecord, RecordBatch
+from tests.support.assembly_cases import us
+from tests.support.assembly_model import Record
+from tests.support.runtime import START_US, line, records_of, settings_of
+
+GAP = us(end=("gap",), gap=10, allowed_lateness=5)
+
+
+class Plant:
+    """Feeds an assembler and remembers what it finished, as stream, reason and event times."""
+
+    def __init__(self, limits: SequenceSettings, progress: Progress | None = None) -> None:
+        self.assembler = Assembler("p", limits, progress=progress)
+        self.progress = progress
+        self.offset = 0 if progress is None else progress.low_watermark
+        self.finished: list[Closed] = []
+
+    def send(self, *times: int, at: int | None, stream: str = "r", id: str | None = None, end: bool = False) -> None:
+        self.finished += self.assembler.reach(self.offset)
+        record = Record(stream, id, times, ((1.0, 2.0),) * len(times), end, at)
+        self.finished += self.assembler.push(record.block(self.offset), at)
+        self.offset += 1
+
+    def expire(self, now: int) -> None:
+        self.finished += self.assembler.expire(now)
+
+    def evict(self) -> None:
+        self.finished += self.assembler.evict_largest()
+
+    def saved(self, *, verdicts: int = 0) -> Progress:
+        for closed in self.finished[:verdicts]:
+            self.assembler.committed(closed)
+        del self.finished[:verdicts]
+        resume_at = 0 if self.progress is None else self.progress.next_offset
+        self.progress = merge(self.progress, self.assembler.progress(max(self.offset, resume_at)))
+        return self.progress
+
+    @property
+    def told(self) -> list[tuple[str, str, list[int]]]:
+        return [(c.sequence.stream, c.sequence.reason, c.sequence.times_us.tolist()) for c in self.finished]
+
+
+def forced_of(progress: Progress, stream: str = "r") -> list[tuple[int, int | None, str | None]]:
+    return [(end.offset, end.clock_us, end.ended) for end in progress.streams[stream].forced]
+
+
+# --- what the progress says ------------------------------------------------------------------------------------------
+
+
+def test_the_progress_tells_of_a_look_at_the_clock_only_where_it_changed_something() -> None:
+    plant = Plant(GAP)
+    plant.send(0, at=100)
+    plant.expire(105)  # exactly allowed_lateness of silence
+    assert forced_of(plant.saved()) == []
+    plant.expire(106)
+    plant.expire(107)
+    assert forced_of(plant.saved()) == [(1, 106, None)]
+
+
+def test_of_looks_at_the_clock_at_one_place_only_the_last_one_counts() -> None:
+    plant = Plant(GAP)
+    plant.send(0, at=100)
+    plant.expire(106)
+    plant.expire(116)
+    assert plant.told == [("r", "gap", [0])]
+    assert forced_of(plant.saved()) == [(1, 116, None)]
+    plant.send(2, at=100)
+    plant.expire(106)
+    assert forced_of(plant.saved()) == [(1, 116, None), (2, 106, None)]
+
+
+@pytest.mark.parametrize(("record_us", "is_told"), [(105, True), (106, False), (107, False), (None, True)])
+def test_the_wall_clock_is_not_told_where_the_next_record_says_as_much(record_us: int | None, is_told: bool) -> None:
+    plant = Plant(GAP)
+    plant.send(0, at=100)
+    plant.expire(106)
+    plant.send(3, at=record_us)
+    assert forced_of(plant.saved()) == ([(1, 106, None)] if is_told else [])
+
+
+@pytest.mark.parametrize(("id", "ended"), [(None, ""), ("A", _stream.id_hash("A"))])
+def test_an_eviction_says_which_sequence_it_ended(id: str | None, ended: str) -> None:
+    plant = Plant(us())
+    plant.send(0, at=100, id=id)
+    plant.send(1, at=100, stream="s", id="longer", end=True)
+    plant.evict()
+    assert plant.told == [("s", "marker", [1]), ("r", "memory", [0])]
+    progress = plant.saved()
+    assert (forced_of(progress), forced_of(progress, "s")) == ([(2, None, ended)], [])
+
+
+def test_an_eviction_that_only_released_what_waited_says_so() -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=5))
+    plant.send(0, at=100, id="A", end=True)
+    plant.evict()
+    assert plant.told == [("r", "marker", [0])]
+    assert forced_of(plant.saved()) == [(1, None, None)]
+
+
+def test_what_is_done_is_no_longer_told() -> None:
+    plant = Plant(us())
+    plant.send(0, at=100)
+    plant.send(1, at=100, stream="slow")
+    plant.send(2, at=100, stream="slow")
+    plant.assembler._streams["r"].evict(3, "")
+    progress = plant.saved()
+    assert forced_of(progress) == [(3, None, "")]
+    (closed,) = plant.assembler._streams["r"].in_flight.values()
+    plant.assembler.committed(closed)
+    progress = plant.saved()
+    assert (progress.low_watermark, progress.streams["r"].done_below, forced_of(progress)) == (1, 3, [])
+
+
+def test_at_most_so_many_are_told_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_stream, "MAX_FORCED_ENDS", 3)
+    plant = Plant(us(end=("gap",), gap=1000, max_duration=1000, allowed_lateness=5))
+    for time in range(0, 50, 10):
+        plant.send(time, at=100 + time)
+        plant.expire(109 + time)
+        plant.send(time + 1, at=100 + time)
+    assert [end.offset for end in plant.saved().streams["r"].forced] == [5, 7, 9]
+
+
+def test_progress_from_before_there_were_forced_ends_is_understood() -> None:
+    old = msgspec.json.decode(b'{"done_below": 3, "closed": {"x": 1}}', type=StreamProgress)
+    assert (old.done_below, old.forced) == (3, ())
+
+
+# --- where they are repeated -----------------------------------------------------------------------------------------
+
+
+def test_what_the_wall_clock_ended_is_ended_again_before_the_record_that_came_then() -> None:
+    plant = Plant(GAP)
+    plant.send(0, at=100)
+    plant.expire(116)
+    plant.send(5, at=110)
+    assert plant.told == [("r", "gap", [0])]
+    again = Plant(GAP, plant.saved())
+    again.send(0, at=100)
+    assert again.told == []
+    again.send(5, at=110)
+    assert again.told == [("r", "gap", [0])]
+
+
+def test_of_several_open_sequences_memory_ends_the_same_one_again() -> None:
+    plant = Plant(us(end=("marker",)))
+
+    def send(plant: Plant) -> None:
+        plant.send(0, at=100, id="A")
+        plant.send(1, 2, 3, at=100, id="B")
+        plant.send(4, at=100, id="C")
+
+    send(plant)
+    plant.evict()
+    assert plant.told == [("r", "memory", [1, 2, 3])]
+    again = Plant(us(end=("marker",)), plant.saved())
+    send(again)
+    assert again.assembler.reach(2) == []
+    again.finished += again.assembler.reach(3)
+    assert again.told == [("r", "memory", [1, 2, 3])]
+    assert again.assembler.open_sequences == 2
+
+
+def test_what_was_ended_behind_the_last_record_is_ended_again_without_waiting_for_the_next_one() -> None:
+    settings = settings_of(sequences={"end": ["gap"], "gap": "10s"})
+    records = tuple(records_of([line("a", None, [0])], timestamps_s=[0]))
+    first = Intake("p", settings, Decoder(settings.decode, settings.channels), Counters())
+    first.take(RecordBatch("p", records, 7), START_US)
+    assert len(first.expire(10_000_001, START_US)) == 1
+    progress = merge(None, first.progress())
+    assert progress.streams["a"].forced == (ForcedEnd(offset=7, clock_us=START_US + 10_000_001),)
+    again = Intake("p", settings, Decoder(settings.decode, settings.channels), Counters(), progress=progress)
+    assert again.take(RecordBatch("p", records, 6), START_US) == []
+    assert again.is_recovering
+    (closed,) = again.take(RecordBatch("p", (), 7), START_US)
+    assert closed.sequence.reason == "gap"
+    assert not again.is_recovering
+
+
+def test_a_stream_forgotten_by_the_wall_clock_may_begin_anew_at_an_earlier_time_after_a_restart() -> None:
+    limits = us(end=("marker",), max_duration=20, closed_memory=5)
+    plant = Plant(limits)
+    plant.send(0, at=100, stream="slow")
+    plant.send(50, at=100, id="A", end=True)
+    plant.expire(200)
+    plant.saved(verdicts=1)
+    assert forced_of(plant.saved()) == [(2, 200, None)]
+    for process in (plant, Plant(limits, plant.saved())):
+        if process is not plant:
+            process.send(0, at=100, stream="slow")
+            process.send(50, at=100, id="A", end=True)
+        process.send(7, at=101, id="A", end=True)
+        assert ("r", "marker", [7]) in process.told
+        assert process.assembler.take_late() == []
+
+
+def test_the_ends_of_a_streams_second_life_outlast_its_first_one() -> None:
+    """All of the first life is committed while records are read again, before the second one has begun."""
+    limits = us(end=("marker",), max_duration=20, closed_memory=5)
+
+    def send_first(plant: Plant) -> None:
+        plant.send(50, at=100, id="A", end=True)
+        plant.send(0, at=200, stream="s", end=True)
+
+    def send_second(plant: Plant) -> None:
+        plant.send(7, at=200, id="B")
+
+    first = Plant(limits)
+    send_first(first)
+    send_second(first)
+    first.evict()
+    first.send(8, at=200, id="B")
+    assert first.told == [("r", "marker", [50]), ("s", "marker", [0]), ("r", "memory", [7])]
+    second = Plant(limits, first.saved())
+    send_first(second)
+    progress = second.saved(verdicts=2)
+    assert (progress.low_watermark, forced_of(progress)) == (2, [(3, None, _stream.id_hash("B"))])
+    third = Plant(limits, progress)
+    send_second(third)
+    third.send(8, at=200, id="B")
+    assert third.told == [("r", "memory", [7])]
+    assert [(late.closed, late.times_us.tolist()) for late in third.assembler.take_late()] == [(True, [8])]
+    assert third.saved(verdicts=1).low_watermark == 4
+
+
+def test_what_memory_ends_only_while_records_are_read_again_has_its_rest_told_as_late() -> None:
+    settings = settings_of()
+    decoder = Decoder(settings.decode, settings.channels)
+    messages = [
+        line("a", "open", [0]),
+        line("b", "done", [0], end=True),
+        line("b", "done", [1]),
+        line("a", "open", [1, 2]),
+    ]
+    records = tuple(records_of(messages))
+    first = Intake("p", settings, decoder, Counters())
+    (done,) = first.take(RecordBatch("p", records, 4), START_US)
+    first.assembler.committed(done)
+    (told,) = first.take_aside()
+    assert isinstance(told.message, LateRecord)
+    progress = merge(None, first.progress())
+
+    again = Intake("p", settings, decoder, Counters(), progress=progress)
+    again.take(RecordBatch("p", records[:1], 1), START_US)
+    (closed,) = again.evict_largest(START_US)
+    assert (closed.sequence.sequence, closed.sequence.n_samples) == ("open", 1)
+    again.take(RecordBatch("p", records[1:], 4), START_US)
+    (late,) = again.take_aside()
+    assert isinstance(late.message, LateRecord)
+    assert (late.message.origin.offset, late.message.stream, len(late.message.times)) == (3, "a", 2)
