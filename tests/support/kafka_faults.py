@@ -1,0 +1,70 @@
+"""What tests of faults on a real broker share: their plants, and the law that they end with."""
+
+from __future__ import annotations
+
+__all__ = ["KafkaPlants", "finish", "position_of", "until_read", "until_verdicts"]
+
+import asyncio
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.kafka import read_committed
+from tests.support.kafka_plant import KafkaPlant
+from tests.support.kafka_workers import Worker
+
+LIMIT_S = 60.0
+STOP_S = 20.0
+
+
+class KafkaPlants:
+    """Makes plants on brokers; ``close`` ends the workers that a failing test leaves behind, each by its id."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: list[KafkaPlant] = []
+
+    async def make(self, bootstrap: str, **options: Any) -> KafkaPlant:
+        """Make a plant with its topics; ``options`` are those of ``KafkaPlant``."""
+        plant = KafkaPlant(self._folder / f"plant{len(self._made)}", bootstrap, **options)
+        self._made.append(plant)
+        await plant.create()
+        return plant
+
+    def close(self) -> None:
+        for plant in self._made:
+            plant.close()
+
+
+async def finish(
+    plant: KafkaPlant, *workers: Worker, timeout_s: float = LIMIT_S
+) -> Mapping[Any, Sequence[dict[str, Any]]]:
+    """Let ``workers`` judge all there is, stop them, compare with an undisturbed run, and return what that writes."""
+    expected = await plant.expected()
+    assert expected["verdicts"], "the law says nothing of an input without sequences"
+    await plant.until_judged(expected, timeout_s)
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+    for worker in workers:
+        assert await worker.wait(STOP_S) == 0, worker.said()[-3000:]
+    difference = await plant.difference(expected)
+    assert difference.is_none, str(difference)
+    return expected
+
+
+def position_of(worker: Worker) -> dict[str, int]:
+    """Return up to where ``worker`` has committed each partition."""
+    return {entry["partition"]: entry["next_offset"] for entry in worker.logged("committed")}
+
+
+async def until_read(worker: Worker, ends: Mapping[str, int], timeout_s: float = 30.0) -> None:
+    """Return once ``worker`` has committed every partition up to its end."""
+    await worker.until(lambda: all(position_of(worker).get(name) == end for name, end in ends.items()), timeout_s)
+
+
+async def until_verdicts(plant: KafkaPlant, n: int, timeout_s: float) -> None:
+    """Return once there are ``n`` verdicts."""
+    async with asyncio.timeout(timeout_s):
+        while len(await read_committed(plant.bootstrap, plant.output("verdicts"))) < n:  # noqa: ASYNC110 - the broker's
+            await asyncio.sleep(0.2)
