@@ -189,9 +189,10 @@ async def test_a_seek_takes_back_what_waits_to_be_yielded(kafka: Broker) -> None
             while offered != names:
                 if isinstance(event := await anext(events), PartitionAssigned):
                     offered.add(event.partition)
+            await asyncio.sleep(0.5)  # what it began to wait for has ended without any record
             for name in names:
                 await source.seek(name, 0)
-            await asyncio.sleep(1.0)  # both are fetched
+            await asyncio.sleep(1.0)  # both are fetched, and will be taken at once
             first = await next_records(events)
             (other,) = names - {first.partition}
             assert await source.seek(other, 30) == 30
