@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import signal
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import child
+from tests.support.forks import fork_server_context
 from tests.support.runtime import ROLES, messy_recordings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
@@ -25,10 +25,7 @@ KILLS = 24
 
 @pytest.fixture(scope="module")
 def fork_server() -> ForkServerContext:
-    """Starts children that have everything imported: a life then takes milliseconds, not seconds."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.child"])
-    return context
+    return fork_server_context()
 
 
 @pytest.fixture

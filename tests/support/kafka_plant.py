@@ -6,17 +6,16 @@ what an undisturbed run over the same input writes, every message once, each str
 
 from __future__ import annotations
 
-__all__ = ["PLUGINS", "Difference", "KafkaPlant", "Traffic", "Worker", "traffic"]
+__all__ = ["Difference", "Flow", "KafkaPlant", "Traffic", "Worker", "traffic"]
 
 import asyncio
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from streamad.checkpoint import UnsavedCommitter
@@ -34,15 +34,14 @@ from streamad.settings import load_settings
 from streamad.testing import ListSink, ListSource, ManualClock
 from streamad.types import OutputRecord, PartitionAssigned, Record, RecordBatch, Role
 from streamad.wiring import model_in_service
-from tests.support.kafka import Message, create_topics, produce, read_committed, unique_name
+from tests.support.kafka import Message, create_topics, read, read_committed, unique_name
+from tests.support.kafka_workers import PLUGINS, ForkServer, Worker, spawn
 from tests.support.runtime import CHANNELS, L, line, messy_recordings
-
-PLUGINS = Path(__file__).parent / "plugins"
-if str(PLUGINS) not in sys.path:  # its entry point is found in this process as in the workers'
-    sys.path.insert(0, str(PLUGINS))
 
 ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late")
 STEP_MS = 10
+_STEPS_PER_S = 20
+_PROGRESS_HEAD = b"p"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,39 +115,71 @@ class Difference:
         )
 
 
-class Worker:
-    """A ``streamad run`` process; what it says goes to a file of its own."""
+class Flow:
+    """Messages on their way into a plant's topic, in small steps; the last ``n_last`` move all clocks on."""
 
-    def __init__(self, command: Sequence[str], folder: Path, name: str, environment: Mapping[str, str]) -> None:
-        self.name = name
-        self.log = folder / f"{name}.log"
-        with self.log.open("ab") as file:
-            self.process = subprocess.Popen(
-                command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, env=environment, stdin=subprocess.DEVNULL
-            )
+    def __init__(self, plant: KafkaPlant, messages: Iterable[Message], *, per_s: float | None, n_last: int = 0) -> None:
+        self._plant = plant
+        self._waiting = deque(messages)
+        self._per_s = per_s
+        self._n_last = n_last
+        self._budget = float("inf")
+        self._stopped = False
+        self._task: asyncio.Task[None] | None = None
 
     @property
-    def is_running(self) -> bool:
-        return self.process.poll() is None
+    def left(self) -> int:
+        """How many messages still wait, less the last ones."""
+        return max(0, len(self._waiting) - self._n_last)
 
-    def send(self, number: signal.Signals) -> None:
-        if self.is_running:
-            self.process.send_signal(number)
+    def start(self, budget: float = float("inf")) -> None:
+        """Let it flow, up to ``budget`` messages until more are allowed."""
+        self._budget = budget
+        self._task = asyncio.create_task(self._feed(self._n_last))
 
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        self.send(signal.SIGKILL)
-        self.process.wait(30)
+    def allow(self, more: int) -> None:
+        """Let ``more`` messages flow."""
+        self._budget += more
 
-    def said(self) -> str:
-        return self.log.read_text(errors="replace")
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
-    async def wait(self, timeout_s: float) -> int:
-        """Return the exit code; raises TimeoutError."""
-        async with asyncio.timeout(timeout_s):
-            while self.is_running:  # noqa: ASYNC110 - a process, not a task
-                await asyncio.sleep(0.02)
-        return int(self.process.returncode)
+    async def cut(self) -> None:
+        """End it here, with the last messages; what has not flowed yet never does. It must not have run dry."""
+        assert self._task is not None
+        assert self.left, "the records no longer flowed: give it more"
+        self._stopped = True
+        await self._task
+        self._stopped = False
+        while self.left:
+            self._waiting.popleft()
+        await self._feed(0)
+
+    async def finish(self) -> None:
+        """Let all that is left flow, the last messages, too, and wait for it."""
+        assert self._task is not None
+        self._budget = float("inf")
+        await self._task
+        await self._feed(0)
+
+    async def feed_all(self) -> None:
+        await self._feed(0)
+
+    async def _feed(self, leave: int) -> None:
+        step = len(self._waiting) if self._per_s is None else max(1, round(self._per_s / _STEPS_PER_S))
+        async with AIOKafkaProducer(bootstrap_servers=self._plant.bootstrap, acks="all") as producer:
+            while len(self._waiting) > leave and not self._stopped:
+                n = int(min(step, len(self._waiting) - leave, self._budget))
+                self._budget -= n
+                await self._send(producer, [self._waiting.popleft() for _ in range(n)])
+                if self._per_s is not None:
+                    await asyncio.sleep(step / self._per_s)
+
+    async def _send(self, producer: AIOKafkaProducer, messages: Sequence[Message]) -> None:
+        topic = self._plant.topic
+        sent = [await producer.send(topic, one.value, one.key, one.partition, one.timestamp_ms) for one in messages]
+        await asyncio.gather(*sent)
 
 
 class KafkaPlant:
@@ -179,10 +210,17 @@ class KafkaPlant:
             **(options or {}),
         }
         self._sections = sections
+        self._forks = ForkServer()
+        self._flows: list[Flow] = []
 
     @property
     def config(self) -> Path:
         return self.folder / "plant.yaml"
+
+    @property
+    def progress(self) -> str:
+        """The name of the progress topic."""
+        return f"{self.group}.{self.topic}.progress"
 
     def output(self, role: Role) -> str:
         return f"{self.name}.{role.replace('_', '-')}"
@@ -218,14 +256,7 @@ class KafkaPlant:
         await create_topics(
             self.bootstrap,
             {self.topic: NewTopic(self.topic, self.partitions, 1, topic_configs=keep)}
-            | {
-                f"{self.group}.{self.topic}.progress": NewTopic(
-                    f"{self.group}.{self.topic}.progress",
-                    self.partitions,
-                    1,
-                    topic_configs={"cleanup.policy": "compact"},
-                )
-            }
+            | {self.progress: NewTopic(self.progress, self.partitions, 1, topic_configs={"cleanup.policy": "compact"})}
             | {self.output(role): NewTopic(self.output(role), 2, 1, topic_configs=keep) for role in ROLES},
         )
 
@@ -245,29 +276,37 @@ class KafkaPlant:
             check=False,
         )
 
-    def start(self, name: str = "w1", *arguments: str, static: bool = True) -> Worker:
-        """Start a worker under the instance name ``name``."""
-        command = [sys.executable, "-m", "streamad", "-v", "run", "--config", "plant.yaml", "--quiet", *arguments]
+    def start(self, name: str = "w1", *arguments: str, static: bool = True, fork: bool = True) -> Worker:
+        """Start a worker, under the instance name ``name`` if ``static``; each life has a log of its own."""
+        command = ["-vv", "run", "--config", "plant.yaml", "--quiet", *arguments]
         command += ["--instance", name] if static else []
-        worker = Worker(command, self.folder, name, self.environment())
+        log = self.folder / f"{name}-{len(self.workers)}.log"
+        if fork:
+            worker = self._forks.start(name, command, self.folder, log)
+        else:
+            worker = spawn(name, command, self.folder, log, self.environment())
         self.workers.append(worker)
         return worker
 
     def close(self) -> None:
+        """End what still flows, and the workers that still run, each by its id."""
+        for flow in self._flows:
+            flow.cancel()
         for worker in self.workers:
-            worker.send(signal.SIGCONT)
             worker.kill()
 
     # --- in and out ---
 
     async def feed(self, messages: Iterable[Message], *, per_s: float | None = None) -> None:
         """Produce ``messages``; at most ``per_s`` in a second."""
-        waiting = list(messages)
-        step = len(waiting) if per_s is None else max(1, round(per_s / 20))
-        for first in range(0, len(waiting), step):
-            await produce(self.bootstrap, self.topic, waiting[first : first + step])
-            if per_s is not None:
-                await asyncio.sleep(step / per_s)
+        await Flow(self, messages, per_s=per_s).feed_all()
+
+    def flow(self, traffic: Traffic, *, per_s: float, budget: float = float("inf")) -> Flow:
+        """Let records flow in the background."""
+        flow = Flow(self, traffic.messages, per_s=per_s, n_last=2 * self.partitions)
+        flow.start(budget)
+        self._flows.append(flow)
+        return flow
 
     async def outputs(self) -> dict[Role, list[dict[str, Any]]]:
         """Everything in the output topics under read_committed, in the order of each stream, less the wall clock."""
@@ -312,6 +351,17 @@ class KafkaPlant:
         finally:
             await batcher.close()
         return {role: [_message(record) for record in sinks[role].records] for role in ROLES}
+
+    async def aborted_s(self) -> list[float]:
+        """When (Unix seconds) the transactions wrote their progress that were then never committed."""
+        committed = {
+            (record.partition, record.offset) for record in await read_committed(self.bootstrap, self.progress)
+        }
+        return [
+            record.timestamp / 1000
+            for record in await read(self.bootstrap, self.progress, isolation_level="read_uncommitted")
+            if record.key == _PROGRESS_HEAD and (record.partition, record.offset) not in committed
+        ]
 
     async def until_judged(self, expected: Mapping[Role, Sequence[Any]], timeout_s: float) -> None:
         """Return when as many verdicts as expected are there; raises TimeoutError naming what the workers said."""
