@@ -159,13 +159,17 @@ class KafkaCommitter:
         try:
             await producer.start()  # the fence, before anything is read
             n_partitions = await producer.partitions_of(place.topic)
-            await producer.partitions_of(place.progress_topic)
+            n_progress = await producer.partitions_of(place.progress_topic)
+            if place.number >= n_progress:  # nobody would answer
+                raise CheckpointError(_mismatched(place, n_progress, n_partitions))
             items = await read_items(
                 client.consumer_kwargs(), place.progress_topic, place.number, client.request_timeout_s
             )
             log, saved = ProgressLog.read(partition, items)
             if saved is not None and saved.n_partitions != n_partitions:
                 raise CheckpointError(_repartitioned(place.topic, saved.n_partitions, n_partitions))
+            if n_progress != n_partitions:
+                raise CheckpointError(_mismatched(place, n_progress, n_partitions))
             self._check_claim(partition, claim)
         except BaseException:
             await self._end(producer.discard())
@@ -356,6 +360,15 @@ def _repartitioned(topic: str, before: int, now: int) -> str:
         f"{topic} has {now} partitions, but {before} when its progress was committed: keys have moved, and sequences "
         "would be torn apart. Go on with a new group (option group), which begins anew; next time, before partitions "
         "are added: stop the producers, let streamad judge all there is, stop it, and only then change to a new group"
+    )
+
+
+def _mismatched(place: _Place, n_progress: int, n_partitions: int) -> str:
+    return (
+        f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: where partitions "
+        "were added to the input, keys have moved, so go on with a new group (option group), which begins anew, and "
+        "next time first stop the producers, let streamad judge all there is and stop it; where only the progress "
+        "topic was made wrongly, delete it and run streamad topics create --config FILE"
     )
 
 

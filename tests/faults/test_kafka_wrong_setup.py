@@ -1,0 +1,176 @@
+"""Topics, partitions, names and rights that are not as they should be: one clear line and an exit code, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+
+from tests.support.kafka import Broker, create_topics, free_ports
+from tests.support.kafka_faults import KafkaPlants, finish, until_verdicts
+from tests.support.kafka_plant import KafkaPlant, traffic
+from tests.support.kafka_workers import Worker
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
+
+REQUEST_TIMEOUT_S = 5.0  # that of KafkaPlant
+EXIT_S = REQUEST_TIMEOUT_S + 15.0
+
+
+@pytest.fixture
+def plants(tmp_path: Path) -> Iterator[KafkaPlants]:
+    plants = KafkaPlants(tmp_path)
+    try:
+        yield plants
+    finally:
+        plants.close()
+
+
+async def last_line(worker: Worker, timeout_s: float = EXIT_S) -> str:
+    """Wait for ``worker`` to fail, and return the one line that it says to people."""
+    assert await worker.wait(timeout_s) == 1, worker.said()[-3000:]
+    said = [text for text in worker.said().splitlines() if text and not text.startswith("{")]
+    assert "Traceback" not in worker.said(), worker.said()[-3000:]
+    errors = [text for text in said if text.startswith("error")]
+    assert len(errors) == 1, worker.said()[-3000:]
+    return " ".join(said[said.index(errors[0]) :])
+
+
+async def with_admin(plant: KafkaPlant, *, add_partitions: int | None = None, delete: str | None = None) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=plant.bootstrap)
+    await admin.start()
+    try:
+        if add_partitions is not None:
+            await admin.create_partitions({plant.topic: NewPartitions(add_partitions)})
+        if delete is not None:
+            await admin.delete_topics([delete])
+    finally:
+        await admin.close()
+
+
+# --- how many partitions ---
+
+
+async def test_partitions_added_while_stopped_are_refused_with_how_to_drain(kafka: Broker, plants: KafkaPlants) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=2)
+    await plant.feed(traffic(61, partitions=2, streams=4, sequences=4).messages)
+    await finish(plant, plant.start())
+    await with_admin(plant, add_partitions=3)
+    line = await last_line(plant.start())
+    assert f"{plant.topic} has 3" in line  # the line of the new partition, or of one that has progress already
+    assert "2" in line
+    assert "stop the producers" in line
+    assert "new group" in line
+
+
+async def test_partitions_added_while_it_runs_end_it_with_how_to_go_on(kafka: Broker, plants: KafkaPlants) -> None:
+    waiting = {"allowed_lateness": "50s"}  # longer than it takes to notice
+    plant = await plants.make(kafka.bootstrap, partitions=2, sequences=waiting)
+    await plant.feed(traffic(62, partitions=2, streams=4, sequences=4).messages)
+    worker = plant.start()
+    await until_verdicts(plant, 1, 30)
+    await with_admin(plant, add_partitions=3)
+    line = await last_line(worker, 45)  # aiokafka asks for the metadata every 30 s
+    assert f"topic {plant.topic} has more partitions than the 2" in line
+    assert "new group" in line
+    difference = await plant.difference(await plant.expected())
+    assert not difference.repeated
+    assert not difference.foreign
+
+
+@pytest.mark.parametrize("n", [1, 3])
+async def test_a_progress_topic_of_another_count_is_refused(kafka: Broker, plants: KafkaPlants, n: int) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=2)
+    await with_admin(plant, delete=plant.progress)
+    await asyncio.sleep(1)
+    compact = {"cleanup.policy": "compact"}
+    await create_topics(kafka.bootstrap, {plant.progress: NewTopic(plant.progress, n, 1, topic_configs=compact)})
+    await plant.feed(traffic(63, partitions=2, streams=4, sequences=4).messages)
+    line = await last_line(plant.start())
+    assert f"{plant.progress} has {n} partition" in line
+    assert "streamad topics create" in line
+
+
+# --- topics that are not there ---
+
+
+@pytest.mark.parametrize("which", ["input", "progress", "verdicts"])
+async def test_a_missing_topic_is_named_with_the_command_that_makes_it(
+    kafka: Broker, plants: KafkaPlants, which: str
+) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=2)
+    names = {"input": plant.topic, "progress": plant.progress, "verdicts": plant.output("verdicts")}
+    if which != "input":
+        await plant.feed(traffic(64, partitions=2, streams=4, sequences=4).messages)
+    await with_admin(plant, delete=names[which])
+    line = await last_line(plant.start())
+    assert names[which] in line
+    assert "streamad topics create" in line
+
+
+async def test_an_input_topic_deleted_while_it_is_read_ends_it(kafka: Broker, plants: KafkaPlants) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=2)
+    await plant.feed(traffic(65, partitions=2, streams=4, sequences=4).messages)
+    worker = plant.start()
+    await until_verdicts(plant, 1, 30)
+    await with_admin(plant, delete=plant.topic)
+    line = await last_line(worker, 60)
+    assert plant.topic in line
+
+
+# --- who we are ---
+
+
+async def test_an_instance_id_used_twice_ends_one_and_repeats_nothing(kafka: Broker, plants: KafkaPlants) -> None:
+    plant = await plants.make(kafka.bootstrap)
+    flow = plant.flow(traffic(66, partitions=4, streams=40, sequences=40), per_s=250)
+    both = [plant.start("same"), plant.start("same")]
+    async with asyncio.timeout(90):
+        while all(worker.is_running for worker in both):  # noqa: ASYNC110 - processes, not tasks
+            await asyncio.sleep(0.05)
+    ended = [worker for worker in both if not worker.is_running]
+    for worker in ended:
+        line = await last_line(worker)
+        assert "same instance id" in line or "instance id 'same' is used by another process" in line
+    for worker in both:
+        worker.kill()
+    await flow.cut()
+    await finish(plant, plant.start("other"))
+
+
+# --- who may not, or does not answer ---
+
+
+async def test_a_broker_that_is_not_there_is_said_within_the_request_time_out(
+    kafka: Broker, plants: KafkaPlants
+) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=1)
+    plant.bootstrap = f"127.0.0.1:{free_ports(1)[0]}"
+    plant.write_config()
+    started_s = time.monotonic()
+    line = await last_line(plant.start())
+    assert time.monotonic() - started_s < REQUEST_TIMEOUT_S + 5
+    assert plant.bootstrap in line
+    assert "is it running" in line
+
+
+async def test_a_broker_that_takes_connections_and_never_answers_is_said_in_time(
+    kafka: Broker, plants: KafkaPlants
+) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=1)
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    async with server:
+        plant.bootstrap = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        plant.write_config()
+        line = await last_line(plant.start(), 2 * REQUEST_TIMEOUT_S + 10)
+    assert plant.bootstrap in line
