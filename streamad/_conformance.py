@@ -109,7 +109,7 @@ async def _read(make_source: Callable[[], Source], begin: Mapping[str, int], bac
                 state[partition] = "caught_up" if event.caught_up else "open"
                 if partition == back and event.records:
                     back = None
-                    seen[partition], after[partition] = [], 0
+                    seen[partition], after[partition], state[partition] = [], 0, "open"
                     await source.seek(partition, None)
             elif isinstance(event, PartitionEnded):
                 state[partition] = "ended"

@@ -20,6 +20,7 @@ from streamad.judge.scoring import MicroBatcher
 from streamad.logs import get_logger
 from streamad.metrics import Counters, Gauges
 from streamad.ports import Clock, Committer, Source, TransactionalSource
+from streamad.progress import after_gap
 from streamad.settings import Settings
 from streamad.types import (
     Event,
@@ -205,6 +206,8 @@ class Pipeline:
             await asyncio.wait([releasing])
         progress = await self._committer.restore(event.partition)
         begin = await self._source.seek(event.partition, None if progress is None else progress.low_watermark)
+        if progress is not None and begin > progress.low_watermark:
+            progress = after_gap(progress, begin)
         intake = Intake(
             event.partition,
             self._settings,
@@ -293,12 +296,13 @@ class Pipeline:
         if partition is None or not partition.continues(batch):
             return
         now_us = self._clock.now_us()
+        has_passed = bool(batch.records) or batch.next_offset > partition.expected
         partition.expected = batch.next_offset
         partition.idle.on_batch(self._clock.monotonic_us(), caught_up=batch.caught_up, has_records=bool(batch.records))
         finished = partition.intake.take(batch, now_us)
         if batch.caught_up:
             finished += partition.intake.expire(partition.idle.idle_us, now_us)
-        if batch.records:
+        if has_passed:  # also what holds no record of ours: markers of transactions, aborted records
             partition.moved = True
             self._status.moved()
         partition.caught_up = batch.caught_up
@@ -374,7 +378,12 @@ class Pipeline:
 
     def _evict(self) -> bool:
         """End the largest open sequence of the fullest partition; return whether there was one."""
-        fullest = max(self._partitions.values(), key=lambda partition: partition.intake.assembler.buffered_bytes)
+        held = [partition for partition in self._partitions.values() if partition.intake.assembler.buffered_bytes]
+        # What is being read again was cut otherwise at first, if it was cut at all.
+        held = [partition for partition in held if not partition.intake.is_recovering] or held
+        if not held:
+            return False
+        fullest = max(held, key=lambda partition: partition.intake.assembler.buffered_bytes)
         finished = fullest.intake.evict_largest(self._clock.now_us())
         self._submit(fullest, finished)
         return bool(finished)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ForcedEnd", "Progress", "ProgressUpdate", "StreamProgress", "merge"]
+__all__ = ["ForcedEnd", "Progress", "ProgressUpdate", "StreamProgress", "after_gap", "merge"]
 
 import msgspec
 
@@ -47,7 +47,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset holding a sample whose
     sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM. Streams
-    first seen while that clock is at most ``partial_until_us`` may have begun unseen.
+    first seen while that clock is at most ``partial_until_us`` may have begun unseen; ``unseen`` says that they may
+    have, and that no record has told yet until when.
     """
 
     partition: str
@@ -57,6 +58,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     partial_until_us: int | None = None
     streams: dict[str, StreamProgress] = {}
     ended: bool = False
+    unseen: bool = False
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,7 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     partial_until_us: int | None = None
     streams: dict[str, StreamProgress | None] = {}
     ended: bool = False
+    unseen: bool = False
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:
@@ -87,4 +90,25 @@ def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:
         partial_until_us=update.partial_until_us,
         streams=streams,
         ended=update.ended,
+        unseen=update.unseen,
+    )
+
+
+def after_gap(progress: Progress, begin: int) -> Progress:
+    """Return ``progress`` as of going on at ``begin``, because what lies between LWM and there is gone.
+
+    Streams with samples that may have been lost, and all not known yet, begin anew with a partial sequence.
+    """
+    replace = msgspec.structs.replace
+    streams = {
+        name: stream if stream.done_below >= begin else replace(stream, partial=True, done_below=begin, forced=())
+        for name, stream in progress.streams.items()
+    }
+    return replace(
+        progress,
+        next_offset=max(progress.next_offset, begin),
+        low_watermark=begin,
+        partial_until_us=None,
+        streams=streams,
+        unseen=True,
     )

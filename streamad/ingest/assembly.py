@@ -373,6 +373,7 @@ class Assembler:
             low_watermark=low_watermark,
             clock_us=clock_us,
             partial_until_us=self._partial_until_us,
+            unseen=not self._seen_from_start and self._partial_until_us is None,
             streams=changed,
         )
 
@@ -409,6 +410,7 @@ class Assembler:
     def _restore(self, progress: Progress) -> None:
         self.clock_us = progress.clock_us
         self._partial_until_us = progress.partial_until_us
+        self._seen_from_start = not progress.unseen and progress.partial_until_us is None
         self._read_below = progress.low_watermark
         self._reread_below = progress.next_offset
         self._reread_streams = frozenset(progress.streams)

@@ -25,6 +25,7 @@ from streamad.types import (
 from tests.support.runtime import (
     Run,
     SquareScorer,
+    TickingClock,
     line,
     messy_recordings,
     model_of,
@@ -294,3 +295,80 @@ async def test_gauges_tell_lag_age_and_what_is_open() -> None:
 
     source = ListSource([PartitionAssigned("p"), RecordBatch("p", records, 2, end_offset=2)], endless=True)
     await run_pipeline(source, clock=clock, while_running=act)
+
+
+class Gapped(ListSource):
+    """A source whose log begins at 2 when it is sought again, as if retention had passed."""
+
+    log_start = 0
+
+    async def seek(self, partition: str, offset: int | None) -> int:
+        return await super().seek(partition, max(offset or 0, self.log_start))
+
+
+async def test_after_an_accepted_gap_what_may_have_lost_samples_is_partial_and_nothing_else() -> None:
+    """Stream a lost a chunk of its open sequence, b's sequence was whole before; c begins behind the gap."""
+    ledger: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger.append(Ledger(sinks))
+        return ledger[-1]
+
+    messages = [
+        line("b", "b-0", [0, 1], end=True),
+        line("a", "a-0", [0, 1]),
+        line("a", "a-0", [2, 3]),
+        line("a", "a-0", [4, 5], end=True),
+        line("a", "a-1", [10, 11], end=True),
+        line("c", "c-0", [10, 11], end=True),
+    ]
+    script = [PartitionAssigned("p"), batch("p", 0, messages[:2], caught_up=True)]
+    first = Gapped(script, endless=True)
+
+    async def until_committed(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: "p" in ledger[0].progress and ledger[0].progress["p"].next_offset == 2)
+        await first.close()
+
+    clock = TickingClock(0.05)
+    await run_pipeline(first, clock=clock, committer=committer, while_running=until_committed)
+    saved = ledger[0].progress
+    assert saved["p"].low_watermark == 1
+
+    def restored(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger.append(Ledger(sinks))
+        ledger[-1].progress = dict(saved)
+        return ledger[-1]
+
+    second = Gapped([PartitionAssigned("p"), batch("p", 0, messages), PartitionEnded("p")])
+    second.log_start = 3
+    run = await run_pipeline(second, committer=restored)
+    found = {verdict.sequence: (verdict.decision, verdict.n_samples) for verdict in run.verdicts}
+    assert found["a-0"] == ("unscorable", 2)
+    assert found["a-1"][0] == "normal"
+    assert found["c-0"][0] == "unscorable", "its beginning may lie in the gap"
+    assert "b-0" not in found
+
+
+@pytest.mark.parametrize("sees_start", [True, False])
+async def test_whether_the_beginning_was_seen_is_remembered_over_a_restart(sees_start: bool) -> None:
+    """A log that retention has cut since the first start says nothing of what was seen then, nor the reverse."""
+    ledger: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger.append(Ledger(sinks))
+        ledger[-1].progress = dict(ledger[0].progress)
+        return ledger[-1]
+
+    first = ListSource([PartitionAssigned("p", seen_from_start=sees_start), RecordBatch("p", (), 4)], endless=True)
+
+    async def until_committed(run: Run, task: asyncio.Task[None]) -> None:
+        while not ledger[0].n_commits:
+            first.feed(RecordBatch("p", (), 4))  # the ticking clock ticks when somebody looks at it
+            await steps()
+        await first.close()
+
+    await run_pipeline(first, clock=TickingClock(0.05), committer=committer, while_running=until_committed)
+    again = PartitionAssigned("p", seen_from_start=not sees_start)
+    second = ListSource([again, batch("p", 4, [chunk("a", 0)]), PartitionEnded("p")])
+    run = await run_pipeline(second, committer=committer)
+    assert [verdict.decision for verdict in run.verdicts] == ["normal" if sees_start else "unscorable"]

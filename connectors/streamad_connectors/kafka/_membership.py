@@ -83,8 +83,12 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
         was_member, self._is_member = self._is_member, False
         now_s = time.monotonic()
         was_replaced = was_member and not self._coordinator.member_id
-        if self._instance is None or not was_replaced or now_s - self.heard_s > self._session_timeout_s:
+        if self._instance is None or not was_replaced:
             return
+        if now_s - self.heard_s > self._session_timeout_s:
+            # Rightly replaced, once more each time. Should another process have our name now, we are the first of the
+            # two to give up.
+            self._replaced_s.clear()
         self._replaced_s.append(now_s)
         while self._replaced_s[0] < now_s - _REPLACED_WITHIN_S:
             self._replaced_s.popleft()

@@ -90,6 +90,15 @@ def test_who_was_silent_was_rightly_replaced(monkeypatch: pytest.MonkeyPatch) ->
     assert member.membership.failure is None
 
 
+def test_who_was_frozen_while_another_took_its_name_is_the_first_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = Member(monkeypatch)
+    frozen.rejoin(20.0, replaced=True)
+    frozen.rejoin(21.0, replaced=True)
+    assert frozen.membership.failure is None
+    frozen.rejoin(22.0, replaced=True)  # the other one has been replaced twice by now
+    assert isinstance(frozen.membership.failure, SourceError)
+
+
 def test_without_an_instance_id_nobody_can_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member(monkeypatch, instance=None)
     for at_s in (1.0, 2.0, 3.0, 4.0):
