@@ -9,9 +9,10 @@ from __future__ import annotations
 __all__ = ["PARSE_ERRORS", "OwnReader", "Wire"]
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -48,7 +49,8 @@ class OwnReader:
         self._times = times
         self._max_samples = max_samples
         self._columns = {channel.field or channel.name: column for column, channel in enumerate(channels)}
-        self._missing = [math.nan] * len(channels)
+        self._missing: list[float | None] = [math.nan] * len(channels)
+        self._pick = _picker(list(self._columns))
         self._values = ValueReader([channel.name for channel in channels])
 
     def read(self, value: bytes, wire: Wire) -> Samples | None:
@@ -74,12 +76,18 @@ class OwnReader:
     def _single(
         self, message: _Message, values: dict[str, float | None], time: datetime | float | int
     ) -> Samples | None:
-        row = self._missing.copy()
-        for name, value in values.items():
-            column = self._columns.get(name)
-            if column is None:
+        row: Sequence[float | None]
+        if len(values) == len(self._columns):
+            try:  # every channel once, in whatever order: several times quicker than one by one
+                row = self._pick(values)
+            except KeyError:
                 return None
-            if value is not None:
+        else:
+            row = [*self._missing]
+            for name, value in values.items():
+                column = self._columns.get(name)
+                if column is None:
+                    return None
                 row[column] = value
         return self._samples(message, np.array([self._times.one(time)]), [row], None)
 
@@ -105,3 +113,10 @@ class OwnReader:
             values[:, columns] = listed
         sequence = None if message.sequence is None else read_id(message.sequence, "sequence")
         return Samples(read_id(message.stream, "stream"), sequence, times_us, values, message.end is True)
+
+
+def _picker(names: list[str]) -> Callable[[dict[str, float | None]], tuple[float | None, ...]]:
+    """Return what picks the values of ``names`` from a mapping, in that order; KeyError where one is absent."""
+    if len(names) == 1:  # itemgetter would return the value itself
+        return lambda values: (values[names[0]],)
+    return cast("Callable[[dict[str, float | None]], tuple[float | None, ...]]", itemgetter(*names))

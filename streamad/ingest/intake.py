@@ -130,6 +130,8 @@ class Intake:
 
     def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
         found = self.assembler.take_late()
+        if not found:
+            return
         if not is_new:
             found = [late for late in found if late.closed and (late.stream, late.sequence) in self._cut_anew]
         self._counters.merged += sum(late.merged for late in found)
