@@ -114,7 +114,7 @@ class SourceSettings(_Section):
     """Where samples come from."""
 
     url: Url
-    """Scheme and place: a path or glob for files, later kafka://...; options may follow after '?'."""
+    """Scheme and place: a path or glob for files, or kafka://host:port/topic; options may follow after '?'."""
     options: dict[str, Any] = {}
     """Options of the connector (``streamad check`` lists them)."""
 

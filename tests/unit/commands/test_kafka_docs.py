@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from streamad.clock import SystemClock
 from streamad.metrics import Counters, Gauges
+from streamad.progress import Progress, StreamProgress
 from streamad.settings import load_settings
 from streamad.simulation import CHANNELS
 from streamad.wiring import check_parts, context_for, sink_urls
@@ -117,6 +118,24 @@ def test_the_security_in_the_example_is_valid(login: str) -> None:
     security = Security.model_validate(given)
     assert security.encrypts
     assert security.model_fields_set >= set(login.split("|"))
+
+
+@pytest.mark.parametrize(
+    ("title", "record"), [("field of the partition", Progress), ("field of a stream", StreamProgress)]
+)
+def test_every_field_of_the_progress_is_documented_once(title: str, record: type[Progress | StreamProgress]) -> None:
+    text = (ROOT / "docs/exactly-once.md").read_text(encoding="utf-8")
+    table = text.partition(f"| {title} |")[2].partition("\n\n")[0]
+    names = [name for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE) for name in re.findall("`(.+?)`", row)]
+    assert sorted(names) == sorted(record.__struct_fields__)
+
+
+@pytest.mark.parametrize("page", ["docs/exactly-once.md", "docs/kafka.md"])
+def test_files_and_tests_that_the_pages_name_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|benchmarks|examples|scripts)/[\w./-]+)`", text)
+    linked = [f"docs/{name}" for name in re.findall(r"\]\(([\w./-]+\.(?:md|yaml))", text)]
+    assert [name for name in (*named, *linked) if not (ROOT / name).exists()] == []
 
 
 def source_text(*folders: str) -> str:
