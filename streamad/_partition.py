@@ -114,8 +114,8 @@ class Partition:
         begins_at = event.begins_at if isinstance(event, RecordBatch) else event.next_offset
         return begins_at is None or begins_at == self.expected
 
-    def is_due(self, now_us: int, interval_us: int) -> bool:
-        """Return whether it is time to commit.
+    def is_due(self, now_us: int, interval_us: int, *, has_events: bool) -> bool:
+        """Return whether it is time to commit; ``has_events``: there is something to tell the operator.
 
         Verdicts wait no longer than ``interval_us``, not at all where nothing else is waiting to be read, and in any
         case only so long that commits take a tenth of the time.
@@ -125,7 +125,7 @@ class Partition:
             return self.has_verdicts or not self.in_flight
         if self.has_verdicts and (self.caught_up or self.ending or since_us >= _COMMITTING_SHARE * self.commit_took_us):
             return True
-        return since_us >= interval_us and (self.has_verdicts or self.moved)
+        return since_us >= interval_us and (self.has_verdicts or self.moved or has_events)
 
     def take_judged(self) -> list[InFlight]:
         """Take what is judged off the line, up to the first failure; once that is the first, raise it."""

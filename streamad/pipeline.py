@@ -218,7 +218,7 @@ class Pipeline:
         )
         partition = Partition(event, intake, IdleClock(self._settings.run.outage_after), expected=begin)
         partition.committed_us = self._clock.monotonic_us()
-        partition.low_watermark_us = None if progress is None else progress.clock_us
+        partition.low_watermark_us = None if progress is None else progress.low_watermark_us
         if progress is None:
             intake.next_offset = begin
             if isinstance(self._source, TransactionalSource):  # so that "latest" means the same place after a crash
@@ -396,11 +396,12 @@ class Pipeline:
 
     def _commit_due(self) -> None:
         """Begin the commits that are due."""
-        now_us = self._clock.monotonic_us()
+        now_us, interval_us = self._clock.monotonic_us(), self._settings.run.commit_interval
         for partition in self._partitions.values():
-            if partition.committing is None and (
-                partition.is_due(now_us, self._settings.run.commit_interval) or partition.aside_bytes > _MAX_ASIDE_BYTES
-            ):
+            if partition.committing is not None:
+                continue
+            is_due = partition.is_due(now_us, interval_us, has_events=bool(self._told))
+            if is_due or partition.aside_bytes > _MAX_ASIDE_BYTES:
                 self._commit(partition)
 
     def _commit_ready(self) -> None:
@@ -440,7 +441,7 @@ class Pipeline:
         self._status.moved()
         partition.committed_us = now_us = self._clock.monotonic_us()
         partition.low_watermark_us = (
-            commit.update.clock_us if commit.update.low_watermark < commit.update.next_offset else None
+            commit.update.low_watermark_us if commit.update.low_watermark < commit.update.next_offset else None
         )
         partition.commit_took_us = now_us - commit.since_us
         self._log.debug(

@@ -46,8 +46,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """All that a restart needs to know of a partition.
 
     ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset holding a sample whose
-    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM. Streams
-    first seen while that clock is at most ``partial_until_us`` may have begun unseen; ``unseen`` says that they may
+    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM, and
+    ``low_watermark_us`` with the record at LWM, whose age it tells (without one the same as ``clock_us``). Streams
+    first seen while ``clock_us`` is at most ``partial_until_us`` may have begun unseen; ``unseen`` says that they may
     have, and that no record has told yet until when.
     """
 
@@ -55,6 +56,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     low_watermark: int
     clock_us: int | None = None
+    low_watermark_us: int | None = None
     partial_until_us: int | None = None
     streams: dict[str, StreamProgress] = {}
     ended: bool = False
@@ -68,6 +70,7 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     low_watermark: int
     clock_us: int | None = None
+    low_watermark_us: int | None = None
     partial_until_us: int | None = None
     streams: dict[str, StreamProgress | None] = {}
     ended: bool = False
@@ -87,6 +90,7 @@ def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:
         next_offset=update.next_offset,
         low_watermark=update.low_watermark,
         clock_us=update.clock_us,
+        low_watermark_us=update.low_watermark_us,
         partial_until_us=update.partial_until_us,
         streams=streams,
         ended=update.ended,
@@ -108,6 +112,7 @@ def after_gap(progress: Progress, begin: int) -> Progress:
         progress,
         next_offset=max(progress.next_offset, begin),
         low_watermark=begin,
+        low_watermark_us=None,
         partial_until_us=None,
         streams=streams,
         unseen=True,

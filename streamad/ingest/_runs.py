@@ -18,12 +18,16 @@ _RUN_OVERHEAD_BYTES = 400
 
 
 class Clocks(NamedTuple):
-    """A stream's clocks and its partition's, as they were before a record: what exact rereading starts from."""
+    """A stream's clocks and its partition's, as they were before a record: what exact rereading starts from.
+
+    ``record_us`` is the partition's clock with that record, None where it has no time of its own and is the first.
+    """
 
     max_time_us: int | None
     floor_us: int | None
     last_record_us: int | None
     partition_us: int | None
+    record_us: int | None
 
 
 class Run:

@@ -374,7 +374,7 @@ class StreamState:
 
     def progress(self, read_below: int, clock_us: int | None) -> StreamProgress:
         """Return what a restart must know, as of ``read_below`` (an offset) and the partition's clock ``clock_us``."""
-        now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us)
+        now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us, clock_us)
         if self.retired_at is not None:
             read_below = min(read_below, self.retired_at)
         oldest = self.oldest()

@@ -87,7 +87,7 @@ class Assembler:
             if record_us is None and not block.relative:
                 self._move(int(block.times_us[-1]))
             return self._take_finished()
-        before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before)
+        before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
             block = self._absolute(stream, block, record_us)
         for run in runs_of(block, before, self._clock_at(block)):
@@ -363,7 +363,9 @@ class Assembler:
                     self._oldest[name] = oldest
                     break
         low_watermark, clocks = min(self._oldest.values(), key=itemgetter(0), default=(read_below, None))
-        clock_us = self.clock_us if clocks is None else clocks.partition_us
+        clock_us, low_watermark_us = self.clock_us, self.clock_us
+        if clocks is not None:
+            clock_us, low_watermark_us = clocks.partition_us, clocks.record_us
         self._bury(low_watermark, clock_us)
         changed = {name: self._stream_progress(name, read_below) for name in self._changed}
         self._changed.clear()
@@ -372,6 +374,7 @@ class Assembler:
             next_offset=max(next_offset, self._reread_below),
             low_watermark=low_watermark,
             clock_us=clock_us,
+            low_watermark_us=low_watermark_us,
             partial_until_us=self._partial_until_us,
             unseen=not self._seen_from_start and self._partial_until_us is None,
             streams=changed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
@@ -13,11 +12,9 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.support.kafka import Broker, Message, read_committed
-from tests.support.kafka_faults import KafkaPlants, finish
+from tests.support.kafka_faults import KafkaPlants, configure, finish
 from tests.support.kafka_plant import KafkaPlant
 from tests.support.runtime import START_US, line
 
@@ -41,16 +38,8 @@ def plants(tmp_path: Path) -> Iterator[KafkaPlants]:
         plants.close()
 
 
-async def take_longer_messages(plant: KafkaPlant, topic: str, n_bytes: int) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=plant.bootstrap)
-    await admin.start()
-    try:
-        configs = {"max.message.bytes": str(n_bytes), "retention.ms": "-1"}  # what is not named becomes the default
-        limit = ConfigResource(ConfigResourceType.TOPIC, topic, configs)
-        await admin.alter_configs([limit])
-    finally:
-        await admin.close()
-    await asyncio.sleep(0.5)
+async def take_longer_messages(plant: KafkaPlant, n_bytes: int) -> None:
+    await configure(plant.bootstrap, plant.topic, {"max.message.bytes": str(n_bytes), "retention.ms": "-1"})
 
 
 async def feed(plant: KafkaPlant, messages: list[Message], compression: str | None = None) -> None:
@@ -101,7 +90,7 @@ async def test_every_poison_in_every_partition_is_a_dead_letter_and_blocks_nothi
     kafka: Broker, plants: KafkaPlants
 ) -> None:
     plant = await plants.make(kafka.bootstrap, partitions=N_PARTITIONS, sequences=AT_ONCE)
-    await take_longer_messages(plant, plant.topic, 12_000_000)
+    await take_longer_messages(plant, 12_000_000)
     sent: dict[tuple[int, int], tuple[str, Message]] = {}
     messages = []
     for partition in range(N_PARTITIONS):
@@ -153,7 +142,7 @@ async def test_late_samples_of_a_chunk_too_large_for_one_message_arrive_in_sever
 ) -> None:
     n = 85_000
     plant = await plants.make(kafka.bootstrap, partitions=1, sequences=AT_ONCE)
-    await take_longer_messages(plant, plant.topic, 12_000_000)
+    await take_longer_messages(plant, 12_000_000)
     late = {
         "stream": "s0",
         "sequence": "s0-0",

@@ -152,6 +152,7 @@ def steps_of(partition: str, n_steps: int, n_outputs: int = 2) -> list[Step]:
             next_offset=step + 1,
             low_watermark=max(0, step - 1),
             clock_us=step * 1_000_000,
+            low_watermark_us=step * 1_000_000,
             streams={stream: StreamProgress(done_below=step, closed=closed)},
         )
         outputs = [message(role, stream, f"{step}.{number}") for number in range(n_outputs) for role in ROLES]

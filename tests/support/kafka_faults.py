@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaPlants", "finish", "position_of", "until_read", "until_verdicts"]
+__all__ = ["KafkaPlants", "configure", "finish", "position_of", "until_read", "until_so", "until_verdicts"]
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.support.kafka import read_committed
 from tests.support.kafka_plant import KafkaPlant
@@ -16,6 +20,17 @@ from tests.support.kafka_workers import Worker
 
 LIMIT_S = 60.0
 STOP_S = 20.0
+
+
+async def configure(bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
+    """Give ``topic`` these settings; what is not named becomes the broker's default."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        (answer,) = await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))])
+    finally:
+        await admin.close()
+    assert [code for code, *_ in answer.resources] == [0], answer
 
 
 class KafkaPlants:
@@ -65,6 +80,16 @@ async def until_read(worker: Worker, ends: Mapping[str, int], timeout_s: float =
 
 async def until_verdicts(plant: KafkaPlant, n: int, timeout_s: float) -> None:
     """Return once there are ``n`` verdicts."""
-    async with asyncio.timeout(timeout_s):
-        while len(await read_committed(plant.bootstrap, plant.output("verdicts"))) < n:  # noqa: ASYNC110 - the broker's
-            await asyncio.sleep(0.2)
+
+    async def are_there() -> bool:
+        return len(await read_committed(plant.bootstrap, plant.output("verdicts"))) >= n
+
+    await until_so(plant, are_there, timeout_s)
+
+
+async def until_so(plant: KafkaPlant, is_so: Callable[[], Awaitable[bool]], timeout_s: float) -> None:
+    """Return once ``is_so``, which asks the broker; raises AssertionError with what the last worker said."""
+    deadline_s = time.monotonic() + timeout_s
+    while not await is_so():
+        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s:\n{plant.workers[-1].said()[-3000:]}"
+        await asyncio.sleep(0.2)

@@ -256,6 +256,20 @@ async def test_a_notice_of_the_source_becomes_an_event() -> None:
     assert run.events == run.messages("events")
 
 
+async def test_an_event_is_told_in_time_where_nothing_else_is_to_be_committed() -> None:
+    clock = ManualClock()
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline._told != [])
+        clock.advance(2)
+        await until(lambda: run.messages("events") != [])
+        run.pipeline.request_stop()
+
+    source = ListSource([PartitionAssigned("p"), SourceNotice("retention_unknown", "text")], endless=True)
+    run = await run_pipeline(source, clock=clock, while_running=act)
+    assert [event.kind for event in run.messages("events")] == ["retention_unknown"]
+
+
 async def test_a_scorer_that_hangs_ends_the_run() -> None:
     class Hanging(SquareScorer):
         def score(self, windows, lengths):  # type: ignore[no-untyped-def]

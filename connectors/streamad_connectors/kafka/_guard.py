@@ -84,9 +84,9 @@ class RetentionGuard:
             )
 
     def _check_age(self, name: str, end: int, retention_us: int | None) -> None:
-        low_watermark, clock_us = self._shared.progress_of[name]
-        is_waiting = low_watermark < end and clock_us is not None
-        age_us = self._shared.clock.now_us() - clock_us if is_waiting and clock_us is not None else 0
+        low_watermark, record_us = self._shared.progress_of[name]
+        is_waiting = low_watermark < end and record_us is not None
+        age_us = self._shared.clock.now_us() - record_us if is_waiting and record_us is not None else 0
         if retention_us is None or 2 * age_us <= retention_us:
             self._old.discard(name)
         elif name not in self._old:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Shared:
     """One per source.
 
-    ``progress_of`` maps a partition's name to (low watermark, partition clock there in microseconds or None), as last
+    ``progress_of`` maps a partition's name to (low watermark, ``Progress.low_watermark_us``), as last
     restored or committed: written by the committer, read by the retention guard. ``notices`` are yielded by the source.
     """
 

@@ -178,7 +178,7 @@ class KafkaCommitter:
         if saved is None:
             self._shared.progress_of.pop(partition, None)
             return None
-        self._shared.progress_of[partition] = (saved.progress.low_watermark, saved.progress.clock_us)
+        self._shared.progress_of[partition] = (saved.progress.low_watermark, saved.progress.low_watermark_us)
         return saved.progress
 
     def _place_of(self, partition: str) -> _Place:
@@ -237,7 +237,7 @@ class KafkaCommitter:
             await self._transact(held, update, records)
         self._fences_us.pop(update.partition, None)
         self._failing_since_us.pop(update.partition, None)
-        self._shared.progress_of[update.partition] = (update.low_watermark, update.clock_us)
+        self._shared.progress_of[update.partition] = (update.low_watermark, update.low_watermark_us)
 
     async def _write_others(self, outputs: Sequence[OutputRecord]) -> None:
         if not outputs:

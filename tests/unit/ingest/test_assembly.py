@@ -371,6 +371,25 @@ def test_a_beginning_may_have_gone_unseen_for_max_duration(clock: int, is_partia
     assert first.sequence.partial == is_partial
 
 
+# --- how old what waits is -------------------------------------------------------------------------------------------
+
+
+def test_the_low_watermark_is_as_old_as_its_own_record_not_as_the_one_before() -> None:
+    plant = Plant(us())
+    plant.send(0, at=100, stream="first")
+    first = plant.assembler.progress(1)
+    assert (first.low_watermark, first.low_watermark_us, first.clock_us) == (0, 100, None)
+    (done,) = plant.assembler.push(SampleBlock("first", "A", 1, np.array([1]), np.ones((1, 2), np.float32), True), 110)
+    plant.assembler.committed(done)
+    nothing_waits = plant.assembler.progress(2)
+    assert (nothing_waits.low_watermark, nothing_waits.low_watermark_us) == (2, 110)
+    plant.offset = 2
+    plant.send(2, at=1_000_000, stream="first", id="B")
+    after_a_break = plant.assembler.progress(3)
+    assert (after_a_break.low_watermark, after_a_break.low_watermark_us) == (2, 1_000_000)
+    assert after_a_break.clock_us == 110
+
+
 # --- times relative to the start -------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,7 @@ updates = st.builds(
     next_offset=st.integers(0, 2**62),
     low_watermark=st.integers(0, 2**62),
     clock_us=st.none() | clocks,
+    low_watermark_us=st.none() | clocks,
     partial_until_us=st.none() | clocks,
     streams=st.dictionaries(st.sampled_from(NAMES), st.none() | streams, max_size=4),
     ended=st.booleans(),
