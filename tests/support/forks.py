@@ -8,8 +8,11 @@ import multiprocessing
 from multiprocessing.context import ForkServerContext
 
 
-def fork_server_context() -> ForkServerContext:
-    """Return the context whose children have everything imported: a life then takes milliseconds, not seconds."""
+def fork_server_context(*more: str) -> ForkServerContext:
+    """Return the context whose children have everything imported: a life then takes milliseconds, not seconds.
+
+    ``more`` are further modules to import, for who asks first.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.child", "tests.support.kafka_child"])
+    context.set_forkserver_preload(["tests.support.child", "tests.support.kafka_child", *more])
     return context

@@ -133,8 +133,8 @@ def spawn(
 class ForkServer:
     """Forks workers; those that a failing test leaves behind are its plant's to end."""
 
-    def __init__(self) -> None:
-        self._context = fork_server_context()
+    def __init__(self, *preload: str) -> None:
+        self._context = fork_server_context(*preload)
 
     def start(self, name: str, arguments: Sequence[str], folder: Path, log: Path) -> Worker:
         """Start ``streamad`` with ``arguments`` in a fork of a process that has it imported."""

@@ -1,0 +1,180 @@
+"""Kills against a real broker: workers die by SIGKILL at random moments while records flow; what came out is compared.
+
+One run starts a broker of its own, makes a plant of 4 partitions whose model is trained at the start, lets interleaved
+streams of messy sequences flow, and kills one worker after the other: while it starts, between two commits, amid a
+transaction; one in ten stays away until its partitions have moved. Then the output topics, read committed, must hold
+what an undisturbed run writes: each message once, each stream's verdicts in order. The exit code is 1 where they do
+not. Run: ``python benchmarks/faults.py [--kills 200] [--json]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.support.kafka import Broker, KafkaUnavailableError, fetch_jars, scratch_folder
+from tests.support.kafka_plant import Flow, KafkaPlant, traffic
+from tests.support.kafka_workers import Worker
+
+PARTITIONS, STREAMS = 4, 200
+MESSAGES_PER_KILL = 200
+MESSAGES_PER_SEQUENCE = 4.6
+AT_START_SHARE = 0.2
+AWAY_SHARE = 0.1
+MODELS: dict[str, dict[str, Any]] = {
+    "neutral_ad": {"detector": "neutral_ad", "options": {"epochs": 5}},
+    "mean_square": {"detector": "mean_square"},
+}
+
+
+@dataclass(slots=True)
+class Kills:
+    """Kills workers of a plant; every life that ended so is kept."""
+
+    plant: KafkaPlant
+    flow: Flow
+    rng: random.Random
+    deadline_s: float
+    killed: list[Worker] = field(default_factory=list)
+    start_s: float = 1.0
+
+    async def run(self, n: int, n_workers: int) -> list[Worker]:
+        """Kill ``n`` times among ``n_workers``; return those that run at the end."""
+        workers = {f"w{number}": self.plant.start(f"w{number}") for number in range(1, n_workers + 1)}
+        first = next(iter(workers.values()))
+        await first.until_logged("committed", timeout_s=120)
+        self.start_s = time.time() - first.started_s
+        youngest, took_s = "w1", 1.0
+        for done in range(n):
+            if time.monotonic() > self.deadline_s:
+                raise TimeoutError(f"{done} of {n} kills in the time that there was: see --limit-s")
+            if done % 10 == 0:
+                print(f"{done} of {n} kills", file=sys.stderr)
+            began_s = time.monotonic()
+            is_young = self.rng.random() < AT_START_SHARE
+            name = youngest if is_young else self.rng.choice(list(workers))
+            await (self._start(workers[name]) if is_young else self._work(workers[name]))
+            workers[name].kill()
+            self.killed.append(workers[name])
+            if len(workers) > 1 and self.rng.random() < AWAY_SHARE:
+                others = [worker for other, worker in workers.items() if other != name]
+                await others[0].until(lambda: self._is_all_owned(others))  # noqa: B023 - awaited at once
+            youngest, workers[name] = name, self.plant.start(name)
+            took_s = 0.8 * took_s + 0.2 * (time.monotonic() - began_s)
+            self.flow.per_s = self.flow.left / (n - done + 1) / took_s  # it must not run dry before the last kill
+            assert self.flow.left, "the records no longer flowed"
+        return list(workers.values())
+
+    async def _start(self, worker: Worker) -> None:
+        """Wait for a moment at which ``worker`` is starting."""
+        await asyncio.sleep(max(0.0, self.rng.random() * self.start_s - (time.time() - worker.started_s)))
+
+    async def _work(self, worker: Worker) -> None:
+        """Wait for a moment between two commits of ``worker``, or amid one."""
+        n_wanted = worker.n_commits + self.rng.randrange(1, 8)
+        try:
+            await worker.until_logged("committed", n_wanted, timeout_s=3 * self.start_s)
+        except TimeoutError:
+            return  # it holds no partition
+        await asyncio.sleep(self.rng.random() * 0.12)
+
+    def _is_all_owned(self, workers: list[Worker]) -> bool:
+        return len(set().union(*(worker.owned() for worker in workers))) == PARTITIONS
+
+
+async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> dict[str, Any]:
+    """Return the figures that ``--json`` prints."""
+    started_s = time.monotonic()
+    preload = ("torch",) if options.detector == "neutral_ad" else ()
+    plant = KafkaPlant(
+        folder / "plant", broker.bootstrap, partitions=PARTITIONS, preload=preload, model=MODELS[options.detector]
+    )
+    print(f"training {options.detector}", file=sys.stderr)
+    await plant.create()
+    n_messages = (options.kills + 10) * MESSAGES_PER_KILL
+    sequences = max(2, round(n_messages / STREAMS / MESSAGES_PER_SEQUENCE))
+    messages = traffic(options.seed, partitions=PARTITIONS, streams=STREAMS, sequences=sequences)
+    flow = plant.flow(messages, per_s=MESSAGES_PER_KILL)
+    kills = Kills(plant, flow, random.Random(options.seed), started_s + options.limit_s)
+    try:
+        running = await kills.run(options.kills, options.workers)
+        print("judging the rest", file=sys.stderr)
+        await flow.finish()
+        expected = await plant.expected()
+        await plant.until_judged(expected, 300)
+        difference = await plant.difference(expected)
+        aborted_s = await plant.aborted_s()
+    finally:
+        flow.cancel()
+        plant.close()
+    if not difference.is_none:
+        print(f"not as an undisturbed run: {difference}", file=sys.stderr)
+    lives = [*kills.killed, *running]
+    amid = [life for life in kills.killed if any(life.started_s < at_s < life.ended_s for at_s in aborted_s)]
+    return {
+        "detector": options.detector,
+        "workers": options.workers,
+        "sequences": len(expected["verdicts"]),
+        "messages": sum(len(expected[role]) for role in expected),
+        "lost": len(difference.lost),
+        "repeated": len(difference.repeated),
+        "foreign": len(difference.foreign),
+        "disordered": len(difference.disordered),
+        "kills": len(kills.killed),
+        "kills_before_a_commit": sum(life.n_commits == 0 for life in kills.killed),
+        "kills_amid_a_transaction": len(amid),
+        "restarts": len(lives) - options.workers,
+        "rebalances": sum(len(life.logged("rebalanced")) for life in lives),
+        "wall_s": round(time.monotonic() - started_s, 1),
+    }
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure with a broker and a folder that are gone afterwards."""
+    data = scratch_folder()
+    broker = Broker(data / "kafka")
+    try:
+        broker.start()
+        with tempfile.TemporaryDirectory() as folder:
+            return asyncio.run(measure(options, broker, Path(folder)))
+    finally:
+        broker.kill()
+        shutil.rmtree(data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--detector", choices=sorted(MODELS), default="neutral_ad")
+    parser.add_argument("--limit-s", type=float, default=3600.0, help="give up where the kills take longer than this")
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    options = parser.parse_args()
+    try:
+        fetch_jars()
+    except KafkaUnavailableError as error:
+        sys.exit(f"error: needs a Kafka broker: {error}")
+    figures = run(options)
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name.replace('_', ' '):<28}{value:>12}")
+    wrong = figures["lost"] + figures["repeated"] + figures["foreign"] + figures["disordered"]
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
