@@ -195,30 +195,34 @@ class Pipeline:
             case SourceNotice():
                 self._tell(event.kind, event.message, event.partition)
 
-    def _restore(self, event: PartitionAssigned) -> None:
-        task = asyncio.create_task(self._restored(event))
+    def _restore(self, event: PartitionAssigned, first_begin: int | None = None) -> None:
+        task = asyncio.create_task(self._restored(event, first_begin))
         task.add_done_callback(self._on_done)
-        self._restoring[event.partition] = Restoring(event, task)
+        self._restoring[event.partition] = Restoring(event, task, first_begin)
 
-    async def _restored(self, event: PartitionAssigned) -> Partition:
+    async def _restored(self, event: PartitionAssigned, first_begin: int | None) -> Partition:
         """Take a partition over: first the committer, which keeps former owners out, then the place to read from."""
         if (releasing := self._releasing.get(event.partition)) is not None:
             await asyncio.wait([releasing])
         progress = await self._committer.restore(event.partition)
-        begin = await self._source.seek(event.partition, None if progress is None else progress.low_watermark)
-        if progress is not None and begin > progress.low_watermark:
+        self._restoring[event.partition].is_sought = True
+        wanted = first_begin if progress is None else progress.low_watermark
+        begin = await self._source.seek(event.partition, wanted)
+        has_gap = wanted is not None and begin > wanted
+        if progress is not None and has_gap:
             progress = after_gap(progress, begin)
         intake = Intake(
             event.partition,
             self._settings,
             self._decoder,
             self.counters,
-            seen_from_start=event.seen_from_start,
+            seen_from_start=event.seen_from_start and not has_gap,
             progress=progress,
         )
-        partition = Partition(event, intake, IdleClock(self._settings.run.outage_after), expected=begin)
+        partition = Partition(event, intake, IdleClock(self._settings.run.outage_after), expected=begin, begin=begin)
         partition.committed_us = self._clock.monotonic_us()
-        partition.low_watermark_us = None if progress is None else progress.low_watermark_us
+        if progress is not None and progress.low_watermark < progress.next_offset:
+            partition.low_watermark_us = progress.low_watermark_us
         if progress is None:
             intake.next_offset = begin
             if isinstance(self._source, TransactionalSource):  # so that "latest" means the same place after a crash
@@ -239,7 +243,7 @@ class Pipeline:
                 self._partitions[name] = restoring.task.result()
             except PartitionLost as lost:
                 self._log.warning("partition not restored, trying again", partition=name, reason=str(lost))
-                self._restore(restoring.event)
+                self._restore(restoring.event, restoring.first_begin)
                 continue
             self._status.moved()
             for early in restoring.early:
@@ -248,8 +252,8 @@ class Pipeline:
             if partition.committing is not None and partition.committing.task.done():
                 self._committed(partition, partition.committing)
 
-    def _drop(self, name: str) -> None:
-        """Forget all state of a partition and give it up."""
+    def _drop(self, name: str, *, is_ours: bool = False) -> None:
+        """Forget all state of a partition; give it up, too, unless it ``is_ours`` and will be restored."""
         restoring = self._restoring.pop(name, None)
         partition = self._partitions.pop(name, None)
         if restoring is None and partition is None:
@@ -257,26 +261,33 @@ class Pipeline:
         left: list[asyncio.Task[Any]] = [restoring.task] if restoring is not None else []
         if partition is not None:
             left += [waiting.task for waiting in partition.in_flight]
-            left += [partition.committing.task] if partition.committing is not None else []
+            if partition.committing is not None:
+                left.append(partition.committing.task)
+                self._told[:0] = partition.committing.told
             self._in_flight_bytes -= sum(waiting.nbytes for waiting in partition.in_flight)
             self._homes.leave(name, self._partitions)
         for task in left:
             task.cancel()
         before = self._releasing.get(name)
-        releasing = asyncio.create_task(self._release(name, left if before is None else [*left, before]))
-        releasing.add_done_callback(lambda _: self._releasing.pop(name, None) is None)
-        self._releasing[name] = releasing
+        left += [before] if before is not None else []
+        releasing = self._releasing[name] = asyncio.create_task(self._release(name, left, is_ours=is_ours))
+        releasing.add_done_callback(lambda _: self._released(name, releasing))
         self._log.info("partition dropped", partition=name)
 
-    async def _release(self, name: str, left: list[asyncio.Task[Any]]) -> None:
+    async def _release(self, name: str, left: list[asyncio.Task[Any]], *, is_ours: bool) -> None:
         await asyncio.gather(*left, return_exceptions=True)
-        await self._committer.release(name)
+        if not is_ours:  # or the committer would forget how often it was fenced, and since when its commits fail
+            await self._committer.release(name)
+
+    def _released(self, name: str, releasing: asyncio.Task[None]) -> None:
+        if self._releasing.get(name) is releasing:
+            del self._releasing[name]
 
     def _end(self, event: PartitionEnded) -> None:
-        if (restoring := self._restoring.get(event.partition)) is not None:
+        if (restoring := self._restoring.get(event.partition)) is not None and restoring.is_sought:
             restoring.early.append(event)
         partition = self._partitions.get(event.partition)
-        if partition is None or not partition.continues(event):
+        if partition is None or not partition.is_through(event):
             return
         partition.ending = True
         self._homes.leave_unshared(partition.name)
@@ -290,11 +301,13 @@ class Pipeline:
         self._homes.leave(partition.name, self._partitions)
 
     async def _take(self, batch: RecordBatch) -> None:
-        if (restoring := self._restoring.get(batch.partition)) is not None:
+        if (restoring := self._restoring.get(batch.partition)) is not None and restoring.is_sought:
             restoring.early.append(batch)
         partition = self._partitions.get(batch.partition)
-        if partition is None or not partition.continues(batch):
+        rest = None if partition is None else partition.rest_of(batch)
+        if partition is None or rest is None:
             return
+        batch = rest
         now_us = self._clock.now_us()
         has_passed = bool(batch.records) or batch.next_offset > partition.expected
         partition.expected = batch.next_offset
@@ -414,8 +427,8 @@ class Pipeline:
         done = partition.take_judged()
         judgements = [waiting.task.result() for waiting in done]
         outputs = partition.take_aside()
-        outputs += [OutputRecord("events", event.stream or event.partition or "", event) for event in self._told]
-        self._told = []
+        told, self._told = self._told, []
+        outputs += [OutputRecord("events", event.stream or event.partition or "", event) for event in told]
         for waiting, judgement in zip(done, judgements, strict=True):
             partition.intake.assembler.committed(waiting.closed)
             outputs += judgement.outputs(with_verdicts=self._with_verdicts)
@@ -425,7 +438,7 @@ class Pipeline:
         task = asyncio.create_task(self._committer.commit(update, outputs))
         task.add_done_callback(self._on_done)
         since_us = self._clock.monotonic_us()
-        partition.committing = Committing(update, done, judgements, task, len(outputs), since_us)
+        partition.committing = Committing(update, done, judgements, task, len(outputs), since_us, told)
 
     def _committed(self, partition: Partition, commit: Committing) -> None:
         partition.committing = None
@@ -434,9 +447,10 @@ class Pipeline:
         except PartitionLost as lost:
             self.counters.commits_failed += 1
             self._log.warning("commit failed, partition restored", partition=partition.name, reason=str(lost))
-            self._drop(partition.name)
+            self._told[:0] = commit.told
+            self._drop(partition.name, is_ours=True)
             if not self._stopping:
-                self._restore(partition.event)
+                self._restore(partition.event, partition.begin)
             return
         self._status.moved()
         partition.committed_us = now_us = self._clock.monotonic_us()

@@ -14,6 +14,7 @@ from streamad_connectors.kafka.options import Client
 # Outages, silence and stops are looked for this often.
 TICK_S = 0.25
 _HELD_S = 60.0
+_OUTAGE_S = 5.0
 
 
 class Waiting:
@@ -25,6 +26,7 @@ class Waiting:
         self._give_up_s = give_up_s
         self._checked_s = time.monotonic()
         self._told: set[str] = set()
+        self._is_outage_told = False
 
     def is_due(self) -> bool:
         """Return whether a tick has passed since the last check."""
@@ -54,7 +56,20 @@ class Waiting:
                     f"{self._brokers} has delivered none for {reading.stuck_s:.0f} s: restart, and look at its log"
                 )
             notices += self._held(reading)
-        return notices
+        return notices + self._outage()
+
+    def _outage(self) -> list[SourceNotice]:
+        """Tell once that the brokers are silent, and once that they are back."""
+        silent_s = max((reading.silent_s for reading in self._reader.readings), default=0.0)
+        if silent_s > _OUTAGE_S and not self._is_outage_told:
+            self._is_outage_told = True
+            limit = f"up to {self._give_up_s:.0f} s"
+            text = f"broker {self._brokers} has not answered for {silent_s:.0f} s: waiting for it, {limit}"
+            return [SourceNotice("broker_silent", text)]
+        if self._is_outage_told and silent_s < _OUTAGE_S:
+            self._is_outage_told = False
+            return [SourceNotice("broker_back", f"broker {self._brokers} answers again")]
+        return []
 
     def _held(self, reading: Reading) -> list[SourceNotice]:
         if reading.held_s < _HELD_S:

@@ -325,8 +325,8 @@ class KafkaSource:
     def _repartitioned(self, topic: str) -> None:
         message = (
             f"topic {topic} has more partitions than the {self._n_partitions[topic]} it had at the start: messages of "
-            "a stream now go to another one than before; let the workers judge all that was written before, then "
-            "begin with a new group"
+            "a stream now go to another one than before, and its sequences would be torn apart; send to a new topic "
+            "with as many partitions and name it in source.url (docs/kafka.md, draining before repartitioning)"
         )
         if self._failure is None:
             self._shared.notices.append(SourceNotice("partitions_added", message))
