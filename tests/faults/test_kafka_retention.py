@@ -1,4 +1,4 @@
-"""A sequence left open while its topic forgets: seen in the status, told in time, and never judged by half."""
+"""What a topic no longer holds, or holds damaged: told in time, never skipped in silence nor judged by half."""
 
 from __future__ import annotations
 
@@ -142,3 +142,21 @@ async def test_a_sequence_left_open_is_watched_told_and_never_judged_by_half(
     assert by_name["open-0"]["decision"] == "unscorable"
     assert "partial" in by_name["open-0"]["detail"]
     assert all(by_name[f"others-{n}"]["decision"] == ("anomalous" if n == 1 else "normal") for n in range(6))
+
+
+async def test_a_batch_that_a_disk_has_damaged_is_said_and_never_skipped(broker: Broker, plants: KafkaPlants) -> None:
+    plant = await plants.make(broker.bootstrap, partitions=1, sequences={"allowed_lateness": 0})
+    await plant.feed([whole(0)])
+    await plant.feed([now(b"to be damaged")])
+    await plant.feed([whole(1)])
+    await asyncio.to_thread(broker.stop)
+    (log,) = broker._folder.rglob(f"{plant.topic}-0/00000000000000000000.log")
+    content = log.read_bytes()
+    assert content.count(b"to be damaged") == 1
+    log.write_bytes(content.replace(b"to be damaged", b"to be Damaged"))
+    await asyncio.to_thread(broker.start)
+    worker = plant.start()
+    assert await worker.wait(30) == 1, worker.said()[-3000:]
+    assert f"records of topic {plant.topic} are damaged" in worker.said().splitlines()[-1]
+    assert "Traceback" not in worker.said()
+    assert len((await plant.outputs())["verdicts"]) <= 1  # not of what lies behind it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
-from tests.support.kafka import Broker, create_topics, free_ports
+from tests.support.kafka import Broker, create_topics, free_ports, scratch_folder
 from tests.support.kafka_faults import KafkaPlants, finish, until_verdicts
 from tests.support.kafka_plant import KafkaPlant, traffic
 from tests.support.kafka_workers import Worker
@@ -19,6 +20,7 @@ from tests.support.kafka_workers import Worker
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
 
 REQUEST_TIMEOUT_S = 5.0  # that of KafkaPlant
+PASSWORD = "right-password"
 EXIT_S = REQUEST_TIMEOUT_S + 15.0
 
 
@@ -174,3 +176,55 @@ async def test_a_broker_that_takes_connections_and_never_answers_is_said_in_time
         plant.write_config()
         line = await last_line(plant.start(), 2 * REQUEST_TIMEOUT_S + 10)
     assert plant.bootstrap in line
+
+
+@pytest.fixture
+def login_broker(kafka_jars: Path) -> Iterator[tuple[Broker, str]]:
+    """A broker, and where on it user "worker" logs in with PLAIN."""
+    folder = scratch_folder()
+    broker = Broker(folder / "kafka")
+    login_port = free_ports(1)[0]
+    listeners = f"PLAINTEXT://127.0.0.1:{broker.port},SASL_PLAINTEXT://127.0.0.1:{login_port}"
+    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
+    broker._settings |= {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{broker._controller_port}",
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+    }
+    try:
+        broker.start()
+        yield broker, f"127.0.0.1:{login_port}"
+    finally:
+        broker.kill()
+        shutil.rmtree(folder)
+
+
+async def test_a_wrong_password_ends_it_at_once_and_the_right_one_lets_it_in(
+    login_broker: tuple[Broker, str], plants: KafkaPlants
+) -> None:
+    security = {
+        "protocol": "sasl_plaintext",
+        "mechanism": "plain",
+        "username": "worker",
+        "password": {"file": "password"},
+    }
+    broker, login = login_broker
+    plant = await plants.make(broker.bootstrap, partitions=1, options={"security": security})
+    plant.bootstrap = login
+    plant.write_config()
+    wrong = "not-the-password"
+    (plant.folder / "password").write_text(wrong)
+    refused = plant.start()
+    line = await last_line(refused)
+    assert "security" in line
+    assert "worker" in line
+    assert wrong not in refused.said()
+
+    (plant.folder / "password").write_text(PASSWORD)
+    accepted = plant.start()
+    plant.bootstrap = broker.bootstrap  # for the test's own clients, which have no login
+    await plant.feed(traffic(67, partitions=1, streams=2, sequences=4).messages)
+    await finish(plant, accepted)
+    assert PASSWORD not in accepted.said()

@@ -79,6 +79,11 @@ LINES = [
         "a message for topic press is longer than the topic takes: raise the topic's max.message.bytes, or lower the "
         "sink's max_message_bytes",
     ),
+    (
+        errors.CorruptRecordException(),
+        "records of topic press are damaged, their checksum is wrong: restart; if it stays so, the broker's disk is to "
+        "blame: restore them from a copy, or delete all records up to behind them and go on with --accept-gap",
+    ),
     (errors.InvalidTopicError(), "the broker does not take the name of topic press"),
     (errors.OffsetOutOfRangeError(), "the offset asked for of topic press is gone, or was never written"),
     (
