@@ -33,13 +33,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import yaml
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from streamad.clock import SystemClock  # noqa: E402
 from streamad.plugins import ConnectorContext, connect_feed  # noqa: E402
-from streamad.ports import Feed, FeedRecord  # noqa: E402
+from streamad.ports import FeedRecord  # noqa: E402
 
 CHANNELS, SAMPLES, LENGTH = 24, 50, 51
 PARTITIONS = 4
@@ -135,8 +136,6 @@ class Chunk(msgspec.Struct):
 
 async def bare(bootstrap: str, topic: str, kind: str) -> dict[str, float]:
     """Fetch and decode the whole topic."""
-    from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415
-
     decoder = msgspec.json.Decoder(Chunk if kind == "chunked" else Single)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level="read_committed", fetch_max_wait_ms=250
@@ -351,35 +350,37 @@ class Live:
         """Feed ``rate`` sequences a second for ``seconds``, once the worker has judged the first ones."""
         async with running_worker(self.plant.config("live", self.group)) as process:
             tasks = [asyncio.create_task(self._subscribe()), asyncio.create_task(self._listen(process))]
-            feed = connect_feed(self.plant.url("live"), {}, self.plant.context)
+            producer = AIOKafkaProducer(bootstrap_servers=self.plant.bootstrap)
+            await producer.start()
             endless = sequences(1 << 40, seed=time.time_ns() % (1 << 32))
             try:
                 while not self._ready.is_set():
-                    await self._send(feed, next(endless), is_counted=False)
+                    await self._send(producer, next(endless), is_counted=False)
                     await asyncio.sleep(0.05)
                 started, n = time.perf_counter(), 0
                 while (passed_s := time.perf_counter() - started) < seconds:
                     await asyncio.sleep(max(0.0, n / rate - passed_s))
-                    await self._send(feed, next(endless), is_counted=True)
+                    await self._send(producer, next(endless), is_counted=True)
                     n += 1
-                await feed.flush()
+                await producer.flush()
                 await asyncio.sleep(2)
             finally:
-                await feed.close()
+                await producer.stop()
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _send(self, feed: Feed, made: tuple[str, str, np.ndarray, bool], *, is_counted: bool) -> None:
+    async def _send(
+        self, producer: AIOKafkaProducer, made: tuple[str, str, np.ndarray, bool], *, is_counted: bool
+    ) -> None:
         stream, sequence, values, _ = made
         now_s = time.time()
         if is_counted:
             self._produced[sequence] = now_s
-        await feed.send([FeedRecord(chunk(stream, sequence, values, now_s - 0.5), stream.encode(), int(now_s * 1e6))])
+        value = chunk(stream, sequence, values, now_s - 0.5)
+        await producer.send("samples-live", value, stream.encode(), timestamp_ms=int(now_s * 1e3))
 
     async def _subscribe(self) -> None:
-        from aiokafka import AIOKafkaConsumer, TopicPartition  # noqa: PLC0415
-
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.plant.bootstrap, isolation_level="read_committed", fetch_max_wait_ms=50
         )
