@@ -12,7 +12,7 @@ from streamad.ingest.assembly import Closed
 from streamad.ingest.intake import Intake
 from streamad.judge.judging import Judgement
 from streamad.progress import ProgressUpdate
-from streamad.types import DeadLetter, LateRecord, OutputRecord, PartitionAssigned, PartitionEnded, RecordBatch
+from streamad.types import DeadLetter, Event, LateRecord, OutputRecord, PartitionAssigned, PartitionEnded, RecordBatch
 
 _MESSAGE_BYTES = 500
 _ROW_BYTES = 200
@@ -62,14 +62,20 @@ class Committing:
     task: asyncio.Task[None]
     n_messages: int
     since_us: int
+    told: list[Event]
 
 
 @dataclass(slots=True, eq=False)
 class Restoring:
-    """A partition that is being taken over; what its source delivers meanwhile waits here."""
+    """A partition that is being taken over; what its source delivers once it was sought waits here.
+
+    ``first_begin`` is where it began before it was lost, as long as no progress says so.
+    """
 
     event: PartitionAssigned
     task: asyncio.Task[Partition]
+    first_begin: int | None = None
+    is_sought: bool = False
     early: list[RecordBatch | PartitionEnded] = field(default_factory=list)
 
 
@@ -81,6 +87,7 @@ class Partition:
     intake: Intake
     idle: IdleClock
     expected: int
+    begin: int
     in_flight: deque[InFlight] = field(default_factory=deque)
     aside: list[OutputRecord] = field(default_factory=list)
     aside_bytes: int = 0
@@ -109,10 +116,22 @@ class Partition:
             return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
         return bool(self.in_flight) and self.in_flight[0].task.done()
 
-    def continues(self, event: RecordBatch | PartitionEnded) -> bool:
-        """Return whether ``event`` follows what was read; one from before the last seek does not."""
-        begins_at = event.begins_at if isinstance(event, RecordBatch) else event.next_offset
-        return begins_at is None or begins_at == self.expected
+    def is_through(self, event: PartitionEnded) -> bool:
+        """Return whether all before ``event`` was read; before one from before the last seek it was not."""
+        return event.next_offset is None or event.next_offset == self.expected
+
+    def rest_of(self, batch: RecordBatch) -> RecordBatch | None:
+        """Return what of ``batch`` follows what was read, None where nothing does.
+
+        Of what was read before the last seek some may follow, and be taken: then the source delivers it again.
+        """
+        begins_at, expected = batch.begins_at, self.expected
+        if begins_at is None or begins_at == expected:
+            return batch
+        if not begins_at < expected < batch.next_offset:
+            return None
+        records = tuple(record for record in batch.records if record.offset >= expected)
+        return RecordBatch(batch.partition, records, batch.next_offset, batch.caught_up, expected, batch.end_offset)
 
     def is_due(self, now_us: int, interval_us: int, *, has_events: bool) -> bool:
         """Return whether it is time to commit; ``has_events``: there is something to tell the operator.
