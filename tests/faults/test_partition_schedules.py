@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -18,7 +18,7 @@ from streamad.pipeline import Pipeline
 from streamad.ports import Committer, Sink, Topics
 from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.settings import Settings
-from streamad.testing import ListSource
+from streamad.testing import ListSink, ListSource
 from streamad.types import (
     OutputRecord,
     PartitionAssigned,
@@ -28,8 +28,10 @@ from streamad.types import (
     RecordBatch,
     Role,
     SourceEvent,
+    SourceNotice,
 )
 from tests.support.runtime import (
+    Run,
     TickingClock,
     line,
     messy_recordings,
@@ -38,11 +40,12 @@ from tests.support.runtime import (
     run_pipeline,
     settings_of,
     steps,
+    until,
 )
 
 RUN = {"commit_interval": "1ms", "batch_wait": 0, "batch_windows": 2}
 TICK_S = 0.0001
-PATIENCE_S = 10.0
+PATIENCE_S = 20.0
 
 
 @dataclass(slots=True)
@@ -145,7 +148,7 @@ class FencingLedger:
                 await broker.pause()
                 raise PartitionLost(partition, "in doubt")
             broker.apply(update, outputs, epoch)
-            update, outputs = update, ()
+            outputs = ()
             await broker.pause()
         except asyncio.CancelledError:
             if self._epochs.pop(partition, None) is not None and outputs:
@@ -402,3 +405,158 @@ async def test_whoever_takes_over_when_the_outputs_are_those_of_a_calm_run(seed:
     assert not lost, lost
     assert not more, more
     assert orders(broker.outputs) == orders(expected)
+
+
+# --- interleavings that were found to break it ---
+
+
+def whole(number: int) -> bytes:
+    return line("a", f"a-{number}", [10.0 * number + i for i in range(3)], end=True)
+
+
+def batch(first: int, n: int) -> RecordBatch:
+    records = tuple(Record(first + i, whole(first + i)) for i in range(n))
+    return RecordBatch("p", records, first + n, True, first)
+
+
+class Ledger:
+    """A committer whose first ``commit`` is in doubt, and ``has_happened`` or not; it says what it was asked."""
+
+    def __init__(self, sinks: Mapping[Role, ListSink], *, has_happened: bool) -> None:
+        self.calls: list[str] = []
+        self.restoring = asyncio.Event()
+        self.restoring.set()
+        self._sinks = sinks
+        self._has_happened = has_happened
+        self._progress: Progress | None = None
+        self._n_commits = 0
+
+    async def restore(self, partition: str) -> Progress | None:
+        self.calls.append("restore")
+        await self.restoring.wait()
+        return self._progress
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        self._n_commits += 1
+        is_first = self._n_commits == 1
+        if not is_first or self._has_happened:
+            for record in outputs:
+                self._sinks[record.role].records.append(record)
+            self._progress = merge(self._progress, update)
+        if is_first:
+            self.restoring.clear()
+            raise PartitionLost(update.partition, "in doubt")
+
+    async def release(self, partition: str) -> None:
+        self.calls.append("release")
+
+    async def close(self) -> None:
+        return
+
+
+class Scripted(ListSource):
+    """Delivers its script as it is: a test says what comes, before and after each seek."""
+
+    def __init__(self, *script: SourceEvent) -> None:
+        super().__init__(script, endless=True)
+        self.sought: list[int | None] = []
+        self.begin = 0
+
+    async def seek(self, partition: str, offset: int | None) -> int:
+        self.sought.append(offset)
+        self._next[partition] = begin = self.begin if offset is None else offset
+        self._changed.set()
+        return begin
+
+    def _rest(self, event: SourceEvent) -> SourceEvent:
+        return event
+
+
+async def run_to(
+    n_verdicts: int,
+    source: Scripted,
+    *,
+    has_happened: bool,
+    when_lost: Callable[[], None] = lambda: None,
+) -> tuple[Run, Ledger]:
+    """Run until the first commit has failed, do ``when_lost``, let it be restored, and wait for the verdicts."""
+    ledgers: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledgers.append(Ledger(sinks, has_happened=has_happened))
+        return ledgers[-1]
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: bool(ledgers) and ledgers[0].calls.count("restore") == 2)
+        when_lost()
+        await steps()
+        ledgers[0].restoring.set()
+        await until(lambda: len(run.verdicts) == n_verdicts, PATIENCE_S)
+        await source.close()
+
+    run = await run_pipeline(source, committer=committer, while_running=act)
+    return run, ledgers[0]
+
+
+@pytest.mark.parametrize("n_again", [2, 3])
+@pytest.mark.parametrize("n_before", [1, 2, 3])
+async def test_what_was_read_on_from_where_a_lost_partition_begins_again(n_before: int, n_again: int) -> None:
+    """The commit in doubt had happened, up to what was read; what came next was under way already at the seek."""
+
+    class Late(Scripted):
+        async def seek(self, partition: str, offset: int | None) -> int:
+            begin = await super().seek(partition, offset)
+            if len(self.sought) == 2:
+                self.feed(batch(1, n_before), batch(1, n_again), batch(1 + n_again, 3))
+            return begin
+
+    source = Late(PartitionAssigned("p"), batch(0, 1))
+    run, _ = await run_to(4 + n_again, source, has_happened=True)
+    assert source.sought == [None, 1]
+    assert [verdict.sequence for verdict in run.verdicts] == [f"a-{i}" for i in range(4 + n_again)]
+
+
+async def test_what_comes_of_a_lost_partition_before_it_is_sought_is_not_kept() -> None:
+    """A slow restore would pile it up in memory, and all of it comes again."""
+    source = Scripted(PartitionAssigned("p"), batch(0, 1))
+
+    def read_on() -> None:
+        source.feed(batch(1, 3), batch(4, 3))
+
+    run, _ = await run_to(1, source, has_happened=True, when_lost=read_on)
+    assert [verdict.sequence for verdict in run.verdicts] == ["a-0"]
+    assert run.pipeline.counters.records == 1
+
+
+async def test_a_lost_partition_is_restored_without_being_given_up() -> None:
+    """Given up, its committer would forget how often it was fenced, and since when its commits fail."""
+    source = Scripted(PartitionAssigned("p"), batch(0, 1))
+    _, ledger = await run_to(1, source, has_happened=True)
+    assert ledger.calls == ["restore", "restore"]
+
+
+async def test_a_partition_lost_before_its_first_commit_begins_where_it_began() -> None:
+    """At "latest" the end has moved since: what came in between was read once, so it is read again."""
+    source = Scripted(PartitionAssigned("p"), batch(5, 1))
+    source.begin = 5
+
+    def move_on() -> None:
+        source.begin = 9
+
+    feeding = asyncio.create_task(until(lambda: len(source.sought) == 2))
+    feeding.add_done_callback(lambda _: source.feed(batch(5, 1)))
+    run, _ = await run_to(1, source, has_happened=False, when_lost=move_on)
+    await feeding
+    assert source.sought == [None, 5]
+    assert [verdict.sequence for verdict in run.verdicts] == ["a-5"]
+
+
+@pytest.mark.parametrize("has_happened", [True, False])
+async def test_what_was_to_be_told_survives_a_failed_commit(has_happened: bool) -> None:
+    """Once more if in doubt, never less than once."""
+    source = Scripted(PartitionAssigned("p"), SourceNotice("low_watermark_old", "old", "p"), batch(0, 1))
+    feeding = asyncio.create_task(until(lambda: len(source.sought) == 2))
+    feeding.add_done_callback(lambda _: source.feed(batch(0, 1) if not has_happened else batch(1, 1)))
+    run, _ = await run_to(2 if has_happened else 1, source, has_happened=has_happened)
+    await feeding
+    assert len(run.messages("events")) == (2 if has_happened else 1)
