@@ -59,6 +59,8 @@ _MOST_FENCES = 3
 _FENCES_WITHIN_US = 120_000_000
 _HEARTBEATS_TO_WAIT = 2
 _MARGIN_S = 3.0
+# A partition whose commit failed is restored and read again, and then commits: within so many request time-outs.
+_TRIES_APART = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class KafkaCommitter:
         self._held: dict[str, _Held] = {}
         self._claims: dict[str, object] = {}
         self._fences_us: dict[str, list[int]] = {}
-        self._failing_since_us: dict[str, int] = {}
+        self._failing_us: dict[str, tuple[int, int]] = {}
         self._others_lock = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -236,7 +238,7 @@ class KafkaCommitter:
             await self._write_others([record for record in outputs if record.role in self._others])
             await self._transact(held, update, records)
         self._fences_us.pop(update.partition, None)
-        self._failing_since_us.pop(update.partition, None)
+        self._failing_us.pop(update.partition, None)
         self._shared.progress_of[update.partition] = (update.low_watermark, update.low_watermark_us)
 
     async def _write_others(self, outputs: Sequence[OutputRecord]) -> None:
@@ -290,12 +292,20 @@ class KafkaCommitter:
                 fenced=True,
             )
         why = self._explain(cause, held.place, held.producer.refused_by)
-        since_us = self._failing_since_us.setdefault(partition, now_us)
-        if isinstance(cause, _HOPELESS) or now_us - since_us >= self._shared.options.give_up_after:
+        if isinstance(cause, _HOPELESS) or self._fails_for_us(partition, now_us) >= self._shared.options.give_up_after:
             return OutputError(why)
         if isinstance(cause, TimeoutError):
             why = f"no commit within {self._shared.client.request_timeout_s:g} s, whether it happened is in doubt"
         return PartitionLost(partition, f"{partition}: {why}")
+
+    def _fails_for_us(self, partition: str, now_us: int) -> int:
+        """Return for how long no commit has succeeded though one was tried again and again."""
+        since_us, last_us = self._failing_us.get(partition, (now_us, now_us))
+        patience_us = self._shared.options.give_up_after + _TRIES_APART * self._shared.options.request_timeout
+        if now_us - last_us > patience_us:  # the last one may have happened after all, and then there was silence
+            since_us = now_us
+        self._failing_us[partition] = (since_us, now_us)
+        return now_us - since_us
 
     def _explain(self, cause: BaseException, place: _Place, topic: str | None = None) -> str:
         client = self._shared.client
@@ -317,7 +327,7 @@ class KafkaCommitter:
         await self._let_go(partition)
         self._shared.progress_of.pop(partition, None)
         self._fences_us.pop(partition, None)
-        self._failing_since_us.pop(partition, None)
+        self._failing_us.pop(partition, None)
 
     async def _let_go(self, partition: str) -> None:
         held = self._held.get(partition)

@@ -119,8 +119,11 @@ class KafkaSource:
         """
         reader = self._reader
         reading = reader.get(partition) if reader is not None else None
-        if reader is None or reading is None:
-            return offset or 0  # taken away in the meantime: its PartitionRevoked is on its way
+        if reader is None or reading is None:  # taken away in the meantime: its PartitionRevoked is on its way
+            if offset is None:
+                # A place made up here would be committed as the partition's first one, and bind its new owner.
+                await asyncio.get_running_loop().create_future()
+            return cast("int", offset)
         version = reader.hold(reading)
         ends = await self._ends(reading)
         begin = await self._begin(reading, ends, offset)
