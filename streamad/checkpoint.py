@@ -88,6 +88,8 @@ class LocalCommitter:
         self._lock: int | None = None
         self._is_open = False
         self._one_at_a_time = asyncio.Lock()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
 
     async def open(self) -> None:
         """Lock the folder, cut the outputs back to the newest commit. Raises CheckpointError, OutputError."""
@@ -111,12 +113,33 @@ class LocalCommitter:
         async with self._one_at_a_time:
             if not self._is_open:
                 await self.open()
-        return self._progress.get(partition)
+            return self._progress.get(partition)
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
-        """Make ``outputs`` and ``update`` durable as one. Raises OutputError."""
+        """Make ``outputs`` and ``update`` durable as one. Raises OutputError.
+
+        It goes on to its end where the caller is cancelled. Once one has failed all others do, for they would count
+        what it has written.
+        """
+        commit = asyncio.create_task(self._commit_alone(update, outputs))
+        self._under_way.add(commit)
+        commit.add_done_callback(self._ended)
+        await asyncio.shield(commit)
+
+    def _ended(self, commit: asyncio.Task[None]) -> None:
+        self._under_way.discard(commit)
+        if not commit.cancelled():
+            commit.exception()  # looked at, should the caller have been cancelled
+
+    async def _commit_alone(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         async with self._one_at_a_time:
-            await self._commit(update, outputs)
+            if self._failure is not None:
+                raise self._failure
+            try:
+                await self._commit(update, outputs)
+            except BaseException as error:
+                self._failure = error
+                raise
 
     async def _commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         by_role: dict[Role, list[OutputRecord]] = {}
@@ -135,6 +158,7 @@ class LocalCommitter:
 
     async def close(self) -> None:
         """Close the sinks and unlock the folder; safe to call twice. Raises OutputError."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
         try:
             await _close_all(self._sinks.values())
         finally:

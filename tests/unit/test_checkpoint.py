@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -217,3 +218,51 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "start.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"start\.json: cannot be read .* to begin anew"):
         read_checkpoint(tmp_path)
+
+
+async def test_a_failed_commit_is_not_made_durable_by_the_next_one(tmp_path: Path) -> None:
+    """Its first output was written before the second failed; the other partition's commit was waiting behind it."""
+    sinks: dict[Role, ListSink] = {"alerts": ListSink(), "events": ListSink()}
+    first = committer(tmp_path, sinks)
+    await first.restore("p")
+    await first.restore("q")
+    sinks["events"].failure = OutputError("disk full")
+    done = await asyncio.gather(
+        first.commit(update(1, "p"), [event(1, "alerts"), event(1)]),
+        first.commit(update(1, "q"), [event(2, "alerts")]),
+        return_exceptions=True,
+    )
+    assert [(type(error), str(error)) for error in done] == [(OutputError, "disk full")] * 2
+    await first.close()
+    second = committer(tmp_path, sinks)
+    assert await second.restore("p") is None
+    assert await second.restore("q") is None
+    assert kinds(sinks["alerts"]) == []
+    await second.close()
+
+
+async def test_a_commit_goes_on_where_its_caller_is_cancelled(tmp_path: Path) -> None:
+    """Half of it would be counted by the next commit: of a partition taken away while others go on."""
+
+    class Slow(ListSink):
+        async def flush(self) -> None:
+            await asyncio.sleep(0.05)
+            await super().flush()
+
+    sinks: dict[Role, ListSink] = {"alerts": Slow(), "events": Slow()}
+    first = committer(tmp_path, sinks)
+    await first.restore("p")
+    commit = asyncio.create_task(first.commit(update(1), [event(1, "alerts"), event(1)]))
+    await asyncio.sleep(0.07)
+    commit.cancel()
+    await asyncio.gather(commit, return_exceptions=True)
+    assert commit.cancelled()
+    restored = await first.restore("p")
+    assert restored is not None
+    assert restored.next_offset == 1
+    await first.commit(update(1, "q"), [event(2)])
+    await first.close()
+    second = committer(tmp_path, sinks)
+    await second.restore("p")
+    assert (kinds(sinks["alerts"]), kinds(sinks["events"])) == (["1"], ["1", "2"])
+    await second.close()
