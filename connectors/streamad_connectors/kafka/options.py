@@ -348,7 +348,7 @@ class Client:
             "client_id": self.name,
             "request_timeout_ms": self.options.request_timeout // 1_000,
             "retry_backoff_ms": 20,
-            "metadata_max_age_ms": 30_000,
+            "metadata_max_age_ms": 5_000,
             "security_protocol": security.protocol.upper(),
         }
         if security.encrypts:
