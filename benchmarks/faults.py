@@ -55,7 +55,6 @@ class Kills:
         first = next(iter(workers.values()))
         await first.until_logged("committed", timeout_s=120)
         self.start_s = time.time() - first.started_s
-        share = self.flow.left // (n + 2)
         youngest, took_s = "w1", 1.0
         for done in range(n):
             if time.monotonic() > self.deadline_s:
@@ -63,7 +62,6 @@ class Kills:
             if done % 10 == 0:
                 print(f"{done} of {n} kills", file=sys.stderr)
             began_s = time.monotonic()
-            self.flow.allow(share)  # of what there is: it does not run dry before the last kill
             is_young = self.rng.random() < AT_START_SHARE
             name = youngest if is_young else self.rng.choice(list(workers))
             await (self._start(workers[name]) if is_young else self._work(workers[name]))
@@ -74,7 +72,8 @@ class Kills:
                 await others[0].until(lambda: self._is_all_owned(others))  # noqa: B023 - awaited at once
             youngest, workers[name] = name, self.plant.start(name)
             took_s = 0.8 * took_s + 0.2 * (time.monotonic() - began_s)
-            self.flow.per_s = share / took_s  # so that it flows about as long as a kill takes
+            # Slow enough that it hardly runs dry before the last kill.
+            self.flow.per_s = max(20.0, 0.7 * self.flow.left / (n - done) / took_s)
         return list(workers.values())
 
     async def _start(self, worker: Worker) -> None:
@@ -106,11 +105,12 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
     n_messages = (options.kills + 10) * MESSAGES_PER_KILL
     sequences = max(2, round(n_messages / STREAMS / MESSAGES_PER_SEQUENCE))
     messages = traffic(options.seed, partitions=PARTITIONS, streams=STREAMS, sequences=sequences)
-    flow = plant.flow(messages, per_s=MESSAGES_PER_KILL, budget=2 * MESSAGES_PER_KILL)
+    flow = plant.flow(messages, per_s=MESSAGES_PER_KILL)
     kills = Kills(plant, flow, random.Random(options.seed), started_s + options.limit_s)
     try:
         running = await kills.run(options.kills, options.workers)
         print("judging the rest", file=sys.stderr)
+        flow.per_s = None
         await flow.finish()
         expected = await plant.expected()
         await plant.until_judged(expected, 300)
