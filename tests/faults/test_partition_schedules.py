@@ -20,6 +20,7 @@ from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.settings import Settings
 from streamad.testing import ListSink, ListSource
 from streamad.types import (
+    LateRecord,
     OutputRecord,
     PartitionAssigned,
     PartitionRevoked,
@@ -29,6 +30,7 @@ from streamad.types import (
     Role,
     SourceEvent,
     SourceNotice,
+    Verdict,
 )
 from tests.support.runtime import (
     Run,
@@ -80,10 +82,10 @@ class Broker:
             name = self.rng.choice(list(self.logs))
             self.ends[name] = min(len(self.logs[name]), self.ends[name] + 1)
 
-    def has_judged(self, n: int) -> bool:
-        """Return whether all is read, and at least ``n`` messages are there."""
+    def has_judged(self, n: int, count: Callable[[Sequence[OutputRecord]], int]) -> bool:
+        """Return whether all is read, and the outputs ``count`` at least ``n``."""
         ends = {name: progress.next_offset for name, progress in self.progress.items()}
-        return ends == {name: len(log) for name, log in self.logs.items()} and len(self.outputs) >= n
+        return ends == {name: len(log) for name, log in self.logs.items()} and count(self.outputs) >= n
 
     async def pause(self, most: int = 12) -> None:
         for _ in range(self.rng.randrange(most)):
@@ -257,8 +259,8 @@ class Worker:
     task: asyncio.Task[None]
 
     @classmethod
-    def start(cls, broker: Broker, settings: Settings) -> Worker:
-        clock = TickingClock(TICK_S)
+    def start(cls, broker: Broker, settings: Settings, tick_s: float) -> Worker:
+        clock = TickingClock(tick_s)
         source = SharedSource(broker)
         batcher = MicroBatcher(model_of(), clock, settings.run)
         pipeline = Pipeline(settings, source, FencingLedger(broker), batcher, clock, explain=True, with_verdicts=True)
@@ -287,6 +289,7 @@ class Schedule:
     rng: random.Random
     settings: Settings
     publish_every: int
+    tick_s: float = TICK_S
     workers: list[Worker] = field(default_factory=list)
 
     def share(self) -> None:
@@ -301,7 +304,7 @@ class Schedule:
     def settle(self) -> None:
         """Let everyone keep what is its own, and give one owner to what has none or several."""
         if not self.workers:
-            self.workers.append(Worker.start(self.broker, self.settings))
+            self.workers.append(Worker.start(self.broker, self.settings, self.tick_s))
         held = {worker: set(worker.source.readings) for worker in self.workers}
         for name in self.broker.logs:
             owners = [worker for worker in self.workers if name in held[worker]]
@@ -314,7 +317,7 @@ class Schedule:
     async def step(self) -> None:
         chance = self.rng.random()
         if len(self.workers) < 3 and (not self.workers or chance < 0.2):
-            self.workers.append(Worker.start(self.broker, self.settings))
+            self.workers.append(Worker.start(self.broker, self.settings, self.tick_s))
             self.share()
         elif len(self.workers) > 1 and chance < 0.4:
             worker = self.workers.pop(self.rng.randrange(len(self.workers)))
@@ -329,8 +332,8 @@ class Schedule:
         for worker in self.workers:
             assert not worker.task.done(), worker.task.exception()
 
-    async def run(self, n_steps: int, n_outputs: int) -> None:
-        """Do ``n_steps``, then let one assignment stay until all is judged: ``n_outputs`` messages at least."""
+    async def run(self, n_steps: int, n_outputs: int, count: Callable[[Sequence[OutputRecord]], int] = len) -> None:
+        """Do ``n_steps``, then let one assignment stay until all is judged: ``count`` of outputs at least."""
         publishing = asyncio.create_task(self.broker.publish(self.publish_every))
         try:
             for _ in range(n_steps):
@@ -339,7 +342,7 @@ class Schedule:
             await publishing
             self.broker.share_failing = 0.0
             async with asyncio.timeout(PATIENCE_S):
-                while not self.broker.has_judged(n_outputs):
+                while not self.broker.has_judged(n_outputs, count):
                     await asyncio.sleep(0)
                     for worker in self.workers:
                         assert not worker.task.done(), worker.task.exception()
@@ -405,6 +408,61 @@ async def test_whoever_takes_over_when_the_outputs_are_those_of_a_calm_run(seed:
     assert not lost, lost
     assert not more, more
     assert orders(broker.outputs) == orders(expected)
+
+
+def long_ones(seed: int) -> dict[str, list[Record]]:
+    """Three partitions of long sequences, no time twice: each of their samples can be told from the others."""
+    rng = random.Random(seed)
+    found = {}
+    for number in range(3):
+        lanes = [
+            [
+                line(f"{number}-{lane}", f"{i}", [100.0 * i + 2 * part, 100.0 * i + 2 * part + 1], end=part == 7)
+                for i in range(4)
+                for part in range(8)
+            ]
+            for lane in range(3)
+        ]
+        messages = []
+        while any(lanes):
+            messages.append(rng.choice([lane for lane in lanes if lane]).pop(0))
+        times_s = [0.1 * i for i in range(len(messages))]
+        messages += [line(f"tick-{number}", "t", [1e6 + i], end=True) for i in range(2)]
+        found[f"in-{number}"] = records_of(messages, timestamps_s=[*times_s, 1e4, 2e4])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_what_the_wall_clock_cuts_loses_and_repeats_no_sample(seed: int) -> None:
+    """Where it cuts depends on the moment; but each sample is in one verdict, or was told to be late, once."""
+    partitions = long_ones(seed)
+    settings = settings_of(sequences={"end": ["marker", "gap"], "gap": "2s", "allowed_lateness": "500ms"}, run=RUN)
+    rng = random.Random(seed)
+    broker = Broker(partitions, rng)
+    broker.share_failing = rng.choice([0.0, 0.1, 0.4])
+    n_samples = 16 * 4 * 3 * 3
+    await Schedule(broker, rng, settings, 60, tick_s=0.05).run(60, n_samples, n_samples_in)
+    told = samples_of(broker.outputs)
+    assert len(told) == 4 * 3 * 3
+    assert set(told.values()) == {16}
+    reasons = Counter(output.message.reason for output in broker.outputs if isinstance(output.message, Verdict))
+    assert reasons["gap"] > 0
+
+
+def samples_of(outputs: Iterable[OutputRecord]) -> Counter[tuple[str, str | None]]:
+    """Count the samples of each sequence that were judged or told to be late, less those of the last records."""
+    found = Counter[tuple[str, str | None]]()
+    for output in outputs:
+        message = output.message
+        if isinstance(message, Verdict) and not message.stream.startswith("tick"):
+            found[message.stream, message.sequence] += message.n_samples
+        elif isinstance(message, LateRecord) and not message.stream.startswith("tick"):
+            found[message.stream, message.sequence] += len(message.times)
+    return found
+
+
+def n_samples_in(outputs: Sequence[OutputRecord]) -> int:
+    return samples_of(outputs).total()
 
 
 # --- interleavings that were found to break it ---
