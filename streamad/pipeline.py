@@ -9,18 +9,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from streamad._homes import StreamHomes
-from streamad._partition import Committing, IdleClock, InFlight, Partition, Restoring
+from streamad._partition import Committing, InFlight, Partition, Restoring
 from streamad._status import Status
+from streamad._take_over import TakeOver
 from streamad.errors import PartitionLost
 from streamad.ingest.assembly import Closed
-from streamad.ingest.decode import Decoder
-from streamad.ingest.intake import Intake
 from streamad.judge.judging import Judge, Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.logs import get_logger
 from streamad.metrics import Counters, Gauges
-from streamad.ports import Clock, Committer, Source, TransactionalSource
-from streamad.progress import after_gap
+from streamad.ports import Clock, Committer, Source
 from streamad.settings import Settings
 from streamad.types import (
     Event,
@@ -77,7 +75,7 @@ class Pipeline:
         self._judge = Judge(settings, batcher, clock, explain=explain)
         self._clock = clock
         self._with_verdicts = with_verdicts
-        self._decoder = Decoder(settings.decode, settings.channels)
+        self._take_over = TakeOver(settings, source, clock, self.counters)
         self._on_judged = on_judged
         self._on_event = on_event
         self._partitions: dict[str, Partition] = {}
@@ -201,37 +199,11 @@ class Pipeline:
         self._restoring[event.partition] = Restoring(event, task, first_begin)
 
     async def _restored(self, event: PartitionAssigned, first_begin: int | None) -> Partition:
-        """Take a partition over: first the committer, which keeps former owners out, then the place to read from."""
         if (releasing := self._releasing.get(event.partition)) is not None:
             await asyncio.wait([releasing])
         progress = await self._committer.restore(event.partition)
         self._restoring[event.partition].is_sought = True
-        wanted = first_begin if progress is None else progress.low_watermark
-        begin = await self._source.seek(event.partition, wanted)
-        has_gap = wanted is not None and begin > wanted
-        if progress is not None and has_gap:
-            progress = after_gap(progress, begin)
-        intake = Intake(
-            event.partition,
-            self._settings,
-            self._decoder,
-            self.counters,
-            seen_from_start=event.seen_from_start and not has_gap,
-            progress=progress,
-        )
-        partition = Partition(event, intake, IdleClock(self._settings.run.outage_after), expected=begin, begin=begin)
-        partition.committed_us = self._clock.monotonic_us()
-        if progress is not None and progress.low_watermark < progress.next_offset:
-            partition.low_watermark_us = progress.low_watermark_us
-        if progress is None:
-            intake.next_offset = begin
-            if isinstance(self._source, TransactionalSource):  # so that "latest" means the same place after a crash
-                partition.moved, partition.committed_us = True, 0
-        where = {} if progress is None else {"next_offset": progress.next_offset}
-        self._log.info(
-            "partition assigned", partition=event.partition, begin=begin, first_start=progress is None, **where
-        )
-        return partition
+        return await self._take_over.begin(event, progress, first_begin)
 
     async def _settle(self) -> None:
         """Take up what tasks of ours have finished: partitions restored, commits done, both perhaps failed."""
