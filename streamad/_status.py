@@ -31,12 +31,12 @@ class Status:
 
     def gauges(self, partitions: Collection[Partition], in_flight_bytes: int) -> Gauges:
         """Return the state of this moment; the latencies are those since the last call."""
-        lags = [partition.lag for partition in partitions if partition.lag is not None]
+        lags = [partition.lag for partition in partitions]
         oldest_us = [partition.low_watermark_us for partition in partitions if partition.low_watermark_us is not None]
         p50_ms, p99_ms = self.latencies.take_ms()
         return Gauges(
             partitions=len(partitions),
-            lag=sum(lags) if lags else None,
+            lag=sum(lag for lag in lags if lag is not None) if lags and None not in lags else None,
             low_watermark_age_s=max(0, self._clock.now_us() - min(oldest_us)) / 1e6 if oldest_us else None,
             open_sequences=sum(partition.intake.assembler.open_sequences for partition in partitions),
             buffered_bytes=sum(partition.intake.assembler.buffered_bytes for partition in partitions) + in_flight_bytes,

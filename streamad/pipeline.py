@@ -35,6 +35,7 @@ from streamad.types import (
 
 _MAX_ASIDE_BYTES = 16_000_000
 _SHORTEST_TICK_US = 10_000
+_REREADING_SHARE = 2
 
 
 class JudgedSequence(NamedTuple):
@@ -87,6 +88,7 @@ class Pipeline:
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
         self._stopping = False
+        self._is_through = False
         self._give_up_us = 0
         self._log = get_logger().bind(plant=settings.name)
 
@@ -364,8 +366,9 @@ class Pipeline:
     def _evict(self) -> bool:
         """End the largest open sequence of the fullest partition; return whether there was one."""
         held = [partition for partition in self._partitions.values() if partition.intake.assembler.buffered_bytes]
-        # What is being read again was cut otherwise at first, if it was cut at all.
-        held = [partition for partition in held if not partition.intake.is_recovering] or held
+        # What is being read again was cut otherwise at first, if it was cut at all: cutting it anew is the last resort.
+        if self._held_bytes <= _REREADING_SHARE * self._settings.sequences.max_buffered_bytes:
+            held = [partition for partition in held if not partition.intake.is_recovering]
         if not held:
             return False
         fullest = max(held, key=lambda partition: partition.intake.assembler.buffered_bytes)
@@ -421,6 +424,8 @@ class Pipeline:
             self._log.warning("commit failed, partition restored", partition=partition.name, reason=str(lost))
             self._told[:0] = commit.told
             self._drop(partition.name, is_ours=True)
+            if self._is_through and not self._stopping:
+                raise  # nobody reads any more: the next run goes on
             if not self._stopping:
                 self._restore(partition.event, partition.begin)
             return
@@ -454,6 +459,7 @@ class Pipeline:
 
     async def _drain(self) -> None:
         """Finish and commit what is being scored, and what fell aside."""
+        self._is_through = True
         for name in list(self._restoring):
             self._drop(name)
         while self._waiting or self._is_committing:

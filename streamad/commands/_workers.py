@@ -93,11 +93,11 @@ class Supervisor:
             if code == _USAGE:
                 self._fail(worker, f"worker {worker.number} refused its config or options (see above)", code)
                 break
-            worker.early_deaths = worker.early_deaths + 1 if time.monotonic() - started < _STEADY_S else 1
+            worker.early_deaths = worker.early_deaths + 1 if time.monotonic() - started < _STEADY_S else 0
             if worker.early_deaths >= _MAX_EARLY_DEATHS:
                 self._fail(worker, f"worker {worker.number} died {worker.early_deaths} times in a row (see above)", 1)
                 break
-            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (worker.early_deaths - 1))
+            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** max(0, worker.early_deaths - 1))
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             err.print(f"worker {worker.number} (pid {worker.process.pid}) {how}: started again in {pause_s:g} s")
             await self._pause(pause_s)

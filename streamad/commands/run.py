@@ -91,9 +91,14 @@ def run(
 
 
 def _with_options(plant: Plant, options: dict[str, Any]) -> Plant:
-    """Return ``plant`` with ``options`` of its source replaced."""
+    """Return ``plant`` with ``options`` of its source replaced, also those that its URL names."""
     source = plant.settings.source
-    source = source.model_copy(update={"options": {**source.options, **options}})
+    body, mark, query = source.url.partition("?")
+    if not options or "=" not in query:  # without options it may be a pattern such as batch-?.csv
+        body, mark, query = source.url, "", ""
+    kept = [pair for pair in query.split("&") if pair.partition("=")[0] not in options]
+    url = body + (mark if any(kept) else "") + "&".join(kept)
+    source = source.model_copy(update={"url": url, "options": {**source.options, **options}})
     return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
 
 

@@ -449,6 +449,22 @@ async def test_what_the_wall_clock_cuts_loses_and_repeats_no_sample(seed: int) -
     assert reasons["gap"] > 0
 
 
+@pytest.mark.parametrize("seed", range(8))
+async def test_short_memory_loses_and_repeats_no_sample(seed: int) -> None:
+    """What is being read again after a failed commit or a take-over is not cut anew: it was cut otherwise at first."""
+    partitions = long_ones(seed)
+    settings = settings_of(sequences={"end": ["marker", "change"], "max_buffered_bytes": 3_000}, run=RUN)
+    rng = random.Random(seed)
+    broker = Broker(partitions, rng)
+    broker.share_failing = rng.choice([0.0, 0.1, 0.4])
+    await Schedule(broker, rng, settings, 40).run(60, 16 * 4 * 3 * 3, n_samples_in)
+    told = samples_of(broker.outputs)
+    assert len(told) == 4 * 3 * 3
+    assert set(told.values()) == {16}
+    reasons = Counter(output.message.reason for output in broker.outputs if isinstance(output.message, Verdict))
+    assert reasons["memory"] > 0
+
+
 def samples_of(outputs: Iterable[OutputRecord]) -> Counter[tuple[str, str | None]]:
     """Count the samples of each sequence that were judged or told to be late, less those of the last records."""
     found = Counter[tuple[str, str | None]]()

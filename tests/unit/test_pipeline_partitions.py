@@ -386,3 +386,31 @@ async def test_whether_the_beginning_was_seen_is_remembered_over_a_restart(sees_
     second = ListSource([again, batch("p", 4, [chunk("a", 0)]), PartitionEnded("p")])
     run = await run_pipeline(second, committer=committer)
     assert [verdict.decision for verdict in run.verdicts] == ["normal" if sees_start else "unscorable"]
+
+
+async def test_a_commit_that_fails_after_the_end_of_the_input_ends_the_run() -> None:
+    """Nobody would read the partition again: the run must not end well with outputs missing."""
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger = Ledger(sinks)
+        ledger.failing = {n: (PartitionLost("p", "the broker went away"), False) for n in range(1, 9)}
+        return ledger
+
+    source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)]), PartitionEnded("p")])
+    with pytest.raises(PartitionLost, match="went away"):
+        await run_pipeline(source, committer=committer)
+
+
+async def test_the_lag_is_unknown_while_that_of_one_partition_is() -> None:
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: len(run.pipeline._partitions) == 2 and run.pipeline._partitions["p"].lag == 5)
+        assert run.pipeline.gauges().lag is None
+        source.feed(RecordBatch("q", (), 0, end_offset=3))
+        await until(lambda: run.pipeline._partitions["q"].lag is not None)
+        assert run.pipeline.gauges().lag == 8
+        await source.close()
+
+    source = ListSource(
+        [PartitionAssigned("p"), PartitionAssigned("q"), RecordBatch("p", (), 0, end_offset=5)], endless=True
+    )
+    await run_pipeline(source, while_running=act)

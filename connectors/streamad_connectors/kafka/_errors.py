@@ -74,7 +74,7 @@ _TEXTS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((errors.TopicAlreadyExistsError,), "{what} is there already"),
     (
         (errors.UnsupportedVersionError, errors.UnrecognizedBrokerVersion, errors.IncompatibleBrokerVersion),
-        "the broker is too old or too new for this client (Kafka 2.1 to 4.x)",
+        "the broker is too old or too new for this client (tried with Kafka 3.9 and 4.3)",
     ),
     ((errors.UnknownProducerId, errors.InvalidProducerIdMapping), "the broker has forgotten the producer of {what}"),
     (

@@ -113,7 +113,10 @@ LINES = [
     ),
     (errors.InvalidPartitionsError(), "topic press cannot have this number of partitions"),
     (errors.TopicAlreadyExistsError(), "topic press is there already"),
-    (errors.UnsupportedVersionError(), "the broker is too old or too new for this client (Kafka 2.1 to 4.x)"),
+    (
+        errors.UnsupportedVersionError(),
+        "the broker is too old or too new for this client (tried with Kafka 3.9 and 4.3)",
+    ),
     (errors.UnknownProducerId(), "the broker has forgotten the producer of topic press"),
     (
         errors.ConcurrentTransactions(),
