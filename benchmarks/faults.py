@@ -1,10 +1,11 @@
-"""Kills against a real broker: workers die by SIGKILL at random moments while records flow; what came out is compared.
+"""Faults on a real broker: workers die by SIGKILL at random moments while records flow; what came out is compared.
 
 One run starts a broker of its own, makes a plant of 4 partitions whose model is trained at the start, lets interleaved
 streams of messy sequences flow, and kills one worker after the other: while it starts, between two commits, amid a
-transaction; one in ten stays away until its partitions have moved. Then the output topics, read committed, must hold
-what an undisturbed run writes: each message once, each stream's verdicts in order. The exit code is 1 where they do
-not. Run: ``python benchmarks/faults.py [--kills 200] [--json]``.
+transaction; one in ten stays away until its partitions have moved. Every few kills another fault comes between: a
+worker is stopped by SIGTERM, frozen past its session time-out and woken, or the broker is frozen for seconds. Then the
+output topics, read committed, must hold what an undisturbed run writes: each message once, each stream's verdicts in
+order. The exit code is 1 where they do not. Run: ``python benchmarks/faults.py [--kills 200] [--json]``.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import asyncio
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,9 @@ MESSAGES_PER_KILL = 200
 MESSAGES_PER_SEQUENCE = 4.6
 AT_START_SHARE = 0.2
 AWAY_SHARE = 0.1
+OTHER_SHARE = 0.15
+SESSION_S = 3.0
+STOP_S = 15.0
 MODELS: dict[str, dict[str, Any]] = {
     "neutral_ad": {"detector": "neutral_ad", "options": {"epochs": 5}},
     "mean_square": {"detector": "mean_square"},
@@ -43,10 +50,13 @@ class Kills:
     """Kills workers of a plant; every life that ended so is kept."""
 
     plant: KafkaPlant
+    broker: Broker
     flow: Flow
     rng: random.Random
     deadline_s: float
     killed: list[Worker] = field(default_factory=list)
+    stopped: list[Worker] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)
     start_s: float = 1.0
 
     async def run(self, n: int, n_workers: int) -> list[Worker]:
@@ -62,6 +72,8 @@ class Kills:
             if done % 10 == 0:
                 print(f"{done} of {n} kills", file=sys.stderr)
             began_s = time.monotonic()
+            if self.rng.random() < OTHER_SHARE:
+                await self._other_fault(workers)
             is_young = self.rng.random() < AT_START_SHARE
             name = youngest if is_young else self.rng.choice(list(workers))
             await (self._start(workers[name]) if is_young else self._work(workers[name]))
@@ -75,6 +87,28 @@ class Kills:
             # Slow enough that it hardly runs dry before the last kill.
             self.flow.per_s = max(20.0, 0.7 * self.flow.left / (n - done) / took_s)
         return list(workers.values())
+
+    async def _other_fault(self, workers: dict[str, Worker]) -> None:
+        """Let something happen that is no kill, and be over."""
+        kind = self.rng.choice(("worker_stops", "worker_freezes", "broker_freezes"))
+        self.others[kind] += 1
+        name = self.rng.choice(list(workers))
+        worker = workers[name]
+        if kind == "worker_stops":
+            worker.send(signal.SIGTERM)
+            code = await worker.wait(STOP_S)
+            if code and worker.n_commits:  # one that is just starting cannot stop in good order yet
+                raise SystemExit(f"a worker that was stopped ended with {code}: {worker.said()[-3000:]}")
+            self.stopped.append(worker)
+            workers[name] = self.plant.start(name)
+            return
+        freeze, wake, seconds = self.broker.pause, self.broker.resume, self.rng.uniform(0.5, 3.0)
+        if kind == "worker_freezes":
+            freeze, wake = partial(worker.send, signal.SIGSTOP), partial(worker.send, signal.SIGCONT)
+            seconds = SESSION_S + self.rng.uniform(0.2, 2.0)
+        freeze()
+        await asyncio.sleep(seconds)
+        wake()
 
     async def _start(self, worker: Worker) -> None:
         """Wait for a moment at which ``worker`` is starting."""
@@ -106,7 +140,7 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
     sequences = max(2, round(n_messages / STREAMS / MESSAGES_PER_SEQUENCE))
     messages = traffic(options.seed, partitions=PARTITIONS, streams=STREAMS, sequences=sequences)
     flow = plant.flow(messages, per_s=MESSAGES_PER_KILL)
-    kills = Kills(plant, flow, random.Random(options.seed), started_s + options.limit_s)
+    kills = Kills(plant, broker, flow, random.Random(options.seed), started_s + options.limit_s)
     try:
         running = await kills.run(options.kills, options.workers)
         print("judging the rest", file=sys.stderr)
@@ -121,7 +155,7 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
         plant.close()
     if not difference.is_none:
         print(f"not as an undisturbed run: {difference}", file=sys.stderr)
-    lives = [*kills.killed, *running]
+    lives = [*kills.killed, *kills.stopped, *running]
     amid = [life for life in kills.killed if any(life.started_s < at_s < life.ended_s for at_s in aborted_s)]
     return {
         "detector": options.detector,
@@ -135,6 +169,7 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
         "kills": len(kills.killed),
         "kills_before_a_commit": sum(life.n_commits == 0 for life in kills.killed),
         "kills_amid_a_transaction": len(amid),
+        "other_faults": dict(kills.others),
         "restarts": len(lives) - options.workers,
         "rebalances": sum(len(life.logged("rebalanced")) for life in lives),
         "wall_s": round(time.monotonic() - started_s, 1),
@@ -172,7 +207,7 @@ def main() -> None:
         print(json.dumps(figures))
     else:
         for name, value in figures.items():
-            print(f"{name.replace('_', ' '):<28}{value:>12}")
+            print(f"{name.replace('_', ' '):<28}{value!s:>12}")
     wrong = figures["lost"] + figures["repeated"] + figures["foreign"] + figures["disordered"]
     sys.exit(1 if wrong else 0)
 

@@ -140,7 +140,7 @@ async def test_an_instance_id_used_twice_ends_one_and_repeats_nothing(kafka: Bro
         line = await last_line(worker)
         assert "same instance id" in line or "instance id 'same' is used by another process" in line
     for worker in both:
-        worker.kill()
+        worker.end()
     await flow.cut()
     await finish(plant, plant.start("other"))
 

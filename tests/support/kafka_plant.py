@@ -305,7 +305,7 @@ class KafkaPlant:
         for flow in self._flows:
             flow.cancel()
         for worker in self.workers:
-            worker.kill()
+            worker.end()
 
     # --- in and out ---
 
@@ -401,9 +401,9 @@ class KafkaPlant:
         difference = Difference()
         for role in ROLES:
             want, have = Counter(map(_text, expected[role])), Counter(map(_text, found[role]))
-            difference.lost.extend(f"{role}: {text}" for text in (want - have) if not have[text])
-            difference.repeated.extend(f"{role}: {text}" for text, n in have.items() if n > want[text] and want[text])
-            difference.foreign.extend(f"{role}: {text}" for text in have if not want[text])
+            difference.lost.extend(f"{role}: {text}" for text in (want - have).elements())
+            for text, n in (have - want).items():
+                (difference.repeated if want[text] else difference.foreign).extend([f"{role}: {text}"] * n)
         orders = [_by_stream(outputs["verdicts"]) for outputs in (expected, found)]
         if not (difference.lost or difference.repeated or difference.foreign):
             difference.disordered.extend(stream for stream, ids in orders[0].items() if ids != orders[1][stream])

@@ -58,7 +58,12 @@ class Worker:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL, and wait until it is gone. Raises AssertionError where it had ended by itself: that is no kill."""
+        assert self.is_running, f"{self.name} had ended by itself:\n{self.said()[-3000:]}"
+        self.end()
+
+    def end(self) -> None:
+        """End it for good, if it still runs."""
         self.send(signal.SIGKILL)
         self.process.wait(END_S)
         self.ended_s = min(self.ended_s, time.time())
