@@ -92,14 +92,23 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
-def stop_on_signals(stop: Callable[[], None], last: str = "finishing what is being scored") -> Iterator[None]:
-    """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
+def stop_on_signals(
+    stop: Callable[[], None], last: str = "finishing what is being scored", *, repeats_s: float = 0.0
+) -> Iterator[None]:
+    """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once.
+
+    One that comes less than ``repeats_s`` after the first means the same stop, said twice; so does any that comes when
+    the event loop has ended by then.
+    """
     loop = asyncio.get_running_loop()
 
     def first() -> None:
         err.print(f"stopping: {last} (again to stop at once)")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+            if repeats_s > 0:
+                at_once = signal.signal(number, signal.SIG_IGN)
+                loop.call_later(repeats_s, signal.signal, number, at_once)
         stop()
 
     for number in (signal.SIGINT, signal.SIGTERM):

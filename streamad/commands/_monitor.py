@@ -114,7 +114,8 @@ def _calm_garbage_collector() -> None:
 class Monitor:
     """Puts a plant's pipeline to work once, telling on stderr what comes out; ``keep`` holds on to the verdicts.
 
-    ``on_start`` is given the function that requests the stop, once the pipeline is there.
+    ``on_start`` is given the function that requests the stop, once the pipeline is there; it returns for how many
+    seconds after a first signal further ones mean the same stop.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Monitor:
         *,
         quiet: bool = False,
         keep: bool = False,
-        on_start: Callable[[Callable[[], None]], None] | None = None,
+        on_start: Callable[[Callable[[], None]], float] | None = None,
     ) -> None:
         self._on_start = on_start
         self._plant = plant
@@ -157,11 +158,10 @@ class Monitor:
                 on_judged=self._on_judged,
                 on_event=self._on_event,
             )
-            if self._on_start is not None:
-                self._on_start(pipeline.request_stop)
+            repeats_s = self._on_start(pipeline.request_stop) if self._on_start is not None else 0.0
             _calm_garbage_collector()
             started = time.perf_counter()
-            with self._status, stop_on_signals(pipeline.request_stop):
+            with self._status, stop_on_signals(pipeline.request_stop, repeats_s=repeats_s):
                 try:
                     await pipeline.run()
                 except StalledError:

