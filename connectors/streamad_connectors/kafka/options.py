@@ -309,6 +309,9 @@ class Client:
     @classmethod
     def of(cls, rest: str, options: ClientOptions, context: ConnectorContext, where: str = "url") -> Client:
         """Return the client of a URL's ``rest``, with what it shares with the plant's source. Raises ConfigError."""
+        if not __debug__:  # its transactions go wrong in silence without its assertions
+            text = "Kafka needs Python's assertions: run without python -O, and unset PYTHONOPTIMIZE"
+            raise ConfigError([Problem(where, text)])
         place = place_of(rest, options, context, where)
         options = with_shared(options, context, place)
         return cls(place, options, context.base_dir, options.client_id or f"streamad.{context.plant}")

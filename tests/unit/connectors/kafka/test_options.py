@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -340,3 +342,26 @@ def test_a_secret_that_is_not_there_is_named_by_its_place(
 def test_options_take_a_secret_source_made_by_a_program() -> None:
     security = {**LOGIN, "password": SecretSource(env="X")}
     assert KafkaSinkOptions.model_validate({"security": security}).security.password == SecretSource(env="X")
+
+
+WITHOUT_ASSERTIONS = """
+from streamad.clock import SystemClock
+from streamad.errors import ConfigError
+from streamad.plugins import ConnectorContext
+from streamad_connectors.kafka.options import Client, KafkaSourceOptions
+try:
+    Client.of("a:1/press", KafkaSourceOptions(), ConnectorContext((), SystemClock()), "source.url")
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_without_python_s_assertions_there_is_no_client() -> None:
+    for switches, said in (
+        ([], ""),
+        (["-O"], "1 problem\n  source.url: Kafka needs Python's assertions: run without python -O, and unset "),
+    ):
+        command = [sys.executable, *switches, "-c", WITHOUT_ASSERTIONS]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == (f"{said}PYTHONOPTIMIZE\n" if said else "")
