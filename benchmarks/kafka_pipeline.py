@@ -1,15 +1,15 @@
 """How fast a worker reads, judges and commits from Kafka, beside a bare loop that only fetches and decodes.
 
 One broker, one topic of 4 partitions, 24 channels, sequences of 50 samples, the model at NATOPS size (C 24, L 51).
-In every round, for chunked (50 samples) and single-sample messages, two child processes read the same backlog:
+In every round, for chunked (50 samples) and single-sample messages, child processes read the same backlog:
 
 - bare: ``getmany`` and a msgspec decode of every message, nothing else;
 - streamad: source, assembly, scoring on a thread of its own, and exactly-once output (verdicts and alerts);
 
-and for single-sample messages a third one whose scorer costs nothing: what a worker reads without the model's share.
-Then the latency, at half and at a tenth of the measured chunked rate: from the produce time of a sequence's last sample
-to its alert seen by a read_committed subscriber; then memory, with ``--memory-minutes``. ``benchmarks/pipeline.py``
-tells where the CPU time of decoding, assembly and scoring goes.
+and a third one whose scorer costs nothing: what a worker reads without the model's share. Each stage alone, over the
+same records, gives its share of the CPU. Then the latency, at half and at a tenth of the measured chunked rate: from
+the produce time of a sequence's last sample to its alert seen by a read_committed subscriber, without attributions
+(explaining an alert of 24 channels takes a quarter of a second more); then the memory of a worker.
 Run on a quiet machine: ``python benchmarks/kafka_pipeline.py [--json]``.
 """
 
@@ -23,87 +23,33 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import yaml
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from streamad.clock import SystemClock  # noqa: E402
-from streamad.plugins import ConnectorContext, connect_feed  # noqa: E402
-from streamad.ports import FeedRecord  # noqa: E402
+from kafka_bench_plant import (
+    CHANNELS,
+    LENGTH,
+    PARTITIONS,
+    SAMPLES,
+    STREAMS,
+    Plant,
+    chunk,
+    feed_backlog,
+    plant_on_a_broker,
+    sequences,
+)
 
-CHANNELS, SAMPLES, LENGTH = 24, 50, 51
-PARTITIONS = 4
-STREAMS = 64
-ODD_SHARE = 0.05
-NAMES = [f"c{index}" for index in range(CHANNELS)]
-
-
-# --- messages --------------------------------------------------------------------------------------------------------
-
-
-def sequences(n: int, seed: int = 0) -> Iterator[tuple[str, str, np.ndarray, bool]]:
-    """Yield (stream, sequence id, values [n, C], odd) of smooth random movements; odd ones are ten times as large."""
-    rng = np.random.default_rng(seed)
-    grid = np.linspace(0, 2 * np.pi, SAMPLES)
-    for index in range(n):
-        phase, pace = rng.uniform(0, 6.28, CHANNELS), rng.uniform(0.5, 1.5, CHANNELS)
-        values = np.sin(grid[:, None] * pace + phase) + rng.normal(0, 0.05, (SAMPLES, CHANNELS))
-        odd = rng.random() < ODD_SHARE
-        yield f"athlete-{index % STREAMS}", f"{seed}-{index:06d}", np.round(values * (10 if odd else 1), 4), odd
-
-
-def chunk(stream: str, sequence: str, values: np.ndarray, start_s: float) -> bytes:
-    """Return a whole sequence as one message."""
-    times = [round(start_s + 0.01 * step, 3) for step in range(SAMPLES)]
-    message = {"stream": stream, "sequence": sequence, "times": times, "values": values.tolist(), "end": True}
-    return msgspec.json.encode(message)
-
-
-def singles(stream: str, sequence: str, values: np.ndarray, start_s: float) -> list[bytes]:
-    """Return a sequence as one message per sample."""
-    messages = []
-    for step, row in enumerate(values.tolist()):
-        message: dict[str, Any] = {"stream": stream, "sequence": sequence, "time": round(start_s + 0.01 * step, 3)}
-        message["values"] = dict(zip(NAMES, row, strict=True))
-        if step == SAMPLES - 1:
-            message["end"] = True
-        messages.append(msgspec.json.encode(message))
-    return messages
-
-
-async def feed_backlog(context: ConnectorContext, url: str, kind: str, n: int) -> int:
-    """Fill a topic with ``n`` sequences, the streams interleaved; return the number of messages."""
-    feed = connect_feed(url, {}, context)
-    count = 0
-    start_s = time.time() - 0.5 * n / STREAMS - 60
-    block: list[tuple[str, list[bytes]]] = []
-    for index, (stream, sequence, values, _) in enumerate(sequences(n)):
-        at_s = start_s + 0.5 * (index // STREAMS)
-        messages = (
-            [chunk(stream, sequence, values, at_s)] if kind == "chunked" else singles(stream, sequence, values, at_s)
-        )
-        block.append((stream, messages))
-        if len(block) == STREAMS or index == n - 1:
-            for turn in range(max(len(messages) for _, messages in block)):
-                records = [FeedRecord(m[turn], s.encode()) for s, m in block if turn < len(m)]
-                await feed.send(records)
-                count += len(records)
-            block = []
-    await feed.flush()
-    await feed.close()
-    return count
-
+from streamad.clock import SystemClock
+from streamad.types import Record
 
 # --- child processes -------------------------------------------------------------------------------------------------
 
@@ -148,7 +94,7 @@ async def bare(bootstrap: str, topic: str, kind: str) -> dict[str, float]:
     samples = 0
     wall, cpu = time.perf_counter(), time.process_time()
     while left:
-        for records in (await consumer.getmany(timeout_ms=200, max_records=1000)).values():
+        for records in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
             left -= len(records)
             for record in records:
                 message = decoder.decode(record.value)
@@ -236,6 +182,47 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     }
 
 
+async def fetched(bootstrap: str, topic: str) -> tuple[list[Record], float]:
+    """Fetch the whole topic; return its records and the CPU seconds that fetching took."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", fetch_max_wait_ms=250)
+    await consumer.start()
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    consumer.assign(tps)
+    await consumer.seek_to_beginning(*tps)
+    left = sum((await consumer.end_offsets(tps)).values())
+    found: list[Record] = []
+    cpu = time.process_time()
+    while left:
+        for messages in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
+            left -= len(messages)
+            found += [Record(len(found) + i, m.value, m.timestamp * 1000, m.key) for i, m in enumerate(messages)]
+    cpu = time.process_time() - cpu
+    await consumer.stop()
+    return found, cpu
+
+
+def stages(config: Path, bootstrap: str, topic: str) -> dict[str, float]:
+    """Run each stage alone over the topic's records; return CPU microseconds per sample."""
+    import torch  # noqa: PLC0415
+    from pipeline import Stages  # noqa: PLC0415
+
+    from streamad.settings import load_settings  # noqa: PLC0415
+    from streamad.wiring import context_for, model_in_service  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    settings = load_settings(config)
+    context = context_for(settings, config.parent, SystemClock())
+    own = Stages(settings, model_in_service(settings, config.parent), context, config.parent)
+    own.records, cpu_s = asyncio.run(fetched(bootstrap, topic))
+    seconds = {"fetch": cpu_s}
+    for name in ("decode", "assemble", "window", "score", "judge"):
+        cpu = time.process_time()
+        getattr(own, name)()
+        seconds[name] = time.process_time() - cpu
+    n_samples = sum(len(block) for block in own.blocks)
+    return {name: 1e6 * value / n_samples for name, value in seconds.items()}
+
+
 def child(*arguments: str) -> dict[str, Any]:
     """Run a child of this file to its end and return what it says last."""
     done = subprocess.run(
@@ -245,72 +232,6 @@ def child(*arguments: str) -> dict[str, Any]:
         raise SystemExit(f"{arguments}: {done.stderr[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
-
-
-# --- the plant -------------------------------------------------------------------------------------------------------
-
-
-class Plant:
-    """A folder with a model at NATOPS size, and a config for each topic."""
-
-    def __init__(self, folder: Path, bootstrap: str) -> None:
-        self.folder, self.bootstrap = folder, bootstrap
-        self.context = ConnectorContext((), SystemClock(), folder)
-
-    def url(self, kind: str) -> str:
-        """Return the input topic of ``kind``."""
-        return f"kafka://{self.bootstrap}/samples-{kind}"
-
-    def config(self, kind: str, group: str) -> Path:
-        """Write a config that reads ``kind`` in the group ``group``; its topics are made."""
-        content = {
-            "name": "bench",
-            "channels": [{"name": name} for name in NAMES],
-            "source": {"url": self.url(kind), "options": {"group": group}},
-            "window": {"length": LENGTH, "min_samples": 2},
-            "model": {
-                "recordings": "normal",
-                "options": {"preset": "natops", "epochs": 1},
-                "folds": 2,
-                "device": "cpu",
-            },
-            "sinks": {"alerts": f"kafka:///{group}.alerts", "verdicts": f"kafka:///{group}.verdicts"},
-        }
-        path = self.folder / f"{group}.yaml"
-        path.write_text(yaml.safe_dump(content))
-        self.streamad("topics", "create", "--config", path.name, "--partitions", str(PARTITIONS))
-        return path
-
-    def streamad(self, *arguments: str) -> None:
-        """Run a command in the plant's folder."""
-        done = subprocess.run(
-            [sys.executable, "-m", "streamad", *arguments], cwd=self.folder, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise SystemExit(f"streamad {arguments}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-
-    def train(self, config: Path) -> None:
-        """Train one epoch: speed does not depend on how good the weights are."""
-        (self.folder / "normal").mkdir()
-        with (self.folder / "normal" / "all.jsonl").open("wb") as file:
-            for index, (_, sequence, values, odd) in enumerate(sequences(200, seed=1)):
-                if not odd:
-                    file.write(chunk("normal", sequence, values, 1_760_000_000.0 + index) + b"\n")
-        self.streamad("train", "--config", config.name)
-
-
-@contextmanager
-def plant_on_a_broker() -> Iterator[Plant]:
-    """Start a broker of our own and end it."""
-    from tests.support.kafka import Broker, scratch_folder  # noqa: PLC0415
-
-    with tempfile.TemporaryDirectory(dir=scratch_folder(), prefix="streamad-bench-") as name:
-        broker = Broker(Path(name) / "broker")
-        broker.start()
-        try:
-            yield Plant(Path(name), broker.bootstrap)
-        finally:
-            broker.stop()
 
 
 # --- latency and memory ----------------------------------------------------------------------------------------------
@@ -423,6 +344,8 @@ def throughput(plant: Plant, kind: str, n: int, n_rounds: int) -> dict[str, Any]
             config = plant.config(kind, f"{form}-{kind}-{number}")
             rounds[form].append(child("worker", str(config), str(n), *flags))
 
+    alone = child("stages", str(config), plant.bootstrap, f"samples-{kind}")
+
     def median(form: str, above: str, below: str) -> float:
         return statistics.median(one[above] / one[below] for one in rounds[form])
 
@@ -436,6 +359,10 @@ def throughput(plant: Plant, kind: str, n: int, n_rounds: int) -> dict[str, Any]
         "ratio_without_model": rates["free"] / rates["bare"],
         "cores_used": {form: median(form, "cpu_s", "wall_s") for form in rounds},
         "cpu_us_per_sample": {form: 1e6 * median(form, "cpu_s", "samples") for form in rounds},
+        "stages_us_per_sample": {
+            **alone,
+            "transactions_and_joining": max(0.0, 1e6 * median("streamad", "cpu_s", "samples") - sum(alone.values())),
+        },
         "commits": rounds["streamad"][-1]["commits"],
     }
 
@@ -462,23 +389,25 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         loads = {name: latency(plant, rate, options.latency_s) for name, rate in (("half", half), ("tenth", half / 5))}
         print(f"latency: {loads}", file=sys.stderr)
         figures["latency_ms"] = {"p50": loads["half"]["p50"], "p99": loads["half"]["p99"], "loads": loads}
-        if options.memory_minutes:
-            live = Live(plant)
-            asyncio.run(live.run(half / 2, 60 * options.memory_minutes))
-            memory = live.memory_mb
-            figures["rss_mb"] = {
-                "start": memory[min(60, len(memory) - 1)],
-                "end": memory[-1],
-                "minutes": len(memory) / 60,
-            }
+        live = Live(plant)
+        asyncio.run(live.run(half / 2, 60 * options.memory_minutes))
+        memory = live.memory_mb
+        figures["rss_mb"] = {
+            "start": memory[min(60, len(memory) // 10)],
+            "end": memory[-1],
+            "minutes": round(len(memory) / 60, 1),
+        }
     return figures
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         mode, *rest = sys.argv[2:]
+        result: dict[str, Any]
         if mode == "bare":
             result = asyncio.run(bare(*rest))
+        elif mode == "stages":
+            result = stages(Path(rest[0]), *rest[1:])
         else:
             count = int(rest[1]) if len(rest) > 1 else None
             result = asyncio.run(worker(Path(rest[0]), count, "--free" in rest))
@@ -488,7 +417,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=6000, help="chunked ones; a quarter of it as single samples")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency-s", type=float, default=30.0)
-    parser.add_argument("--memory-minutes", type=float, default=0.0, help="10 for the figure in the docs")
+    parser.add_argument("--memory-minutes", type=float, default=1.0, help="10 for the figure in the docs")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
     figures = measure(options)
@@ -502,7 +431,10 @@ def main() -> None:
             f"({found['ratio']:.2f} of it)   without model {found['without_model']:>10,.0f}"
         )
     for load, found in figures["latency_ms"]["loads"].items():
-        print(f"alert latency at {load} load: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms")
+        if found["p50"] is not None:
+            print(f"alert latency at {load} load: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms")
+    memory = figures["rss_mb"]
+    print(f"memory {memory['start']:.0f} MB at the start, {memory['end']:.0f} MB after {memory['minutes']} minutes")
 
 
 if __name__ == "__main__":
