@@ -228,6 +228,62 @@ def test_ci_runs_both_and_fails_where_either_does(checkout: Checkout, checks: in
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(("given", "seen"), [("true", "true"), ("1", "true"), ("yes", "true"), ("false", "false")])
+def test_ci_is_one_word_whatever_a_service_calls_it(checkout: Checkout, given: str, seen: str) -> None:
+    shutil.copytree(ROOT / ".ci", checkout.root / ".ci")
+    for name in ("check", "test"):
+        (checkout.root / "scripts" / name).write_text('echo "$CI"\n')
+    assert checkout.run(".ci/run", CI=given).stdout.splitlines() == [seen, seen]
+    assert checkout.run("-c", 'source scripts/_environment; echo "$CI"', CI=given).stdout == f"{seen}\n"
+
+
+@pytest.fixture
+def debian(checkout: Checkout) -> Checkout:
+    """A machine of root's with an apt-get that notes how it is called; "first" is not among its packages."""
+    for name, text in {
+        "apt-get": f'echo "$* ${{DEBIAN_FRONTEND:-}}" >>"{checkout.log}"; [[ $* != *first ]]',
+        "id": 'echo "${USER_ID:-0}"',
+    }.items():
+        (checkout.path / name).unlink(missing_ok=True)
+        (checkout.path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (checkout.path / name).chmod(0o755)
+    return checkout
+
+
+NAMES = ("first", "second")
+APT = "source scripts/_environment; apt_install first || apt_install second || echo neither"
+
+
+@pytest.mark.parametrize("given", ["true", "1", "yes"])
+def test_a_ci_machine_gets_packages_with_patience_from_fresh_lists(debian: Checkout, given: str) -> None:
+    done = debian.run("-c", APT, CI=given)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "installing first with apt-get\ninstalling second with apt-get\n"
+    patient = "-qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
+    calls = [(f"{patient} update ", f"{patient} install -y --no-install-recommends {n} noninteractive") for n in NAMES]
+    assert debian.log.read_text().splitlines() == [call for both in calls for call in both]
+
+
+@pytest.mark.parametrize("given", ["", "false", "0"])
+def test_a_person_s_machine_is_left_alone(debian: Checkout, given: str) -> None:
+    done = debian.run("-c", APT, CI=given)
+    assert (done.stdout, done.stderr) == ("neither\n", "")
+    assert not debian.log.exists()
+
+
+def test_a_ci_machine_without_root_is_told_in_one_line(debian: Checkout) -> None:
+    done = debian.run("-c", APT, CI="1", USER_ID="1000")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "error: cannot install first with apt-get, we are not root: install it before, or run this as root\n"
+    )
+    debian.stand_in(debian.path / "python3")
+    done = debian.run("scripts/test", VIRTUAL_ENV="", ENSUREPIP_STATUS="1", CI="1", USER_ID="1000")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: cannot install python3.{sys.version_info[1]}-venv with apt-get, we are not")
+    assert done.stderr.count("\n") == 1
+
+
 def script(name: str) -> ModuleType:
     """Import a script by its path."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
