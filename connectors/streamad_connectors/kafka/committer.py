@@ -35,7 +35,7 @@ from streamad.types import OutputRecord, Role
 from streamad_connectors.kafka._errors import explain, why_unreachable
 from streamad_connectors.kafka._producer import Outgoing, PartitionProducer, TopicMissingError, is_fenced
 from streamad_connectors.kafka._shared import Shared
-from streamad_connectors.kafka.options import KafkaSinkOptions, progress_topic_of
+from streamad_connectors.kafka.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
 from streamad_connectors.kafka.progress_topic import ProgressLog, read_items
 from streamad_connectors.kafka.sink import KafkaSink
 
@@ -186,9 +186,8 @@ class KafkaCommitter:
     def _place_of(self, partition: str) -> _Place:
         topic, _, number = partition.rpartition("-")
         group = self._shared.group
-        return _Place(
-            partition, topic, int(number), progress_topic_of(group, topic), f"streamad:{topic}:{number}:{group}"
-        )
+        transactional_id = transactional_id_of(topic, int(number), group)
+        return _Place(partition, topic, int(number), progress_topic_of(group, topic), transactional_id)
 
     def _check_claim(self, partition: str, claim: object) -> None:
         if self._claims.get(partition) is not claim or self._is_closed:

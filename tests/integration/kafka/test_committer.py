@@ -18,6 +18,7 @@ from streamad.progress import StreamProgress
 from streamad.testing import ListSink, ManualClock
 from streamad.types import OutputRecord
 from streamad_connectors.kafka.committer import KafkaCommitter
+from streamad_connectors.kafka.options import transactional_id_of
 from tests.support.kafka import Broker, unique_name
 from tests.support.kafka_commits import CommitPlant, make_plant, merged, message, run, steps_of, texts_of
 
@@ -191,6 +192,17 @@ async def test_other_sinks_have_their_messages_before_the_commit(plant: CommitPl
 
 
 # --- fences ---
+
+
+async def test_who_starts_with_the_id_of_the_rights_check_fences(plant: CommitPlant, committer: KafkaCommitter) -> None:
+    """``streamad topics check`` asks for the right to write this id: it must be the one that is used."""
+    (step,) = steps_of(plant.partition(), 1)
+    await committer.restore(plant.partition())
+    name = transactional_id_of(plant.topic, 0, plant.group)
+    async with AIOKafkaProducer(bootstrap_servers=plant.bootstrap, transactional_id=name):
+        with pytest.raises(PartitionLost) as caught:
+            await committer.commit(*step)
+    assert caught.value.fenced
 
 
 async def test_who_was_fenced_waits_before_it_fences_in_turn(plant: CommitPlant) -> None:
