@@ -120,6 +120,8 @@ def test_a_port_that_answers_otherwise_is_no_broker(kafka_jars: Path, tmp_path: 
         (["start", "--port", "http"], "a port is a number from 1 to 65535, not http"),
         (["start", "--port", "65536"], "a port is a number from 1 to 65535, not 65536"),
         (["start", "--set", "a"], "--set takes NAME=VALUE, not a"),
+        (["start", "--scram", "alice"], "--scram takes USER=PASSWORD, without comma or bracket"),
+        (["start", "--scram", "alice=a,b"], "--scram takes USER=PASSWORD, without comma or bracket"),
         (["start", "--data", "/a,b"], "the path of --data holds a comma or a backslash: /a,b"),
     ],
 )

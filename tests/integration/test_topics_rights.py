@@ -24,17 +24,18 @@ from tests.support.kafka import Broker, free_ports, scratch_folder
 from tests.support.kafka_topics import DAY_US, Plant, admin_of, errors_of, texts
 
 PASSWORD = "hunter2-is-secret"
+SCRAM_PASSWORD = "correct horse=battery"
 
 
 class SecuredBroker(Broker):
     """A broker with a second port where user "worker" logs in (PLAIN) and may do nothing but what it is granted.
 
-    On that port OAUTHBEARER takes unsigned tokens (RFC 7515, A.5). A third port speaks TLS and wants our certificate:
+    On that port "alice" logs in with SCRAM-SHA-256, and OAUTHBEARER takes unsigned tokens (RFC 7515, A.5). A third port speaks TLS and wants our certificate:
     the broker's own, cert.pem and key.pem in ``certificates``.
     """
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "kafka")
+        super().__init__(folder / "kafka", scram_users={"alice": SCRAM_PASSWORD})
         self.certificates = folder
         self.login_port, self.tls_port = free_ports(2)
         _make_certificate(folder)
@@ -51,7 +52,10 @@ class SecuredBroker(Broker):
             "listener.name.ssl.ssl.truststore.type": "PEM",
             "listener.name.ssl.ssl.truststore.location": str(folder / "cert.pem"),
             "listener.name.ssl.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER,SCRAM-SHA-256",
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
             "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
                 'unsecuredLoginStringClaim_sub="broker";'
@@ -63,10 +67,12 @@ class SecuredBroker(Broker):
             "super.users": "User:ANONYMOUS;User:CN=127.0.0.1",
         }
 
-    async def grant(self, resource: int, name: str, operation: int, *, prefix: bool = False) -> None:
-        """Allow worker ``operation`` on ``name``: CreateAcls (KIP-290), by the numbers of its protocol."""
+    async def grant(
+        self, resource: int, name: str, operation: int, *, prefix: bool = False, user: str = "worker"
+    ) -> None:
+        """Allow ``user`` ``operation`` on ``name``: CreateAcls (KIP-290), by the numbers of its protocol."""
         async with admin_of(self.bootstrap) as admin:
-            request = CreateAclsRequest(resource, name, 4 if prefix else 3, "User:worker", "*", operation, 3)
+            request = CreateAclsRequest(resource, name, 4 if prefix else 3, f"User:{user}", "*", operation, 3)
             answer = await admin._send_to_controller(request)
             assert answer.creation_responses[0][0] == 0
 
@@ -194,7 +200,15 @@ def as_root(plant: Plant, secured: SecuredBroker) -> Plant:
             {"password": "WRONG_PASSWORD"},
             "authentication of user worker refused: check security (mechanism, user, secret)",
         ),
-        ({"mechanism": "scram-sha-256"}, "the broker does not offer security.mechanism scram-sha-256"),
+        (
+            {"mechanism": "scram-sha-256", "username": "alice", "password": "WRONG_PASSWORD"},
+            "authentication of user alice refused: check security (mechanism, user, secret)",
+        ),
+        (
+            {"mechanism": "scram-sha-256", "username": "nobody"},
+            "authentication of user nobody refused: check security (mechanism, user, secret)",
+        ),
+        ({"mechanism": "scram-sha-512"}, "the broker does not offer security.mechanism scram-sha-512"),
         ({"protocol": "sasl_ssl"}, "the broker ended the connection: is security.protocol right for this port?"),
     ],
 )
@@ -207,6 +221,23 @@ async def test_a_login_that_fails_is_one_line_without_the_password(
         await plant.check()
     assert str(caught.value) == f"kafka {plant.bootstrap}: {said}"
     assert PASSWORD not in caplog.text + str(caught.value)
+
+
+async def test_a_scram_user_logs_in(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("ALICE_PASSWORD", SCRAM_PASSWORD)
+    plant = worker(secured, "ALICE_PASSWORD", mechanism="scram-sha-256", username="alice")
+    await secured.grant(GROUP, plant.group, READ, user="alice")
+    found = await eventually(plant.check, lambda found: texts(found, "(group)", "ok") != [])
+    assert texts(found, "(group)", "ok") == [f"allowed to read group {plant.group}"]
+    assert texts(found, "(transactions)") == [
+        f"kafka {plant.bootstrap}: not allowed of user alice: grant WRITE and DESCRIBE on transactional id "
+        f"{plant.transactional_id}"
+    ]
+    assert "aiokafka" in caplog.text
+    assert SCRAM_PASSWORD not in caplog.text
 
 
 async def test_a_token_logs_in_as_its_subject(secured: SecuredBroker, tmp_path: Path) -> None:

@@ -102,12 +102,16 @@ class Broker:
     """One Kafka node on 127.0.0.1 that keeps its port and data across restarts.
 
     Its methods block (a start takes seconds): where a client runs in the same event loop, use ``asyncio.to_thread``.
-    ``settings`` override those of ``deploy/kafka/server.properties``.
+    ``settings`` override those of ``deploy/kafka/server.properties``; ``scram_users`` are passwords by user, of those who
+    log in with SCRAM-SHA-256 on a listener that the settings make.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, scram_users: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._settings = dict(settings or {})
+        self._scram_users = dict(scram_users or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self._controller_port = free_ports(2)
 
@@ -134,6 +138,8 @@ class Broker:
         command += ["--port", str(self.port), "--controller-port", str(self._controller_port)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
+        for user, password in self._scram_users.items():
+            command += ["--scram", f"{user}={password}"]
         self._folder.mkdir(parents=True, exist_ok=True)
         self._process = _starter.submit(_spawn, command, self._log).result()
         _running.add(self)
