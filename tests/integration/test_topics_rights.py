@@ -9,7 +9,7 @@ import logging
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ SCRAM_PASSWORD = "correct horse=battery"
 class SecuredBroker(Broker):
     """A broker with a second port where user "worker" logs in (PLAIN) and may do nothing but what it is granted.
 
-    On that port "alice" logs in with SCRAM-SHA-256, and OAUTHBEARER takes unsigned tokens (RFC 7515, A.5). A third port speaks TLS and wants our certificate:
-    the broker's own, cert.pem and key.pem in ``certificates``.
+    On that port "alice" logs in with SCRAM-SHA-256, and OAUTHBEARER takes unsigned tokens (RFC 7515, A.5). A third port
+    speaks TLS and wants our certificate: the broker's own, cert.pem and key.pem in ``certificates``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -132,7 +132,9 @@ def _password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WRONG_PASSWORD", f"not-{PASSWORD}")
 
 
-async def eventually(check: Callable[[], Any], is_right: Callable[[list[TopicFinding]], bool]) -> list[TopicFinding]:
+async def eventually(
+    check: Callable[[], Awaitable[list[TopicFinding]]], is_right: Callable[[list[TopicFinding]], bool]
+) -> list[TopicFinding]:
     """Check until rights that were just granted have reached the broker."""
     deadline_s = time.monotonic() + 10
     while not is_right(found := await check()) and time.monotonic() < deadline_s:  # noqa: ASYNC110 - only the broker knows

@@ -102,8 +102,8 @@ class Broker:
     """One Kafka node on 127.0.0.1 that keeps its port and data across restarts.
 
     Its methods block (a start takes seconds): where a client runs in the same event loop, use ``asyncio.to_thread``.
-    ``settings`` override those of ``deploy/kafka/server.properties``; ``scram_users`` are passwords by user, of those who
-    log in with SCRAM-SHA-256 on a listener that the settings make.
+    ``settings`` override those of ``deploy/kafka/server.properties``; ``scram_users`` are passwords by user, of those
+    who log in with SCRAM-SHA-256 on a listener that the settings make.
     """
 
     def __init__(
