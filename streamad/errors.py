@@ -89,7 +89,7 @@ class CheckpointError(StreamadError):
 
 
 class PartitionLost(StreamadError):  # noqa: N818 - a signal between rooms: the pipeline restores the partition
-    """Raised by a committer where a commit failed, is in doubt, or another owner has taken the partition over.
+    """Raised when a commit failed, is in doubt, or another owner has taken the partition over.
 
     Whoever gets it forgets all state of the partition and restores it from its progress; ``fenced`` says that another
     owner's commits are the reason.

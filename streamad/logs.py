@@ -9,11 +9,21 @@ __all__ = ["configure_logs", "get_logger", "get_status_logger"]
 
 import logging
 import sys
-from typing import cast
+from typing import TextIO, cast
 
 import structlog
 
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+class _StderrOfTheMoment:
+    """Writes to what stderr is now: progress displays put themselves before it, tests replace it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def configure_logs(verbosity: int = 0) -> None:
@@ -28,7 +38,7 @@ def configure_logs(verbosity: int = 0) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[min(verbosity, len(_LEVELS) - 1)]),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # the stderr of the moment, as tests replace it
+        logger_factory=lambda *_: structlog.PrintLogger(cast("TextIO", _StderrOfTheMoment())),
         cache_logger_on_first_use=False,
     )
 

@@ -52,7 +52,7 @@ class Pipeline:
     records of everything read so far and the progress that says so; partitions commit independently of each other and
     of reading. A partition that its committer lost is restored from its progress and read again.
     ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
-    called after the commit.
+    called after the commit, ``on_event`` instead of a warning in the log.
     """
 
     def __init__(
@@ -303,10 +303,12 @@ class Pipeline:
         event = Event(
             kind=kind, message=message, partition=partition, stream=stream, created_at=from_us(self._clock.now_us())
         )
-        self._log.warning(kind, message=message, partition=partition, stream=stream)
         self._told.append(event)
         if self._on_event is not None:
             self._on_event(event)
+        else:
+            where = {key: name for key, name in (("partition", partition), ("stream", stream)) if name is not None}
+            self._log.warning(kind, message=message, **where)
 
     # --- judging ---
 

@@ -103,7 +103,8 @@ def stop_on_signals(
     loop = asyncio.get_running_loop()
 
     def first() -> None:
-        err.print(f"stopping: {last} (again to stop at once)")
+        if not repeats_s:  # else the supervisor says so, once for all
+            err.print(f"stopping: {last} (again to stop at once)")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
             if repeats_s > 0:

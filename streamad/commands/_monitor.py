@@ -135,7 +135,11 @@ class Monitor:
         self._n_judged = 0
         self._n_alerts = 0
         self._status = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), console=err, transient=True, disable=not err.is_terminal
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            console=err,
+            transient=True,
+            disable=not err.is_terminal or on_start is not None,  # several workers would fight for one line
         )
         self._task = self._status.add_task("waiting for the first sequence to end", total=None)
 
@@ -156,7 +160,7 @@ class Monitor:
                 explain=explain,
                 with_verdicts=with_verdicts,
                 on_judged=self._on_judged,
-                on_event=self._on_event,
+                on_event=self._on_event if err.is_terminal and not self._quiet else None,
             )
             repeats_s = self._on_start(pipeline.request_stop) if self._on_start is not None else 0.0
             _calm_garbage_collector()
@@ -198,6 +202,7 @@ class Monitor:
         elif verdict.decision == "unscorable":
             err.print(unscorable_line(verdict))
 
-    def _on_event(self, event: Event) -> None:
-        if not self._quiet:
-            err.print(f"[yellow]EVENT[/] {escape(f'{event.kind}: {event.stream or event.partition}: {event.message}')}")
+    @staticmethod
+    def _on_event(event: Event) -> None:
+        parts = [event.kind, event.stream or event.partition, event.message]
+        err.print(f"[yellow]EVENT[/] {escape(': '.join(part for part in parts if part))}")

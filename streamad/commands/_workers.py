@@ -105,7 +105,9 @@ class Supervisor:
                 break
             pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** max(0, worker.early_deaths - 1))
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            err.print(f"worker {worker.number} (pid {worker.process.pid}) {how}: started again in {pause_s:g} s")
+            early = f" ({worker.early_deaths} of {_MAX_EARLY_DEATHS})" if worker.early_deaths else ""
+            who = f"worker {worker.number} (pid {worker.process.pid})"
+            err.print(f"{who} {how}: started again in {pause_s:g} s{early}")
             await self._pause(pause_s)
             worker.restarts += 1
         worker.ended = True

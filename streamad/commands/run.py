@@ -17,6 +17,7 @@ from streamad.commands._common import (
     ConfigOption,
     JsonOption,
     Plant,
+    err,
     load_whole_plant,
     print_json,
     run_async,
@@ -84,6 +85,9 @@ def run(
         )
         if as_json:
             print_json(report.as_dict())
+        elif supervised:
+            name = settings.source.options.get("instance")
+            err.print(f"worker {name}: {report.sequences} sequences judged, {report.counters['alerts']} alerts")
         else:
             print_summary(report, settings.alerts.false_alarm_rate)
 

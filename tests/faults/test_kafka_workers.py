@@ -26,6 +26,7 @@ KILLS_AT_START = 8
 LIMIT_S = 60.0
 STOP_S = 10.0  # the plant's stop_timeout is 5 s
 SETTLED_S = 10.0
+SESSION_S = 3.0
 
 
 @pytest.fixture
@@ -153,6 +154,7 @@ async def test_a_frozen_worker_whose_name_another_has_taken_ends_with_one_line(
     sleeper.send(signal.SIGSTOP)
     successor = plant.start("w1")
     await until_more_commits(successor, 5)
+    await asyncio.sleep(SESSION_S)  # it has settled
     sleeper.send(signal.SIGCONT)
     assert await sleeper.wait(SETTLED_S) == 1
     assert sleeper.said().splitlines()[-1].startswith("error: instance id 'w1' is used by another process")

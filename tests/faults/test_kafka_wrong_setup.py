@@ -83,7 +83,7 @@ async def test_partitions_added_while_it_runs_end_it_with_how_to_go_on(kafka: Br
     line = await last_line(worker, 15)  # aiokafka asks for the metadata every 5 s
     assert f"topic {plant.topic} has more partitions than the 2 it had" in line
     assert "send to a new topic" in line
-    assert "draining before repartitioning" in line
+    assert "More partitions" in line
     difference = await plant.difference(await plant.expected())
     assert not difference.repeated
     assert not difference.foreign

@@ -7,9 +7,18 @@ import pickle
 import pytest
 
 from streamad import errors
-from streamad.errors import ConfigError, DecodeError, OutputError, PluginError, Problem, StreamadError, UsageError
+from streamad.errors import (
+    ConfigError,
+    DecodeError,
+    OutputError,
+    PartitionLost,
+    PluginError,
+    Problem,
+    StreamadError,
+    UsageError,
+)
 
-CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Error")]
+CLASSES = [getattr(errors, name) for name in errors.__all__ if name not in ("Problem",)]
 NARROWER = [cls for cls in CLASSES if cls is not StreamadError]
 
 
@@ -52,6 +61,8 @@ def test_errors_survive_the_way_out_of_another_process() -> None:
     config = pickle.loads(pickle.dumps(ConfigError([Problem("a", "x", 3)], source="plant.yaml")))  # noqa: S301 - our own bytes
     assert (config.problems, config.source) == ((Problem("a", "x", 3),), "plant.yaml")
     assert str(config) == "plant.yaml: 1 problem\n  a (line 3): x"
+    lost = pickle.loads(pickle.dumps(PartitionLost("p", "fenced", fenced=True)))  # noqa: S301
+    assert (lost.partition, str(lost), lost.fenced) == ("p", "fenced", True)
     decode = pickle.loads(pickle.dumps(DecodeError("not_json", "unexpected end")))  # noqa: S301
     assert (decode.kind, str(decode)) == ("not_json", "unexpected end")
     output = pickle.loads(pickle.dumps(OutputError("disk full")))  # noqa: S301

@@ -19,9 +19,14 @@ from aiokafka.errors import BrokerResponseError, KafkaError, kafka_errors
 
 from streamad.errors import SourceError
 
-# So often may the broker forget a member that was never silent (a coordinator that lost its state) within this time.
+# So often may the broker forget a member within this time: because it was silent for too long, or a coordinator lost
+# its state. Two processes of one name replace each other without end: the newcomer, or who was frozen while another
+# took its name, is the first to give up, so that who was settled stays. A newcomer is replaced at the next heartbeat
+# of the other one, which is at most a third of the session time-out away.
 _MOST_REPLACED = 2
+_MOST_REPLACED_SETTLED = 5
 _REPLACED_WITHIN_S = 60.0
+_SETTLED_SHARE = 0.67
 
 
 class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]  # aiokafka ships no types
@@ -60,6 +65,8 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
         self._session_timeout_s = session_timeout_s
         self._on_assigned = on_assigned
         self._replaced_s: deque[float] = deque()
+        self._member_since_s: float | None = None
+        self._is_settled = False
         self._is_member = False
         self._coordinator: Any = None
         self._assignor: Any = None
@@ -83,22 +90,38 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
         was_member, self._is_member = self._is_member, False
         now_s = time.monotonic()
         was_replaced = was_member and not self._coordinator.member_id
-        if self._instance is None or not was_replaced:
-            return
+        if self._instance is not None and was_replaced:
+            self._count_replacement(now_s)
+
+    def survives(self, error: KafkaError) -> bool:
+        """Return whether to go on after ``error``: another process has our name, but it may be the one to give up."""
+        if FencedInstanceIdError.__name__ not in str(error):
+            return False
+        self._count_replacement(time.monotonic())
+        if self.failure is not None or not self._is_settled:
+            return False
+        self._coordinator.reset_generation()  # or it would ask again and again with the member id that was replaced
+        return True
+
+    def _count_replacement(self, now_s: float) -> None:
         if now_s - self.heard_s > self._session_timeout_s:
-            # Rightly replaced, once more each time. Should another process have our name now, we are the first of the
-            # two to give up.
-            self._replaced_s.clear()
+            self._replaced_s.clear()  # rightly replaced, once more each time
+            self._is_settled = False
+        elif not self._replaced_s:
+            since_s = now_s if self._member_since_s is None else self._member_since_s
+            self._is_settled = now_s - since_s > _SETTLED_SHARE * self._session_timeout_s
         self._replaced_s.append(now_s)
         while self._replaced_s[0] < now_s - _REPLACED_WITHIN_S:
             self._replaced_s.popleft()
-        if len(self._replaced_s) > _MOST_REPLACED:
+        if len(self._replaced_s) > (_MOST_REPLACED_SETTLED if self._is_settled else _MOST_REPLACED):
             self.failure = self._instance_taken()
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Pass a new assignment on."""
         self._is_member = True
         self.heard_s = time.monotonic()
+        if self._member_since_s is None:
+            self._member_since_s = self.heard_s
         self._assignor.on_generation_assignment(self._coordinator.generation)
         try:
             self._on_assigned(assigned)

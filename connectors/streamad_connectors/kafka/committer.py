@@ -162,6 +162,8 @@ class KafkaCommitter:
             await producer.start()  # the fence, before anything is read
             n_partitions = await producer.partitions_of(place.topic)
             n_progress = await producer.partitions_of(place.progress_topic)
+            for sink in self._ours.values():  # now, not when the first alert is to be written
+                await producer.partitions_of(sink.place.topic)
             if place.number >= n_progress:  # nobody would answer
                 raise CheckpointError(_mismatched(place, n_progress, n_partitions))
             items = await read_items(
@@ -309,7 +311,8 @@ class KafkaCommitter:
     def _explain(self, cause: BaseException, place: _Place, topic: str | None = None) -> str:
         client = self._shared.client
         if isinstance(cause, TopicMissingError):
-            return f"topic {cause.topic} is not there: run streamad topics create --config FILE"
+            make = "run `streamad topics create --config FILE`"
+            return f"topic {cause.topic} does not exist: {make}, or is its name mistyped?"
         if isinstance(cause, GroupAuthorizationFailedError):
             return explain(cause, client, f"read group {self._shared.group}")
         if isinstance(cause, TransactionalIdAuthorizationFailed):

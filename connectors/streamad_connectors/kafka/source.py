@@ -195,7 +195,9 @@ class KafkaSource:
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(name) is task:
             del self._tasks[name]
-        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
+        error = None if task.cancelled() else task.exception()
+        survives = isinstance(error, KafkaError) and self._membership.survives(error)
+        if error is not None and not survives and self._failure is None:
             self._failure = cast("Exception", error)
         self._wake.set()
 
@@ -329,7 +331,7 @@ class KafkaSource:
         message = (
             f"topic {topic} has more partitions than the {self._n_partitions[topic]} it had at the start: messages of "
             "a stream now go to another one than before, and its sequences would be torn apart; send to a new topic "
-            "with as many partitions and name it in source.url (docs/kafka.md, draining before repartitioning)"
+            "with as many partitions and name it in source.url (docs/kafka.md, More partitions)"
         )
         if self._failure is None:
             self._shared.notices.append(SourceNotice("partitions_added", message))

@@ -99,6 +99,20 @@ def test_who_was_frozen_while_another_took_its_name_is_the_first_to_give_up(monk
     assert isinstance(frozen.membership.failure, SourceError)
 
 
+def test_who_was_settled_stays_where_a_newcomer_takes_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    settled, newcomer = Member(monkeypatch), Member(monkeypatch)
+    for at_s in (100.0, 101.0, 102.0):
+        settled.membership.heard_s = at_s
+        settled.now_s = at_s
+        monkeypatch.setattr(_membership, "time", SimpleNamespace(monotonic=lambda: settled.now_s))
+        settled.rejoin(at_s, replaced=True)
+    assert settled.membership.failure is None
+    monkeypatch.setattr(_membership, "time", SimpleNamespace(monotonic=lambda: newcomer.now_s))
+    for at_s in (1.0, 2.0, 3.0):
+        newcomer.rejoin(at_s, replaced=True)
+    assert isinstance(newcomer.membership.failure, SourceError)
+
+
 def test_without_an_instance_id_nobody_can_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member(monkeypatch, instance=None)
     for at_s in (1.0, 2.0, 3.0, 4.0):
