@@ -21,6 +21,7 @@ from streamad.simulation import LABEL_COLUMNS, PlantMessage, Recording, label_ro
 from streamad.types import from_us
 
 _GROUP_MESSAGES = 500
+_GRACE_S = 2.0
 # Kafka's default of message.timestamp.after.max.ms (KIP-937).
 _AHEAD_US = 3_600_000_000
 
@@ -129,8 +130,7 @@ class PlantFeeder:
         if self._labels is not None:
             _append_labels(self._labels, [message.batch for message in group if message.batch is not None])
         try:
-            await self._feed.send([_record(message) for message in group])
-            await self._feed.flush()
+            await self._deliver([_record(message) for message in group])
         except OutputError as error:
             ahead_us = group[-1].time_us - self._clock.now_us()
             if ahead_us < _AHEAD_US:
@@ -143,6 +143,21 @@ class PlantFeeder:
             self.report.add(message)
             if self._on_progress is not None:
                 self._on_progress(self.report, message)
+
+    async def _deliver(self, records: list[FeedRecord]) -> None:
+        """Return once the broker has ``records``; a stop lets that go on only for as long as closing takes."""
+        delivering = asyncio.ensure_future(self._sent(records))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait({delivering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        _, pending = await asyncio.wait({delivering}, timeout=_GRACE_S)
+        if pending:
+            await asyncio.gather(self._feed.close(), delivering)
+        await delivering
+
+    async def _sent(self, records: list[FeedRecord]) -> None:
+        await self._feed.send(records)
+        await self._feed.flush()
 
     async def _pause(self, wait_us: int) -> None:
         waits = [asyncio.ensure_future(self._clock.sleep(wait_us / 1e6)), asyncio.ensure_future(self._stop.wait())]

@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from streamad.clock import SystemClock
 from streamad.commands._common import err, load_plant, out, print_json, run_async
 from streamad.commands._feed import FeedReport, PlantFeeder, batch_line
-from streamad.errors import UsageError
+from streamad.errors import OutputError, UsageError
 from streamad.plugins import ConnectorContext, connect_feed
 from streamad.ports import Clock, Feed
 from streamad.ranges import parse_time_us
@@ -101,11 +101,19 @@ async def _feed(options: FeedOptions, pace: _Pace, for_us: int | None, context: 
             on_progress=on_progress,
         )
         try:
-            with _stop_on_signals(feeder.stop):
-                report = await feeder.run(for_us)
-        finally:
-            await feed.close()
+            try:
+                with _stop_on_signals(feeder.stop):
+                    report = await feeder.run(for_us)
+            finally:
+                await feed.close()
+        except OutputError as error:
+            raise OutputError(f"{error}; {_fed(feeder.report, options.batches)}") from error
     _tell(options, place, report)
+
+
+def _fed(report: FeedReport, n_batches: int | None) -> str:
+    of = "" if n_batches is None else f" of {n_batches}"
+    return f"fed {report.batches}{of} whole batches, {report.messages} messages"
 
 
 def _pace(options: FeedOptions, now_us: int) -> _Pace:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
 from aiokafka.protocol.metadata import MetadataRequest
 
 from streamad.errors import SourceError
@@ -33,33 +33,32 @@ def make_consumer(client: Client, options: KafkaSourceOptions, **membership: Any
     )
 
 
-async def find_topics(client: Client) -> Mapping[str, int]:
-    """Return how many partitions each topic of ``client`` has, within its request time-out.
+async def find_topics(client: Client, doing: str = "read") -> Mapping[str, int]:
+    """Return how many partitions each topic of ``client`` has, within one request time-out for each broker it names.
 
-    Raises SourceError where the broker cannot be reached or refuses, or a topic does not exist.
+    ``doing``: what it is for, "read" or "write". Raises SourceError where the broker cannot be reached or refuses, or
+    a topic does not exist.
     """
     admin = AIOKafkaAdminClient(**client.kwargs())
     topics = list(client.place.topics)
     try:
-        async with asyncio.timeout(client.request_timeout_s):
+        async with asyncio.timeout(client.connect_timeout_s):
             await admin.start()
             # describe_topics would make a topic that is missing, where the broker lets clients do so.
             answer = await admin._send_request(MetadataRequest(topics, allow_auto_topic_creation=False))
     except KafkaConnectionError as error:
         raise SourceError(await why_unreachable(client)) from error
     except (KafkaError, OSError) as error:  # TimeoutError among them
-        raise SourceError(explain(error, client, f"read topic {', '.join(topics)}")) from error
+        raise SourceError(explain(error, client, f"{doing} topic {', '.join(topics)}")) from error
     finally:
         await admin.close()
-    return {found["topic"]: _count(found, client) for found in answer.to_object()["topics"]}
+    return {found["topic"]: _count(found, client, doing) for found in answer.to_object()["topics"]}
 
 
-def _count(found: Mapping[str, Any], client: Client) -> int:
+def _count(found: Mapping[str, Any], client: Client, doing: str) -> int:
     topic, kind = found["topic"], for_code(found["error_code"])
-    if kind is UnknownTopicOrPartitionError:
-        raise SourceError(f"topic {topic} does not exist: run `streamad topics create --config FILE`")
     if kind is not NoError:
-        raise SourceError(explain(kind(topic), client, f"read topic {topic}"))
+        raise SourceError(explain(kind(topic), client, f"{doing} topic {topic}"))
     return len(found["partitions"])
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["explain", "is_retriable", "why_unreachable"]
+__all__ = ["UNKNOWN_TOPIC", "explain", "is_retriable", "why_silent", "why_unreachable"]
 
 import asyncio
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from aiokafka import errors
 from aiokafka.conn import collect_hosts, create_conn
@@ -25,11 +25,11 @@ _AUTHENTICATION = (
 _UNREACHABLE = (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.NoBrokersAvailable)
 _TIMEOUT = (TimeoutError, errors.KafkaTimeoutError, errors.RequestTimedOutError)
 _ENDED = (errors.KafkaConnectionError, ConnectionResetError, ConnectionAbortedError)
-_UNKNOWN_TOPIC = "is not there: run streamad topics create --config FILE"
+UNKNOWN_TOPIC = "does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
 
 # Errors of a broker that mean one thing whatever was asked; {what} is "topic alerts", "group g", or "it".
 _TEXTS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((errors.UnknownTopicOrPartitionError,), "{what} " + _UNKNOWN_TOPIC),
+    ((errors.UnknownTopicOrPartitionError,), "{what} " + UNKNOWN_TOPIC),
     (
         (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.RecordTooLargeError),
         "a message for {what} is longer than the topic takes: raise the topic's max.message.bytes, "
@@ -208,6 +208,27 @@ async def why_unreachable(client: Client) -> str:
 
     Takes one request time-out at most. Raises ConfigError where a secret or a certificate cannot be read.
     """
+    return _where(client) + _unreachable_text(await _troubles(client) or [errors.NodeNotReadyError()], client)
+
+
+async def why_silent(client: Client) -> str | None:
+    """Return why no broker of ``client`` can be used, without their addresses; None where one answers.
+
+    Takes and raises what ``why_unreachable`` does.
+    """
+    troubles = await _troubles(client)
+    return _unreachable_text(troubles, client) if troubles else None
+
+
+def _unreachable_text(troubles: Sequence[BaseException], client: Client) -> str:
+    told = next((error for error in troubles if not _is_outage(error)), troubles[0])
+    if isinstance(told, _ENDED) and client.trouble is None:
+        return _ended_text(client.options.security)
+    return explain(errors.KafkaConnectionError() if _is_outage(told) else told, client).removeprefix(_where(client))
+
+
+async def _troubles(client: Client) -> list[BaseException]:
+    """Try the brokers one after the other and return what went wrong, nothing where one answers."""
     arguments = client.kwargs()
     servers = arguments.pop("bootstrap_servers")
     for name in ("retry_backoff_ms", "metadata_max_age_ms"):
@@ -225,14 +246,13 @@ async def why_unreachable(client: Client) -> str:
                 except (OSError, errors.KafkaError) as error:
                     troubles.append(error)
                 else:
+                    if answer.brokers:
+                        return []
                     # A broker that refused a token says so in a form that aiokafka takes for an empty answer.
-                    troubles.append(errors.NodeNotReadyError() if answer.brokers else errors.KafkaConnectionError())
+                    troubles.append(errors.KafkaConnectionError())
     except TimeoutError as error:
         troubles.append(error)
-    told = next((error for error in troubles if not _is_outage(error)), troubles[0])
-    if isinstance(told, _ENDED) and client.trouble is None:
-        return _where(client) + _ended_text(client.options.security)
-    return explain(errors.KafkaConnectionError() if _is_outage(told) else told, client)
+    return troubles
 
 
 def _is_outage(error: BaseException) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["KafkaFeed"]
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 from typing import cast
@@ -30,13 +31,22 @@ class KafkaFeed:
     The partition is that of the key's hash, as the Java client computes it (murmur2); records without a key go around
     in turn. A record's time is kept to the millisecond; its ``offset`` is not: the broker counts anew. Whole batches
     are made here and handed to the client, which is several times as fast as its ``send``.
+
+    A feed that finds no broker at its start fails; brokers that go away later are waited for, up to ``give_up_after``.
+    ``close`` may be called while a ``send`` or ``flush`` is under way, to bound that, too.
     """
 
     options_model: type[BaseModel] = KafkaFeedOptions
 
     def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
-        self._client = Client.of(rest, cast("KafkaFeedOptions", options), context, "feed")
-        self._sender = Sender(self._client, max_batch_bytes=_BATCH_BYTES, max_request_bytes=_MAX_BYTES)
+        given = cast("KafkaFeedOptions", options)
+        self._sender = Sender(
+            Client.of(rest, given, context, "feed"),
+            max_batch_bytes=_BATCH_BYTES,
+            max_request_bytes=_MAX_BYTES,
+            give_up_s=given.give_up_after / 1e6,
+        )
+        self._one_at_a_time = asyncio.Lock()
         self._partitioner = DefaultPartitioner()
         self._partitions: tuple[int, ...] = ()
         self._partition_of: dict[bytes, int] = {}
@@ -45,24 +55,31 @@ class KafkaFeed:
 
     async def send(self, records: Sequence[FeedRecord]) -> None:
         """Take ``records`` in order; full batches are sent at once, the rest by ``flush``. Raises OutputError."""
-        await self._look_up_partitions()
-        for record in records:
-            await self._append(record, self._choose(record.key))
+        async with self._one_at_a_time:
+            await self._look_up_partitions()
+            for record in records:
+                await self._append(record, self._choose(record.key))
 
     async def flush(self) -> None:
         """Return once the brokers in sync have all records. Raises OutputError."""
+        async with self._one_at_a_time:
+            await self._flush()
+
+    async def _flush(self) -> None:
         for partition in list(self._open):
             await self._send(partition)
         await self._sender.flush()
 
     async def close(self) -> None:
         """Deliver what was taken and disconnect, in bounded time; safe to call twice. Raises OutputError."""
-        try:
-            if self._open:
-                await self.flush()
-        finally:
-            self._open.clear()
-            await self._sender.close()
+        self._sender.hurry()
+        async with self._one_at_a_time:
+            try:
+                if self._open:
+                    await self._flush()
+            finally:
+                self._open.clear()
+                await self._sender.close()
 
     async def _look_up_partitions(self) -> None:
         partitions = await self._sender.partitions()

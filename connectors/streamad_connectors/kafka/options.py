@@ -148,7 +148,13 @@ class KafkaSinkOptions(ClientOptions):
 
 
 class KafkaFeedOptions(ClientOptions):
-    """A feed has no options of its own."""
+    """How long a feed waits for its brokers."""
+
+    give_up_after: Duration = Field(
+        default=600_000_000,
+        ge=1_000_000,
+        description="fail when nothing was delivered for this long; a feed that finds no broker at its start fails at once",
+    )
 
 
 class KafkaSubscriptionOptions(ClientOptions):
@@ -329,6 +335,11 @@ class Client:
     def request_timeout_s(self) -> float:
         """Longest wait for an answer, in seconds."""
         return self.options.request_timeout / 1_000_000
+
+    @property
+    def connect_timeout_s(self) -> float:
+        """Longest wait for the first answer, in seconds: each broker that the place names may take one time-out."""
+        return self.request_timeout_s * len(self.place.brokers)
 
     @property
     def trouble(self) -> str | None:

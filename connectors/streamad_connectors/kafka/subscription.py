@@ -25,6 +25,7 @@ from streamad.errors import SourceError
 from streamad.logs import get_logger
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
+from streamad_connectors.kafka._consumer import find_topics
 from streamad_connectors.kafka._errors import explain, is_retriable, why_unreachable
 from streamad_connectors.kafka._stopping import stop_client
 from streamad_connectors.kafka.options import Client, KafkaSubscriptionOptions, partition_name
@@ -112,6 +113,7 @@ class KafkaSubscription:
     async def _started(self) -> AIOKafkaConsumer:
         if self._consumer is not None:
             return self._consumer
+        await find_topics(self._client)
         consumer = AIOKafkaConsumer(
             **self._client.consumer_kwargs(),
             group_id=self._group,
@@ -120,12 +122,12 @@ class KafkaSubscription:
         )
         consumer.subscribe([self._topic], listener=_CommitsBefore(self))
         try:
-            async with asyncio.timeout(self._client.request_timeout_s * 4):
+            async with asyncio.timeout(self._client.connect_timeout_s * 4):
                 await consumer.start()
         except BaseException as error:
             await stop_client(consumer, _CLOSE_S)
             if isinstance(error, KafkaError | OSError):
-                unreachable = isinstance(error, KafkaConnectionError | TimeoutError)
+                unreachable = isinstance(error, KafkaConnectionError)
                 raise SourceError(
                     await why_unreachable(self._client) if unreachable else self._explained(error)
                 ) from error

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext, connect_feed
@@ -98,7 +102,7 @@ async def test_a_large_record_fits_and_one_too_large_is_an_error(kafka: Broker) 
 
 async def test_a_topic_that_is_not_there_is_an_error_that_says_what_to_do(kafka: Broker) -> None:
     feed = feed_of(kafka, unique_name("missing"), request_timeout="500ms")
-    with pytest.raises(OutputError, match="is not there: run streamad topics create"):
+    with pytest.raises(OutputError, match="does not exist: run `streamad topics create"):
         await feed.send([FeedRecord(b"a")])
     await feed.close()
 
@@ -108,3 +112,85 @@ async def test_no_broker_is_an_error_at_once() -> None:
     with pytest.raises(OutputError, match="no broker can be reached"):
         await feed.send([FeedRecord(b"a")])
     await feed.close()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_an_outage_longer_than_any_time_out_loses_and_repeats_nothing(
+    own_broker: Callable[..., Broker], end: str
+) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    await create_topics(broker.bootstrap, {"in": 3})
+    feed = feed_of(broker, "in", request_timeout="1s")
+    keys = [b"%d" % key for key in range(6)]
+    await feed.send([FeedRecord(b"0", key) for key in keys])
+    await feed.flush()
+    with capture_logs() as logs:
+        await asyncio.to_thread(getattr(broker, end))
+        delivering = asyncio.ensure_future(_send_all(feed, keys))
+        began = time.monotonic()
+        while not logs:  # noqa: ASYNC110 - a log has no event
+            await asyncio.sleep(0.05)
+        assert 4 < time.monotonic() - began < 10
+        assert not delivering.done()
+        await asyncio.to_thread(broker.start)
+        await delivering
+        await feed.close()
+    assert [line["event"] for line in logs] == ["waiting for the brokers", "the brokers are back"]
+    found: dict[bytes | None, list[bytes | None]] = {}
+    for record in await read_committed(broker.bootstrap, "in"):
+        found.setdefault(record.key, []).append(record.value)
+    assert found == {key: [b"0", *(b"%d" % n + b"x" * 2_000 for n in range(1, 2_000))] for key in keys}
+
+
+async def _send_all(feed: Feed, keys: list[bytes]) -> None:
+    # Several batches for each partition: the second has to wait for the first.
+    await feed.send([FeedRecord(b"%d" % n + b"x" * 2_000, key) for n in range(1, 2_000) for key in keys])
+    await feed.flush()
+
+
+@pytest.mark.parametrize("end", ["kill", "pause"])
+async def test_a_broker_that_stays_away_is_an_error_after_give_up_after(
+    own_broker: Callable[..., Broker], end: str
+) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    await create_topics(broker.bootstrap, {"in": 1})
+    feed = feed_of(broker, "in", request_timeout="500ms", give_up_after="2s")
+    await feed.send([FeedRecord(b"a")])
+    await feed.flush()
+    await asyncio.to_thread(getattr(broker, end))
+    started = time.monotonic()
+    await feed.send([FeedRecord(b"b")])
+    with pytest.raises(OutputError, match=r"could not write topic in within 2 s: no broker can be reached"):
+        await feed.flush()
+    assert 1.5 < time.monotonic() - started < 5
+    with pytest.raises(OutputError, match="no broker can be reached"):
+        await feed.send([FeedRecord(b"c")])
+    await feed.close()
+
+
+async def test_close_ends_a_wait_for_brokers_that_are_away(own_broker: Callable[..., Broker]) -> None:
+    broker = await asyncio.to_thread(own_broker)
+    await create_topics(broker.bootstrap, {"in": 1})
+    feed = feed_of(broker, "in", request_timeout="1s")
+    await feed.send([FeedRecord(b"a")])
+    await feed.flush()
+    await asyncio.to_thread(broker.kill)
+    await feed.send([FeedRecord(b"b")])
+    flushing = asyncio.ensure_future(feed.flush())
+    await asyncio.wait({flushing}, timeout=1)
+    started = time.monotonic()
+    await feed.close()
+    assert time.monotonic() - started < 12
+    with pytest.raises(OutputError, match="could not write topic in within 4 s: no broker can be reached"):
+        await flushing
+
+
+async def test_a_broker_that_accepts_and_never_answers_is_one_error_in_one_time_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        feed = connect_feed(f"kafka://127.0.0.1:{port}/in", {"request_timeout": "1s"}, CONTEXT)
+        started = time.monotonic()
+        with pytest.raises(OutputError, match=f"kafka 127.0.0.1:{port}: no answer within 1 s to: write topic in"):
+            await feed.send([FeedRecord(b"a")])
+        await feed.close()
+        assert time.monotonic() - started < 3

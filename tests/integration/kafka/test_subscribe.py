@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -350,7 +351,16 @@ async def test_no_broker_or_no_topic_is_an_error_that_says_what_to_do(kafka: Bro
         with pytest.raises(SourceError, match=r"kafka 127\.0\.0\.1:1: no broker can be reached"):
             await anext(subscribe("kafka://127.0.0.1:1/alerts", options=options))
         missing = unique_name("missing")
-        with pytest.raises(SourceError, match=f"topic {missing} is not there: run streamad topics create"):
+        with pytest.raises(SourceError, match=f"topic {missing} does not exist: run `streamad topics create"):
             await anext(subscribe(url_of(kafka, missing), options=options))
-        with pytest.raises(SourceError, match=f"topic {missing} is not there: run streamad topics create"):
+        with pytest.raises(SourceError, match=f"topic {missing} does not exist: run `streamad topics create"):
             await anext(subscribe(url_of(kafka, missing), options=options, group="g"))
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+async def test_a_broker_that_accepts_and_never_answers_is_one_error_in_one_time_out(group: str | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        async with bounded(3):
+            with pytest.raises(SourceError, match=f"kafka 127.0.0.1:{port}: no answer within 1 s to: read topic a"):
+                await anext(subscribe(f"kafka://127.0.0.1:{port}/a", options={"request_timeout": "1s"}, group=group))
