@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "environment_secrets",
+    "locate",
     "nearest_key",
     "read_yaml",
     "secret_variables",
@@ -224,6 +225,16 @@ def validation_problems(
             message = "holds a key that is not text (YAML reads on, off, yes, no and numbers so: put it in quotes)"
             loc = loc[:-1]
         yield _located(loc, message, prefix, lines)
+
+
+def locate(problem: Problem, prefix: str, lines: dict[Loc, int]) -> Problem:
+    """Return what a plug-in says of its options with the place of the key, or of the nearest one that is there."""
+    if problem.line is not None:
+        return problem
+    loc: Loc = ()
+    for part in problem.path.split("."):
+        loc = (*loc, int(part)) if part.isdecimal() and (*loc, int(part)) in lines else (*loc, part)
+    return _located(loc, problem.message, prefix, lines)
 
 
 def _located(loc: Loc, message: str, prefix: str, lines: dict[Loc, int]) -> Problem:

@@ -17,10 +17,12 @@ __all__ = [
     "SourceSettings",
     "WindowSettings",
     "load_settings",
+    "located_problems",
 ]
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -40,6 +42,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from streamad._config_file import (
     environment_secrets,
+    locate,
     nearest_key,
     read_yaml,
     secret_variables,
@@ -402,3 +405,12 @@ def load_settings(path: Path) -> Settings:
     if problems:
         raise ConfigError(problems, source=str(path))
     return settings
+
+
+def located_problems(problems: Sequence[Problem], path: Path) -> list[Problem]:
+    """Return ``problems`` with the line in ``path``, or the environment variable, that their key comes from.
+
+    Raises ConfigError where the file cannot be read any more.
+    """
+    _, lines, _ = read_yaml(path)
+    return [locate(problem, ENV_PREFIX, lines) for problem in problems]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["FromOption", "SinceOption", "UntilOption", "input_url", "open_input", "span_now"]
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from streamad.commands._common import Plant, local_url
-from streamad.errors import UsageError
+from streamad.errors import ConfigError, Problem, UsageError
 from streamad.ports import Source
 from streamad.ranges import EVERYTHING, Span, cut, span_of
 from streamad.wiring import source_for
@@ -44,6 +45,17 @@ def span_now(plant: Plant, since: str | None, until: str | None) -> Span:
 def open_input(plant: Plant, url: str | None, span: Span = EVERYTHING) -> Source:
     """Make the source of ``url`` (None: the config's) for what it holds now in ``span``.
 
-    Raises UsageError where it has no times to cut by, and as ``source_for``.
+    Raises UsageError where it has no times to cut by, and as ``source_for``; errors of ``url`` name --from.
     """
-    return cut(source_for(plant.settings, plant.context, url), span, url or plant.settings.source.url)
+    try:
+        source = source_for(plant.settings, plant.context, url)
+    except ConfigError as error:
+        if url is None:
+            raise
+        raise ConfigError([_of_command_line(problem) for problem in error.problems]) from error
+    return cut(source, span, url or plant.settings.source.url)
+
+
+def _of_command_line(problem: Problem) -> Problem:
+    """A source calls its place source.url, which here is not where it was named."""
+    return replace(problem, path="--from") if problem.path in ("source", "source.url") else problem

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from aiokafka.abc import AbstractTokenProvider
@@ -46,18 +46,24 @@ class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka ships no types
 
 @dataclass(frozen=True)
 class Credentials:
-    """The secrets of ``security``, read when asked for; relative files mean ``base_dir``."""
+    """The secrets of ``security``, read when asked for; relative files mean ``base_dir``, errors name ``path``."""
 
     security: Security
     base_dir: Path
+    path: str = "security"
 
-    def secret(self, source: SecretSource) -> str:
-        """Read a secret. Raises ConfigError naming its place."""
+    def secret(self, option: str) -> str:
+        """Read the secret that ``option`` names the place of. Raises ConfigError naming option and place."""
+        source = cast("SecretSource", getattr(self.security, option))
         if source.file is not None:
             source = SecretSource(file=self.base_dir / source.file)
-        value = source.resolve().get_secret_value()
+        try:
+            value = source.resolve().get_secret_value()
+        except ConfigError as error:
+            texts = [problem.message for problem in error.problems]
+            raise ConfigError([Problem(f"{self.path}.{option}", text) for text in texts]) from None
         if not value:
-            raise ConfigError([Problem("security", f"the secret in {_place(source)} is empty")])
+            raise ConfigError([Problem(f"{self.path}.{option}", f"the secret in {_place(source)} is empty")])
         return value
 
     def tls(self) -> ssl.SSLContext:
@@ -76,7 +82,7 @@ class Credentials:
         try:
             return ssl.create_default_context(cafile=str(path))
         except (OSError, ValueError) as error:
-            raise _unusable("ca_file", path, error) from error
+            raise self._unusable("ca_file", path, error) from error
 
     def _load_certificate(self, context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
         cert, key = self.base_dir / cert_file, self.base_dir / key_file
@@ -84,9 +90,8 @@ class Credentials:
             try:
                 path.open("rb").close()
             except OSError as error:
-                raise _unusable(name, path, error) from error
-        password = self.security.key_password
-        secret = self.secret(password) if password is not None else ""
+                raise self._unusable(name, path, error) from error
+        secret = self.secret("key_password") if self.security.key_password is not None else ""
         try:
             # A password is always given: without one OpenSSL asks on the terminal and waits.
             context.load_cert_chain(str(cert), str(key), password=secret)
@@ -97,7 +102,12 @@ class Credentials:
                 else "is the key the certificate's?"
             )
             text = f"cannot use cert_file {cert} with key_file {key}: {hint}"
-            raise ConfigError([Problem("security", text)]) from None
+            raise ConfigError([Problem(self.path, text)]) from None
+
+    def _unusable(self, name: str, path: Path, error: Exception) -> ConfigError:
+        strerror = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
+        text = f"{name} {path}: {strerror or 'holds no certificate in PEM form'}"
+        return ConfigError([Problem(self.path, text)])
 
     def token_request(self) -> tuple[urllib.request.Request, urllib.request.OpenerDirector]:
         """Return the client-credentials request (RFC 6749, 4.4 and 2.3.1) and what sends it, without redirects."""
@@ -105,7 +115,7 @@ class Credentials:
         assert security.token_url is not None
         assert security.client_id is not None
         assert security.client_secret is not None
-        pair = f"{quote(security.client_id, safe='')}:{quote(self.secret(security.client_secret), safe='')}"
+        pair = f"{quote(security.client_id, safe='')}:{quote(self.secret('client_secret'), safe='')}"
         form = {"grant_type": "client_credentials", **({"scope": security.scope} if security.scope else {})}
         request = urllib.request.Request(
             security.token_url,
@@ -129,11 +139,6 @@ class Credentials:
 
 def _place(source: SecretSource) -> str:
     return f"environment variable {source.env}" if source.env is not None else f"file {source.file}"
-
-
-def _unusable(name: str, path: Path, error: Exception) -> ConfigError:
-    strerror = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
-    return ConfigError([Problem("security", f"{name} {path}: {strerror or 'holds no certificate in PEM form'}")])
 
 
 def _wants_password(error: Exception, key: Path) -> bool:
@@ -192,7 +197,7 @@ class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ship
     async def _token(self) -> str:
         source = self._credentials.security.token
         if source is not None:
-            return _checked(await asyncio.to_thread(self._credentials.secret, source))
+            return _checked(await asyncio.to_thread(self._credentials.secret, "token"))
         if self._cached is None or self._monotonic_s() >= self._cached.use_until_s:
             asked_s = self._monotonic_s()
             value, lifetime_s = await self._fetched()

@@ -153,7 +153,7 @@ class KafkaFeedOptions(ClientOptions):
     give_up_after: Duration = Field(
         default=600_000_000,
         ge=1_000_000,
-        description="fail when nothing was delivered for this long; a feed that finds no broker at its start fails at once",
+        description="fail when nothing was delivered for this long; at the start, no broker is an error at once",
     )
 
 
@@ -310,6 +310,7 @@ class Client:
     options: ClientOptions
     base_dir: Path = field(default_factory=Path)
     name: str = "streamad"
+    security_path: str = "security"  # where a user finds it, for errors
     _tokens: TokenSource | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
@@ -319,8 +320,11 @@ class Client:
             text = "Kafka needs Python's assertions: run without python -O, and unset PYTHONOPTIMIZE"
             raise ConfigError([Problem(where, text)])
         place = place_of(rest, options, context, where)
-        options = with_shared(options, context, place)
-        return cls(place, options, context.base_dir, options.client_id or f"streamad.{context.plant}")
+        own, options = options, with_shared(options, context, place)
+        is_source = where == "source.url" or options.security is not own.security
+        security_path = "source.options.security" if is_source else "security"
+        name = options.client_id or f"streamad.{context.plant}"
+        return cls(place, options, context.base_dir, name, security_path)
 
     def __post_init__(self) -> None:
         security = self.options.security
@@ -329,7 +333,7 @@ class Client:
 
     @property
     def _credentials(self) -> Credentials:
-        return Credentials(self.options.security, self.base_dir)
+        return Credentials(self.options.security, self.base_dir, self.security_path)
 
     @property
     def request_timeout_s(self) -> float:
@@ -373,7 +377,7 @@ class Client:
             arguments["sasl_oauth_token_provider"] = self._tokens
         elif security.password is not None:
             arguments["sasl_plain_username"] = security.username
-            arguments["sasl_plain_password"] = self._credentials.secret(security.password)
+            arguments["sasl_plain_password"] = self._credentials.secret("password")
         return arguments
 
     def consumer_kwargs(self) -> dict[str, Any]:

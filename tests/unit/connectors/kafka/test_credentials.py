@@ -318,4 +318,4 @@ async def test_a_token_in_a_file_is_read_anew_every_time(tmp_path: Path) -> None
     (tmp_path / "token").unlink()
     with pytest.raises(TokenError, match="cannot read a secret from"):
         await source.token()
-    assert client.trouble == f"secret: cannot read a secret from {tmp_path / 'token'}"
+    assert client.trouble == f"security.token: cannot read a secret from {tmp_path / 'token'}"

@@ -73,7 +73,10 @@ def test_a_missing_right_is_named(kind: type[Exception], doing: str, advice: str
 
 
 LINES = [
-    (errors.UnknownTopicOrPartitionError(), "topic press does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"),
+    (
+        errors.UnknownTopicOrPartitionError(),
+        "topic press does not exist: run `streamad topics create --config FILE`, or is its name mistyped?",
+    ),
     (
         errors.MessageSizeTooLargeError(),
         "a message for topic press is longer than the topic takes: raise the topic's max.message.bytes, or lower the "

@@ -337,6 +337,18 @@ def test_a_secret_that_is_not_there_is_named_by_its_place(
     with pytest.raises(ConfigError) as caught:
         Client.of("a:1/press", options, context(base_dir=tmp_path)).kwargs()
     assert [found.message for found in caught.value.problems] == [problem.format(folder=tmp_path)]
+    assert [found.path for found in caught.value.problems] == ["security.password"]
+
+
+def test_a_secret_that_is_not_there_is_named_by_its_option_in_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_PW", raising=False)
+    security = {**LOGIN, "password": {"env": "KAFKA_PW"}}
+    plant = context("kafka://a:1/press", options={"security": security})
+    source = Client.of("a:1/press", KafkaSourceOptions.model_validate({"security": security}), plant, "source.url")
+    sink = Client.of("/alerts", KafkaSinkOptions(), plant, "sinks")  # shares what the source says
+    for client in (source, sink):
+        with pytest.raises(ConfigError, match=r"source\.options\.security\.password: environment variable KAFKA_PW is"):
+            client.kwargs()
 
 
 def test_options_take_a_secret_source_made_by_a_program() -> None:
