@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from streamad.commands._common import name_config
 from streamad.commands.alerts import alerts
 from streamad.commands.check import check
 from streamad.commands.init import init
@@ -73,7 +74,7 @@ def main() -> None:
     try:
         app()
     except StreamadError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {name_config(str(error))}", err=True)
         if isinstance(error, StalledError):
             sys.stdout.flush()
             os._exit(error.exit_code)  # a thread that hangs would keep the interpreter from ending

@@ -7,6 +7,7 @@ __all__ = ["Finding", "Outcome", "failed", "failure", "ok", "warning"]
 from dataclasses import dataclass
 from typing import Literal
 
+from streamad.commands._common import located, name_config
 from streamad.errors import ConfigError, StreamadError
 
 Outcome = Literal["ok", "warning", "failed"]
@@ -40,5 +41,5 @@ def failed(check: str, message: str, advice: str = "") -> Finding:
 def failure(check: str, error: StreamadError) -> list[Finding]:
     """Return an error as findings, one for each problem of a config."""
     if isinstance(error, ConfigError):
-        return [failed(check, f"{problem.path}: {problem.message}") for problem in error.problems]
-    return [failed(check, str(error))]
+        return [failed(check, str(problem)) for problem in located(error.problems)]
+    return [failed(check, name_config(str(error)))]

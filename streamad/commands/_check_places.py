@@ -6,6 +6,7 @@ __all__ = ["check_checkpoint", "check_sinks"]
 
 import asyncio
 import os
+from collections.abc import Container
 from pathlib import Path
 
 from streamad._places import file_of, place_problems
@@ -20,8 +21,11 @@ from streamad.settings import Settings
 from streamad.wiring import input_urls, sink_urls, source_for
 
 
-def check_sinks(plant: Plant) -> list[Finding]:
-    """Say of every role whether its sink can be made and written to, and whether its place is its own."""
+def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
+    """Say of every role whether its sink can be made and written to, and whether its place is its own.
+
+    Nothing is said of the places of roles that are ``told`` elsewhere to be of no use.
+    """
     findings: list[Finding] = []
     sinks = sink_urls(plant.settings)
     misplaced = {problem.path: problem for problem in place_problems(sinks, input_urls(plant.settings), plant.base_dir)}
@@ -38,7 +42,10 @@ def check_sinks(plant: Plant) -> list[Finding]:
             findings.append(failed(check, misplaced[check].message))
             continue
         path = file_of(url, plant.base_dir)
-        findings.append(ok(check, url) if path is None else _writable_file(check, path))
+        if path is not None:
+            findings.append(_writable_file(check, path))
+        elif role not in told:
+            findings.append(ok(check, url))
     return findings
 
 
@@ -64,16 +71,13 @@ def _makeable(check: str, path: Path) -> Finding | None:
 
 def check_checkpoint(plant: Plant) -> list[Finding]:
     """Say whether the checkpoint can be used and fits the outputs that are there."""
-    if _keeps_progress(plant):
+    try:
+        source = source_for(plant.settings, plant.context)
+    except StreamadError:
+        return []  # told by the check of the source, and the source says whether there is one
+    if isinstance(source, TransactionalSource):
         return [ok("checkpoint", "none needed: the source keeps the progress, in one transaction with the outputs")]
     return _local_checkpoint(plant)
-
-
-def _keeps_progress(plant: Plant) -> bool:
-    try:
-        return isinstance(source_for(plant.settings, plant.context), TransactionalSource)
-    except StreamadError:
-        return False  # told by the check of the source
 
 
 def _local_checkpoint(plant: Plant) -> list[Finding]:

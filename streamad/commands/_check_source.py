@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["check_recordings", "check_source"]
+__all__ = ["check_recordings", "check_source", "check_topics"]
 
 from collections import Counter
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from streamad.commands._check_findings import Finding, Outcome, failed, failure, ok, warning
 from streamad.commands._check_sample import Sample, read_sample
-from streamad.commands._common import Plant, run_async
-from streamad.commands._topics import kept_topics
+from streamad.commands._common import Plant, name_config, run_async
+from streamad.commands._topics import folded, kept_topics
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.plugins import load, split_url
 from streamad.ports import RangedSource, Source, TransactionalSource
 from streamad.settings import SequenceSettings, WindowSettings
-from streamad.wiring import source_for
+from streamad.wiring import sink_urls, source_for
 
 _LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
 _KEYS = {"source": "source.url"}  # where another check than its key is told
@@ -25,26 +25,37 @@ _MANY = 0.2  # a share that is no accident any more
 
 
 def check_source(plant: Plant) -> list[Finding]:
-    """Say whether the source's topics are as they should be, read the first records and say what becomes of them."""
+    """Read the first records of the source and say what becomes of them."""
     try:
-        findings = run_async(_topics(plant))
-        if any(finding.outcome == "failed" for finding in findings):
-            return findings
         source = source_for(plant.settings, plant.context)
         sample = run_async(read_sample(plant, _without_group(source)))
     except StreamadError as error:
         return failure("source", error)
-    findings += [*_records("source", sample, is_live=isinstance(source, TransactionalSource)), _options(plant)]
+    findings = [*_records("source", sample, is_live=isinstance(source, TransactionalSource)), _options(plant)]
     if any(finding.outcome == "failed" for finding in findings):
         return findings
     return [*findings, *_channels(plant, sample), *_sequences(plant, sample), *_windows(plant, sample)]
 
 
-async def _topics(plant: Plant) -> list[Finding]:
+def check_topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
+    """Say whether the source's topics are as they should be; with the roles of sinks that could not write to theirs."""
+    try:
+        return run_async(_topics(plant))
+    except StreamadError as error:
+        return failure("source", error), frozenset(sink_urls(plant.settings))
+
+
+async def _topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
     async with kept_topics(plant) as keeper:
-        found = [] if keeper is None else await keeper.check()
+        if keeper is None:
+            return [], frozenset()
+        found, topics = await keeper.check(), await keeper.wanted()
     outcomes: dict[str, Outcome] = {"ok": "ok", "warning": "warning", "error": "failed"}
-    return [Finding("topics", outcomes[level], f"{topic}: {text}") for level, topic, text in found]
+    findings = [
+        Finding("topics", outcomes[level], name_config(f"{topic}: {text}")) for level, topic, text in folded(found)
+    ]
+    wrong = {finding.topic for finding in found if finding.level == "error"}
+    return findings, frozenset(role for topic in topics if topic.name in wrong for role in topic.role.split(", "))
 
 
 def _without_group(source: Source) -> Source:

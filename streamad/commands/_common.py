@@ -10,6 +10,8 @@ __all__ = [
     "load_plant",
     "load_whole_plant",
     "local_url",
+    "located",
+    "name_config",
     "out",
     "print_json",
     "run_async",
@@ -17,8 +19,9 @@ __all__ = [
 ]
 
 import asyncio
+import shlex
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +32,16 @@ import typer
 from rich.console import Console
 
 from streamad.clock import SystemClock
-from streamad.errors import ConfigError
+from streamad.errors import ConfigError, Problem
 from streamad.plugins import ConnectorContext, split_url
 from streamad.ports import Clock
-from streamad.settings import Settings, load_settings
+from streamad.settings import Settings, load_settings, located_problems
 from streamad.wiring import check_parts, context_for
 
 T = TypeVar("T")
+
+_CONFIG_HINT = "--config FILE"
+_configs_in_use: list[Path] = []
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The plant's config.", show_default=True, metavar="FILE")
@@ -62,6 +68,7 @@ class Plant:
 
 def load_plant(config: Path) -> Plant:
     """Load the config; relative paths in it mean its own folder. Raises ConfigError."""
+    _configs_in_use[:] = [config]
     return Plant(load_settings(config), config.absolute().parent, SystemClock())
 
 
@@ -69,8 +76,23 @@ def load_whole_plant(config: Path) -> Plant:
     """Load the config and try its decoder, plug-ins and their options; raises ConfigError with all that is wrong."""
     plant = load_plant(config)
     if problems := check_parts(plant.settings, plant.context):
-        raise ConfigError(problems, source=str(config))
+        raise ConfigError(located(problems), source=str(config))
     return plant
+
+
+def name_config(text: str) -> str:
+    """Return a hint with the file that the command was given (the one last loaded) in place of ``--config FILE``."""
+    if not _configs_in_use:
+        return text
+    return text.replace(_CONFIG_HINT, f"--config {shlex.quote(str(_configs_in_use[0]))}")
+
+
+def located(problems: Sequence[Problem]) -> list[Problem]:
+    """Return problems with the lines of their keys in the config that was loaded last, where they stand in it."""
+    try:
+        return [problem for config in _configs_in_use for problem in located_problems(problems, config)]
+    except ConfigError:  # the file was changed in between
+        return list(problems)
 
 
 def local_url(url: str) -> str:

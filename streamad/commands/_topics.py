@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["kept_topics"]
+__all__ = ["folded", "kept_topics"]
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from streamad.commands._common import Plant
-from streamad.ports import Topics, TransactionalSource
+from streamad.ports import TopicFinding, Topics, TransactionalSource
 from streamad.wiring import sinks_for, source_for
 
 
@@ -30,3 +30,16 @@ async def kept_topics(plant: Plant) -> AsyncIterator[Topics | None]:
         keeper = source.topics(sinks)
         stack.push_async_callback(keeper.close)
         yield keeper
+
+
+def folded(findings: Sequence[TopicFinding]) -> list[TopicFinding]:
+    """Return errors of one and the same text as one, with all their topics, where the first of them was."""
+    lines: list[TopicFinding] = []
+    for finding in findings:
+        told = [(line.level, line.text) for line in lines]
+        if finding.level == "error" and ("error", finding.text) in told:
+            place = told.index(("error", finding.text))
+            lines[place] = finding._replace(topic=f"{lines[place].topic}, {finding.topic}")
+        else:
+            lines.append(finding)
+    return lines

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from streamad.commands._check_findings import Finding, failure, ok, warning
 from streamad.commands._check_places import check_checkpoint, check_sinks
-from streamad.commands._check_source import check_recordings, check_source
+from streamad.commands._check_source import check_recordings, check_source, check_topics
 from streamad.commands._common import ConfigOption, JsonOption, Plant, load_plant, out, print_json
 from streamad.errors import StreamadError
 from streamad.judge.calibration import certifiable_rate
@@ -35,7 +35,7 @@ def check(
     """
     plant = load_plant(config)
     findings = [ok("config", f"{config}: {len(plant.settings.channels)} channels")]
-    steps: list[Callable[[Plant], list[Finding]]] = [check_source, check_sinks, check_checkpoint, check_recordings]
+    steps: list[Callable[[Plant], list[Finding]]] = [_check_source_and_sinks, check_checkpoint, check_recordings]
     if not fast:
         steps.append(lambda plant: _check_model(plant, config))
     if not as_json:
@@ -53,6 +53,12 @@ def check(
         out.print(_summary(n_failed, n_warnings))
     if n_failed:
         raise typer.Exit(1)
+
+
+def _check_source_and_sinks(plant: Plant) -> list[Finding]:
+    topics, told = check_topics(plant)
+    is_readable = all(finding.outcome != "failed" for finding in topics)
+    return [*topics, *(check_source(plant) if is_readable else []), *check_sinks(plant, told)]
 
 
 def _check_model(plant: Plant, config: Path) -> list[Finding]:

@@ -16,11 +16,12 @@ from streamad.commands._common import (
     JsonOption,
     Plant,
     load_whole_plant,
+    name_config,
     out,
     print_json,
     run_async,
 )
-from streamad.commands._topics import kept_topics
+from streamad.commands._topics import folded, kept_topics
 from streamad.errors import UsageError
 from streamad.ports import TopicFinding
 
@@ -79,12 +80,13 @@ def _keeps_none(plant: Plant) -> UsageError:
 
 
 def _report(findings: Sequence[TopicFinding], as_json: bool) -> None:
+    findings = [finding._replace(text=name_config(finding.text)) for finding in findings]
     is_right = all(finding.level != "error" for finding in findings)
     if as_json:
         print_json({"ok": is_right, "topics": [finding._asdict() for finding in findings]})
     else:
-        width = max((len(finding.topic) for finding in findings), default=0)
-        for finding in findings:
+        width = max((len(finding.topic) for finding in findings), default=0)  # several in one line may be longer
+        for finding in folded(findings):
             mark = f"[{_COLOURS[finding.level]}]{finding.level:<8}[/]"
             out.print(f"{mark} {escape(f'{finding.topic:<{width}}  {finding.text}')}")
     if not is_right:

@@ -128,12 +128,12 @@ async def test_a_plant_that_was_just_made_is_right(kafka: Broker) -> None:
 async def test_missing_topics_are_told_and_not_made(kafka: Broker) -> None:
     plant = Plant(kafka.bootstrap)
     findings = await plant.check()
-    missing = "is missing; run streamad topics create --config FILE"
+    missing = "does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
     assert errors_of(findings) == [
-        (plant.inputs[0], f"input: {missing}"),
-        (plant.progress[0], f"progress: {missing}"),
-        (f"{plant.name}.alerts", f"alerts: {missing}"),
-        (f"{plant.name}.dead", f"dead_letters: {missing}"),
+        (plant.inputs[0], missing),
+        (plant.progress[0], missing),
+        (f"{plant.name}.alerts", missing),
+        (f"{plant.name}.dead", missing),
     ]
     assert not any(plant.name in name for name in await topic_names(kafka.bootstrap))
 
@@ -339,8 +339,10 @@ def test_topics_are_made_and_checked_from_the_command_line(on_kafka: tuple[CliPl
     plant, topic = on_kafka
     missing = plant("topics check")
     assert missing.code == 1
-    assert f"error    {topic} " in missing.out
-    assert "run streamad topics create --config FILE" in missing.out
+    names = (topic, f"streamad.{topic}.{topic}.progress", f"{topic}.alerts", f"{topic}.verdicts")
+    hint = f"run `streamad topics create --config {plant.config}`, or is its name mistyped?"
+    assert missing.out.splitlines()[0] == f"error    {', '.join(names)}  does not exist: {hint}"
+    assert missing.out.count("topics create") == 1
     assert plant("topics create --dry-run", "--json").last_json["ok"]
     assert plant("topics check").code == 1
 
@@ -382,10 +384,25 @@ def test_check_reads_a_broker_without_joining_its_group(on_kafka: tuple[CliPlant
     missing = plant("check --fast", "--json")
     assert missing.code == 1
     topics = [each for each in missing.last_json["checks"] if each["check"] == "topics"]
-    assert f"{topic}: input: is missing; run streamad topics create --config FILE" in [
-        each["message"] for each in topics if each["outcome"] == "failed"
-    ]
+    (told,) = [each["message"] for each in topics if each["outcome"] == "failed"]
+    assert told.startswith(f"{topic}, streamad.{topic}.{topic}.progress, {topic}.alerts, {topic}.verdicts: does not ")
+    assert f"topics create --config {plant.config}`" in told
+    assert not {"sinks.alerts", "sinks.verdicts"} & {each["check"] for each in missing.last_json["checks"]}
     plant("topics create --partitions 2")
+    plant.write_config(
+        name=topic,
+        source={"url": f"kafka://{kafka.bootstrap}/{topic}"},
+        sinks={"alerts": f"kafka:///{topic}.alertz", "verdicts": f"kafka:///{topic}.verdicts"},
+    )
+    mistyped = plant("check --fast", "--json").last_json["checks"]
+    told = {each["check"] for each in mistyped}
+    assert "sinks.verdicts" in told
+    assert "sinks.alerts" not in told
+    plant.write_config(
+        name=topic,
+        source={"url": f"kafka://{kafka.bootstrap}/{topic}"},
+        sinks={"alerts": f"kafka:///{topic}.alerts", "verdicts": f"kafka:///{topic}.verdicts"},
+    )
     empty = {each["check"]: each for each in plant("check --fast", "--json").last_json["checks"]}
     assert (empty["source"]["outcome"], empty["source"]["message"]) == ("warning", "no record in it yet")
 

@@ -24,7 +24,7 @@ from aiokafka import errors
 
 from streamad.ports import Topic, TopicFinding
 from streamad_connectors.kafka._admin import NewTopic, TopicState
-from streamad_connectors.kafka._errors import explain
+from streamad_connectors.kafka._errors import UNKNOWN_TOPIC, explain
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions
 
 CLUSTER = "(cluster)"
@@ -43,7 +43,6 @@ TOPIC_SETTINGS = (
     "segment.ms",
     "segment.bytes",
 )
-_CREATE = "run streamad topics create --config FILE"
 _DAY_MS = 86_400_000
 _LARGE_SEGMENT_BYTES = 128 * 1024 * 1024
 _SAFE_COPIES = 3
@@ -221,7 +220,7 @@ def refusal(name: str, code: int, client: Client, doing: str) -> list[TopicFindi
 
 def missing(topic: Topic) -> TopicFinding:
     """Say that a topic is not there."""
-    return _error(topic.name, f"{topic.role}: is missing; {_CREATE}")
+    return _error(topic.name, UNKNOWN_TOPIC)
 
 
 def elsewhere(role: str, client: Client) -> TopicFinding:

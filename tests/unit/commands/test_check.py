@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from streamad.cli import app
+from streamad.cli import app, main
 from streamad.errors import ConfigError
 
 BASE: dict[str, Any] = {
@@ -331,3 +331,38 @@ def test_wrong_detector_options_fail(tmp_path: Path) -> None:
     last = json.loads(result.stdout)["checks"][-1]
     assert (last["check"], last["outcome"]) == ("model.options", "failed")
     assert "epochs" in last["message"]
+
+
+def test_a_wrong_option_has_its_line_and_nothing_that_hangs_on_it_is_called_right(tmp_path: Path) -> None:
+    config = plant(tmp_path, source={"url": "kafka://127.0.0.1:1/press", "options": {"grup": "g"}})
+    line = next(n for n, text in enumerate(config.read_text().splitlines(), 1) if "grup" in text)
+    report = json.loads(check(config, "--json").stdout)["checks"]
+    (told,) = [each["message"] for each in report if each["outcome"] == "failed"]
+    assert told == f"source.options.grup (line {line}): unknown key 'grup'; did you mean 'group'?"
+    assert "checkpoint" not in {each["check"] for each in report}
+    result = CliRunner().invoke(app, ["replay", "-c", str(config)])
+    assert str(result.exception) == f"{config}: 1 problem\n  {told}"
+
+
+def test_an_option_from_the_environment_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMAD_SOURCE__OPTIONS", '{"delimeter": ";"}')
+    result = CliRunner().invoke(app, ["replay", "-c", str(plant(tmp_path))])
+    assert "environment variable STREAMAD_SOURCE__OPTIONS, delimeter: unknown key" in str(result.exception)
+
+
+def test_a_wrong_place_on_the_command_line_is_told_as_such(tmp_path: Path) -> None:
+    for command in (["record", "--out", str(tmp_path / "new")], ["replay"]):
+        arguments = [*command, "-c", str(plant(tmp_path)), "--from", "kafka://127.0.0.1:1"]
+        result = CliRunner().invoke(app, arguments)
+        assert isinstance(result.exception, ConfigError)
+        assert [problem.path for problem in result.exception.problems] == ["--from"]
+
+
+def test_a_hint_names_the_config_that_the_command_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = plant(tmp_path).rename(tmp_path / "plant of mine.yaml")
+    monkeypatch.setattr("sys.argv", ["streamad", "replay", "-c", str(config)])
+    with pytest.raises(SystemExit):
+        main()
+    assert f"streamad train --config '{config}'" in capsys.readouterr().err
