@@ -18,7 +18,7 @@ from streamad.clock import SystemClock
 from streamad.commands._common import err, load_plant, out, print_json, run_async
 from streamad.commands._feed import FeedReport, PlantFeeder, batch_line
 from streamad.errors import OutputError, UsageError
-from streamad.plugins import ConnectorContext, connect_feed
+from streamad.plugins import ConnectorContext, connect_feed, split_url
 from streamad.ports import Clock, Feed
 from streamad.ranges import parse_time_us
 from streamad.simulation import CHANNELS, PlantMessage, PlantTime, longest_us, plant_messages
@@ -72,7 +72,7 @@ def feed_plant(options: FeedOptions) -> None:
     clock = SystemClock()
     for_us = None if options.duration is None else _duration_us(options.duration)
     pace = _pace(options, clock.now_us())
-    context = _context(options.config, clock)
+    context = _context(options, clock)
     run_async(_feed(options, pace, for_us, context))
 
 
@@ -152,7 +152,13 @@ def _duration_us(text: str) -> int:
         raise UsageError(f"--for {error}") from error
 
 
-def _context(config: Path | None, clock: Clock) -> ConnectorContext:
+def _context(options: FeedOptions, clock: Clock) -> ConnectorContext:
+    config, scheme = options.config, split_url(options.to)[0]
+    if config is None and scheme != "file" and options.to.lower().startswith(f"{scheme}:///"):
+        config = Path("plant.yaml")  # whose host is meant
+        if not config.exists():
+            text = f"write {scheme}://HOST:PORT/..., or name the plant's config: --config plant.yaml"
+            raise UsageError(f"--to {options.to} names no host: {text}")
     if config is not None:
         return load_plant(config).context
     channels = tuple(ChannelSpec(name, unit) for name, unit in CHANNELS)

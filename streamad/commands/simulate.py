@@ -81,18 +81,18 @@ def simulate(
         typer.Option(
             "--config",
             "-c",
-            help="A plant's config, for --to kafka:///TOPIC: its brokers and its credentials.",
+            help="A plant's config, for --to kafka:///TOPIC: its brokers and its credentials. [default: plant.yaml]",
             metavar="FILE",
             rich_help_panel=_FED,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write recordings of a simulated fermenter plant, the truth about them, and a plant.yaml that works at once.
+    """Simulate a fermenter plant: recordings, the truth and a plant.yaml (--out), or live to a broker (--to).
 
-    DIR/train holds normal batches to learn from, DIR/live later ones, normal and faulty, to monitor; labels.csv beside
-    each says which batch has which fault. With --to instead of --out the plant runs: its samples go to a broker when
-    they fall due.
+    The plant.yaml works at once. DIR/train holds normal batches to learn from, DIR/live later ones, normal and faulty,
+    to monitor; labels.csv beside each says which batch has which fault. With --to the plant runs: its samples go to a
+    broker when they fall due.
     """
     _refuse_mixture(context, out_dir is not None, to is not None)
     # The live batches begin on the first fermenter, so that none of them overlaps a batch of the training.
@@ -232,12 +232,13 @@ def _tell(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) 
         err.print(
             "[yellow]note[/]: checkpoint/ and out/ are of an earlier run; delete both to monitor these recordings"
         )
+    if "live" not in recordings:
+        return  # learning material for a plant that is elsewhere
     out.print(escape(f"next: cd {shlex.quote(str(out_dir))}"))
     if "train" in recordings:
         out.print("      streamad train")
     out.print("      streamad run")
-    if "live" in recordings:
-        out.print("or, to compare with the truth instead: streamad replay --labels live/labels.csv")
+    out.print("or, to compare with the truth instead: streamad replay --labels live/labels.csv")
 
 
 @contextmanager

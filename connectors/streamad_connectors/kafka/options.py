@@ -206,7 +206,7 @@ def place_of(rest: str, options: ClientOptions, context: ConnectorContext, where
     if not brokers and slash:
         problems.append(
             f"{url} names no broker: write {SCHEME}://host:port/topic"
-            + (" (the plant's source is no Kafka either)" if where != "source.url" else "")
+            + (" (the plant's source is no Kafka either)" if where != "source.url" and context.source_url else "")
         )
     problems += [wrong for broker in brokers if (wrong := _broker_problem(broker)) is not None]
     problems += _topic_problems(topics, options, context)

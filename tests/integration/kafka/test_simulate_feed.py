@@ -18,7 +18,7 @@ from aiokafka import ConsumerRecord
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.errors import OutputError
+from streamad.errors import OutputError, UsageError
 from tests.support.kafka import Broker, create_topics, read_committed, unique_name
 
 
@@ -76,6 +76,23 @@ def test_a_config_s_brokers_are_those_of_the_feed(kafka: Broker, tmp_path: Path)
     config.write_text(f"channels: [{{name: temp_c}}]\nsource: {{url: 'kafka://{kafka.bootstrap}/other'}}\n")
     arguments = ("--speed", "max", "--batches", "1", "--chunk", "200", "--config", str(config))
     result = simulate("--to", f"kafka:///{topic}", *arguments)
+    assert result.exit_code == 0, result.output
+    assert len(records_of(kafka, topic)) == 1
+
+
+def test_the_plant_of_the_working_directory_lends_its_brokers(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka)
+    monkeypatch.chdir(tmp_path)
+    place = ("--to", f"kafka:///{topic}", "--speed", "max", "--batches", "1", "--chunk", "200")
+    lost = simulate(*place)
+    assert isinstance(lost.exception, UsageError)
+    assert "write kafka://HOST:PORT/..., or name the plant's config: --config plant.yaml" in str(lost.exception)
+    Path("plant.yaml").write_text(
+        f"channels: [{{name: temp_c}}]\nsource: {{url: 'kafka://{kafka.bootstrap}/other'}}\n", encoding="utf-8"
+    )
+    result = simulate(*place)
     assert result.exit_code == 0, result.output
     assert len(records_of(kafka, topic)) == 1
 
