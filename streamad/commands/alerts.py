@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from streamad.clock import SystemClock
-from streamad.commands._common import load_plant, out, print_json, run_async
+from streamad.commands._common import err, load_plant, out, print_json, run_async
 from streamad.commands._monitor import alert_line, unscorable_line
 from streamad.errors import UsageError
 from streamad.plugins import ConnectorContext, connect_subscription, load, split_url
@@ -64,9 +65,12 @@ def tail(
     if url is not None:
         context = ConnectorContext((), SystemClock(), Path.cwd())
         subscription = connect_subscription(url, wanted, context)
+        place = url
     else:
         plant = load_plant(config or Path("plant.yaml"))
         subscription = _of_plant(plant.settings, plant.context, wanted)
+        place = plant.settings.sinks.alerts
+    err.print(f"following {escape(place.partition('?')[0])}, Ctrl-C ends", emoji=False)
     run_async(_until_signal(_print(subscription, as_json=as_json, limit=limit)))
 
 

@@ -81,7 +81,7 @@ def test_ctrl_c_ends_it_with_exit_code_0_and_what_comes_meanwhile_is_printed(jud
         assert json.loads(process.stdout.readline())["sequence"] == "later"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (0, "", "")
+    assert (process.returncode, out, err) == (0, "", "following out/alerts.jsonl, Ctrl-C ends\n")
 
 
 def test_sequences_that_could_not_be_judged_are_shown(tmp_path: Path) -> None:
@@ -111,7 +111,9 @@ def test_what_cannot_be_followed_is_one_line(judged: CliPlant) -> None:
     both = streamad("alerts", "tail", "--url", "a.jsonl", "--config", "plant.yaml", cwd=judged.folder)
     both.assert_one_line_error("--config and --url", code=2)
     away = streamad("alerts", "tail", "--url", "kafka://127.0.0.1:1/alerts?request_timeout=1s", cwd=judged.folder)
-    away.assert_one_line_error("no broker can be reached")
+    following, error = away.err.splitlines()
+    assert following == "following kafka://127.0.0.1:1/alerts, Ctrl-C ends"
+    assert error.startswith("error: kafka 127.0.0.1:1: no broker can be reached")
 
 
 def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliPlant, tmp_path: Path) -> None:
@@ -134,3 +136,21 @@ def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliP
     with path.open("a") as file:
         file.write(json.dumps({**json.loads(last), "sequence": "later"}) + "\n")
     follow(wanted | {"later"})
+
+
+def test_the_documented_program_ends_by_ctrl_c_and_says_what_is_wrong_in_one_line(
+    judged: CliPlant, tmp_path: Path
+) -> None:
+    (program,) = re.findall(r"```python\n(import asyncio.*?)```", DOC, re.DOTALL)
+    (tmp_path / "follow.py").write_text(program)
+    with started("follow.py", "kafka://127.0.0.1:1/alerts?request_timeout=1s", cwd=tmp_path) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert re.fullmatch(r"error: kafka 127.0.0.1:1: no broker can be reached: .*\n", err), err
+    path, todo = judged.folder / "out/alerts.jsonl", tmp_path / "todo.txt"
+    with started("follow.py", f"file:{path}", cwd=tmp_path) as process:
+        while not todo.exists() and process.poll() is None:
+            time.sleep(0.02)  # another process does the work
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 0
