@@ -109,6 +109,14 @@ async def test_two_roles_may_share_a_topic_which_is_kept_for_the_longer(kafka: B
     assert shared.settings["retention.ms"] == str(30 * 86_400_000)
 
 
+async def test_topics_that_are_there_with_fewer_copies_than_asked_for_are_told(kafka: Broker) -> None:
+    plant = Plant(kafka.bootstrap)
+    await plant.create()
+    (told,) = texts(await plant.create(replicas=3), "(cluster)", "warning")
+    assert told.startswith(f"fewer copies than 3: {plant.inputs[0]}, {plant.progress[0]}, ")
+    assert texts(await plant.create(), "(cluster)", "warning") == []
+
+
 # --- check ---
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "created",
     "elsewhere",
     "existing",
+    "fewer_copies",
     "is_missing",
     "missing",
     "refusal",
@@ -181,6 +182,18 @@ def copies(states: Sequence[TopicState], values: Mapping[str, Mapping[str, str]]
             text = f"has partitions with {state.in_sync} of {state.copies} copies in sync: is a broker down?"
             findings.append(_warning(state.name, text))
     return findings
+
+
+def fewer_copies(states: Mapping[str, TopicState | int], replicas: int) -> list[TopicFinding]:
+    """Warn of topics that are there already with fewer copies than those that are made."""
+    fewer = [state.name for state in states.values() if isinstance(state, TopicState) and state.copies < replicas]
+    if not fewer:
+        return []
+    text = (
+        f"fewer copies than {replicas}: {', '.join(fewer)}; what is there stays as it is, "
+        "copies are added with Kafka's own kafka-reassign-partitions.sh"
+    )
+    return [_warning(CLUSTER, text)]
 
 
 def broker(values: Mapping[str, str], options: KafkaSourceOptions) -> list[TopicFinding]:

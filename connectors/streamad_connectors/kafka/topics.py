@@ -107,6 +107,7 @@ class KafkaTopics:
         findings = self._clashes()
         for topic in topics:
             findings += checks.existing(topic, states[topic.name], self._client)
+        findings += checks.fewer_copies(states, replicas)
         if not new:
             return findings
         admin = await self._admin()
