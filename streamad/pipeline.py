@@ -295,8 +295,8 @@ class Pipeline:
         partition.caught_up = batch.caught_up
         partition.lag = None if batch.end_offset is None else max(0, batch.end_offset - batch.next_offset)
         self._submit(partition, finished)
-        if finished and batch.caught_up:
-            await self._flush()  # nothing more is waiting to be read: nobody to wait for
+        if finished and (batch.caught_up or self._batcher.is_idle):
+            await self._flush()  # nothing more waits to be read, or nobody is served by waiting for company
 
     def _tell(self, kind: str, message: str, partition: str | None = None, stream: str | None = None) -> None:
         """Say something to the operator: log, terminal, events sink."""

@@ -108,6 +108,11 @@ class MicroBatcher:
         """Return the model that scores the next batch."""
         return self._model
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no batch is being scored."""
+        return not self._between_batches.locked()
+
     async def submit(self, window: Window) -> Scored:
         """Return the terms of ``window`` once its batch was scored.
 
