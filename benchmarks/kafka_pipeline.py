@@ -119,7 +119,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     """Run the pipeline of ``config`` until ``n_sequences`` are judged, or until standard input ends."""
     import torch  # noqa: PLC0415
 
-    from streamad.commands._monitor import _calm_garbage_collector  # noqa: PLC0415
+    from streamad.commands._monitor import calm_garbage_collector  # noqa: PLC0415
     from streamad.commands._workers import stop_with_parent  # noqa: PLC0415
     from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415
     from streamad.pipeline import JudgedSequence, Pipeline  # noqa: PLC0415
@@ -163,10 +163,10 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
             print(json.dumps({"rss_mb": memory[-1], "judged": judged}), flush=True)
             await asyncio.sleep(1)
 
-    _calm_garbage_collector()
     watching = asyncio.create_task(watch())
     try:
-        await pipeline.run()
+        with calm_garbage_collector():
+            await pipeline.run()
     finally:
         watching.cancel()
         await batcher.close()

@@ -111,7 +111,7 @@ async def test_a_sequence_left_open_is_watched_told_and_never_judged_by_half(
     assert last["alerts"] == 1
     assert last["dead_letters"] == {"malformed": 1}
     assert last["late_samples"] == 1
-    assert last["commits"] == len(worker.logged("committed"))
+    assert last["commits"] == sum(entry["timestamp"] <= last["timestamp"] for entry in worker.logged("committed"))
     assert last["commits_failed"] == 0
     assert last["rebalances"] == 1
     assert last["lag"] == 0

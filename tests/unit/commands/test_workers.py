@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -210,7 +211,8 @@ async def test_a_supervised_worker_that_is_told_again_later_stops_at_once(tmp_pa
     n_sent = 0
     async with asyncio.timeout(20):
         while process.returncode is None:
-            os.kill(process.pid, signal.SIGTERM)  # send_signal would take the exit code away from asyncio
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(process.pid, signal.SIGTERM)  # send_signal would take the exit code away from asyncio
             n_sent += 1
             await asyncio.sleep(0.01)
     assert process.returncode == -signal.SIGTERM
