@@ -20,9 +20,9 @@ import torch
 
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray
+from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.neutral_ad.encoder import EncoderBlock
-from streamad_models.neutral_ad.export import FittedNeutralAD
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.reference import ReferenceModel, mask_weights
 
@@ -50,7 +50,7 @@ def build_forms(model: NeutralADModel, folder: Path) -> dict[str, Callable[[Floa
     """Return the three forms as functions of windows [B, C, L]."""
     reference = ReferenceModel(model).eval()
     summary = TrainingSummary(n_sequences=0, n_epochs=0, best_epoch=0, best_loss=0.0, duration_s=0.0, device="cpu")
-    FittedNeutralAD(model, summary).export(folder)
+    FittedModule(model, summary).export(folder)
     scorer = NeutralAD().load(folder, device="cpu")
 
     @torch.inference_mode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["file_of", "place_problems"]
+__all__ = ["file_of", "place_key", "place_problems"]
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,11 @@ from pathlib import Path
 from streamad.errors import Problem
 from streamad.plugins import split_url
 from streamad.types import Role
+
+
+def place_key(role: Role) -> str:
+    """Return the key of the config that names the place of ``role``."""
+    return f"learning.{role}" if role in ("feedback", "control") else f"sinks.{role}"
 
 
 def file_of(url: str, base_dir: Path) -> Path | None:
@@ -35,7 +40,7 @@ def place_problems(sinks: Mapping[Role, str], inputs: Mapping[str, str], base_di
     problems: list[Problem] = []
     roles: dict[Path, str] = {}
     for role, url in sinks.items():
-        key, path = f"sinks.{role}", file_of(url, base_dir)
+        key, path = place_key(role), file_of(url, base_dir)
         if path is None:
             continue
         if path in roles:

@@ -23,7 +23,7 @@ class TakeOver:
         self._source = source
         self._clock = clock
         self._counters = counters
-        self._decoder = Decoder(settings.decode, settings.channels)
+        self._decoder = Decoder(settings.decode, settings.channels, settings.route_field)
         self._log = get_logger().bind(plant=settings.name)
 
     async def begin(self, event: PartitionAssigned, progress: Progress | None, first_begin: int | None) -> Partition:

@@ -14,7 +14,9 @@ import typer
 from streamad.commands._common import name_config
 from streamad.commands.alerts import alerts
 from streamad.commands.check import check
+from streamad.commands.feedback import feedback
 from streamad.commands.init import init
+from streamad.commands.inliers import inliers
 from streamad.commands.models import models
 from streamad.commands.record import record
 from streamad.commands.replay import replay
@@ -37,9 +39,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, replay, record, train, score, check, schema, simulate, init):
+for command in (run, replay, record, train, score, feedback, check, schema, simulate, init):
     app.command()(command)
 app.add_typer(models, name="models")
+app.add_typer(inliers, name="inliers")
 app.add_typer(alerts, name="alerts")
 app.add_typer(topics, name="topics")
 

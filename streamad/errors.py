@@ -15,6 +15,7 @@ __all__ = [
     "RegistryError",
     "SourceError",
     "StalledError",
+    "StoreError",
     "StreamadError",
     "TrainingDataError",
     "UsageError",
@@ -140,3 +141,7 @@ class ArtifactError(StreamadError):
 
 class RegistryError(StreamadError):
     """Raised when the model registry lacks what was asked for or a compare-and-swap lost its race."""
+
+
+class StoreError(StreamadError):
+    """Raised when an inlier store cannot be read or written: no permission, full disk, no network, foreign content."""

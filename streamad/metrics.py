@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-__all__ = ["Counters", "Gauges", "Latencies"]
+__all__ = ["Counters", "Gauges", "Latencies", "LearningCounters"]
 
 from collections import Counter, deque
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 _LATENCIES = 10_000
+
+
+@dataclass(slots=True)
+class LearningCounters:
+    """What became of one model since the run began; ``version`` is in service, None before the first one.
+
+    ``accepted``, ``reserved`` and ``aside`` count sequences that went to the inlier store, ``unkept`` those that did
+    not, because it was away; ``trainings`` those of this process that came to their end.
+    """
+
+    version: str | None = None
+    accepted: int = 0
+    reserved: int = 0
+    aside: int = 0
+    unkept: int = 0
+    drifts: int = 0
+    trainings: int = 0
+    promotions: int = 0
+    swaps: int = 0
+
+    def count(self, share: Literal["accepted", "reserve", "aside"], n: int) -> None:
+        """Count ``n`` sequences more that went to a share of the store."""
+        name = "reserved" if share == "reserve" else share
+        setattr(self, name, getattr(self, name) + n)
 
 
 class Counters:
@@ -18,7 +42,7 @@ class Counters:
 
     ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + what is still held: no sample is lost (after a
     failed commit, what is read again counts again). With Kafka every commit is a transaction, and ``commits_failed``
-    counts the aborted ones.
+    counts the aborted ones. ``learning`` is by model, and empty where the plant does not learn.
     """
 
     def __init__(self) -> None:
@@ -36,12 +60,15 @@ class Counters:
         self.dead_letters: Counter[str] = Counter()
         self.sequences: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
+        self.learning: dict[str, LearningCounters] = {}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, counters by kind as nested mappings."""
-        return {
+        """Return everything as plain numbers, counters by kind or model as nested mappings."""
+        plain = {
             name: dict(value) if isinstance(value, Counter) else value for name, value in sorted(vars(self).items())
         }
+        learning = {model: asdict(counters) for model, counters in self.learning.items()}
+        return {**plain, "learning": learning} if learning else {k: v for k, v in plain.items() if k != "learning"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,25 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from streamad._homes import StreamHomes
 from streamad._partition import Committing, InFlight, Partition, Restoring
+from streamad._releases import Releases
 from streamad._status import Status
 from streamad._take_over import TakeOver
+from streamad._telling import Telling
 from streamad.errors import PartitionLost
 from streamad.ingest.assembly import Closed
 from streamad.judge.judging import Judge, Judgement
-from streamad.judge.scoring import MicroBatcher
+from streamad.judge.scoring import Batchers
 from streamad.logs import get_logger
 from streamad.metrics import Counters, Gauges
 from streamad.ports import Clock, Committer, Source
+from streamad.progress import ProgressUpdate
 from streamad.settings import Settings
 from streamad.types import (
     Event,
-    OutputRecord,
     PartitionAssigned,
     PartitionEnded,
     PartitionRevoked,
@@ -30,7 +34,6 @@ from streamad.types import (
     RecordBatch,
     SourceEvent,
     SourceNotice,
-    from_us,
 )
 
 _MAX_ASIDE_BYTES = 16_000_000
@@ -52,7 +55,8 @@ class Pipeline:
     records of everything read so far and the progress that says so; partitions commit independently of each other and
     of reading. A partition that its committer lost is restored from its progress and read again.
     ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
-    called after the commit, ``on_event`` instead of a warning in the log.
+    called after the commit, ``on_event`` instead of a line in the log. What runs beside the pipeline speaks through
+    ``telling``, which it may be given before there is a pipeline, or ``tell``.
     """
 
     def __init__(
@@ -60,31 +64,33 @@ class Pipeline:
         settings: Settings,
         source: Source,
         committer: Committer,
-        batcher: MicroBatcher,
+        batchers: Batchers,
         clock: Clock,
         *,
         explain: bool,
         with_verdicts: bool,
         on_judged: Callable[[JudgedSequence], None] | None = None,
         on_event: Callable[[Event], None] | None = None,
+        telling: Telling | None = None,
     ) -> None:
         self.counters = Counters()
         self._settings = settings
         self._source = source
         self._committer = committer
-        self._batcher = batcher
-        self._judge = Judge(settings, batcher, clock, explain=explain)
+        self._batchers = batchers
+        self._judge = Judge(settings, batchers, clock, explain=explain)
         self._clock = clock
         self._with_verdicts = with_verdicts
         self._take_over = TakeOver(settings, source, clock, self.counters)
         self._on_judged = on_judged
-        self._on_event = on_event
+        self._told = telling if telling is not None else Telling(settings.name, clock, on_event)
+        self.tell = self._told.tell
         self._partitions: dict[str, Partition] = {}
         self._restoring: dict[str, Restoring] = {}
-        self._releasing: dict[str, asyncio.Task[None]] = {}
+        self._releases = Releases(committer)
         self._homes = StreamHomes()
         self._status = Status(settings, clock, self.counters)
-        self._told: list[Event] = []
+        self._last_update: ProgressUpdate | None = None
         self._in_flight_bytes = 0
         self._wake = asyncio.Event()
         self._stopping = False
@@ -105,16 +111,29 @@ class Pipeline:
         self._stopping = True
         self._wake.set()
 
+    async def commit_told(self) -> None:
+        """Commit what was told since ``run`` ended, beside the progress that the latest commit left.
+
+        Does nothing where no partition is ours. Raises OutputError.
+        """
+        if not self._told or self._last_update is None:
+            return
+        told = self._told.take()
+        try:
+            await self._committer.commit(self._last_update, self._told.records(told))
+        except PartitionLost as lost:
+            self._log.warning("events not committed", reason=str(lost), events=len(told))
+
     def gauges(self) -> Gauges:
         """Return the state of this moment; the latencies are those since the last call."""
         return self._status.gauges(self._partitions.values(), self._in_flight_bytes)
 
     async def run(self) -> None:
-        """Run until the source ends or a stop is requested; the caller closes source, committer and batcher.
+        """Run until the source ends or a stop is requested; the caller closes source, committer and batchers.
 
         Raises SourceError, OutputError, CheckpointError, DetectorError, StalledError.
         """
-        self._log.info("run started", model=self._batcher.model.ref.name, version=self._batcher.model.ref.version)
+        self._log.info("run started", model=self._batchers.label)
         self._status.moved()
         ticker = asyncio.create_task(self._tick())
         events = self._source.batches()
@@ -124,7 +143,7 @@ class Pipeline:
             self._log.info("run ended", **self.counters.as_dict())
         finally:
             ticker.cancel()
-            left: list[asyncio.Task[Any]] = [ticker, *self._releasing.values()]
+            left: list[asyncio.Task[Any]] = [ticker, *self._releases.tasks]
             for restoring in self._restoring.values():
                 left.append(restoring.task)
             for partition in self._partitions.values():
@@ -193,7 +212,7 @@ class Pipeline:
                 self.counters.rebalances += 1
                 self._log.info("rebalanced", partitions=len(event.partitions))
             case SourceNotice():
-                self._tell(event.kind, event.message, event.partition)
+                self.tell(event.kind, event.message, partition=event.partition)
 
     def _restore(self, event: PartitionAssigned, first_begin: int | None = None) -> None:
         task = asyncio.create_task(self._restored(event, first_begin))
@@ -201,8 +220,7 @@ class Pipeline:
         self._restoring[event.partition] = Restoring(event, task, first_begin)
 
     async def _restored(self, event: PartitionAssigned, first_begin: int | None) -> Partition:
-        if (releasing := self._releasing.get(event.partition)) is not None:
-            await asyncio.wait([releasing])
+        await self._releases.done(event.partition)
         progress = await self._committer.restore(event.partition)
         self._restoring[event.partition].is_sought = True
         return await self._take_over.begin(event, progress, first_begin)
@@ -232,30 +250,18 @@ class Pipeline:
         partition = self._partitions.pop(name, None)
         if restoring is None and partition is None:
             return
+        if self._last_update is not None and self._last_update.partition == name:
+            self._last_update = None
         left: list[asyncio.Task[Any]] = [restoring.task] if restoring is not None else []
         if partition is not None:
             left += [waiting.task for waiting in partition.in_flight]
             if partition.committing is not None:
                 left.append(partition.committing.task)
-                self._told[:0] = partition.committing.told
+                self._told.give_back(partition.committing.told)
             self._in_flight_bytes -= sum(waiting.nbytes for waiting in partition.in_flight)
             self._homes.leave(name, self._partitions)
-        for task in left:
-            task.cancel()
-        before = self._releasing.get(name)
-        left += [before] if before is not None else []
-        releasing = self._releasing[name] = asyncio.create_task(self._release(name, left, is_ours=is_ours))
-        releasing.add_done_callback(lambda _: self._released(name, releasing))
+        self._releases.begin(name, left, is_ours=is_ours)
         self._log.info("partition dropped", partition=name)
-
-    async def _release(self, name: str, left: list[asyncio.Task[Any]], *, is_ours: bool) -> None:
-        await asyncio.gather(*left, return_exceptions=True)
-        if not is_ours:  # or the committer would forget how often it was fenced, and since when its commits fail
-            await self._committer.release(name)
-
-    def _released(self, name: str, releasing: asyncio.Task[None]) -> None:
-        if self._releasing.get(name) is releasing:
-            del self._releasing[name]
 
     def _end(self, event: PartitionEnded) -> None:
         if (restoring := self._restoring.get(event.partition)) is not None and restoring.is_sought:
@@ -295,20 +301,8 @@ class Pipeline:
         partition.caught_up = batch.caught_up
         partition.lag = None if batch.end_offset is None else max(0, batch.end_offset - batch.next_offset)
         self._submit(partition, finished)
-        if finished and (batch.caught_up or self._batcher.is_idle):
+        if finished and (batch.caught_up or self._batchers.is_idle):
             await self._flush()  # nothing more waits to be read, or nobody is served by waiting for company
-
-    def _tell(self, kind: str, message: str, partition: str | None = None, stream: str | None = None) -> None:
-        """Say something to the operator: log, terminal, events sink."""
-        event = Event(
-            kind=kind, message=message, partition=partition, stream=stream, created_at=from_us(self._clock.now_us())
-        )
-        self._told.append(event)
-        if self._on_event is not None:
-            self._on_event(event)
-        else:
-            where = {key: name for key, name in (("partition", partition), ("stream", stream)) if name is not None}
-            self._log.warning(kind, message=message, **where)
 
     # --- judging ---
 
@@ -316,7 +310,7 @@ class Pipeline:
         for stream in partition.intake.assembler.take_new_streams():
             if others := self._homes.settle(stream, partition.name):
                 message = f"also in {min(others)}: its sequences are unscorable; check the message key"
-                self._tell("stream_in_two_partitions", message, partition.name, stream)
+                self.tell("stream_in_two_partitions", message, partition=partition.name, stream=stream)
         partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:
@@ -380,7 +374,7 @@ class Pipeline:
 
     async def _flush(self) -> None:
         await asyncio.sleep(0)  # tasks just made submit their windows first
-        self._batcher.flush()
+        self._batchers.flush()
 
     # --- commits ---
 
@@ -404,8 +398,8 @@ class Pipeline:
         done = partition.take_judged()
         judgements = [waiting.task.result() for waiting in done]
         outputs = partition.take_aside()
-        told, self._told = self._told, []
-        outputs += [OutputRecord("events", event.stream or event.partition or "", event) for event in told]
+        told = self._told.take()
+        outputs += self._told.records(told)
         for waiting, judgement in zip(done, judgements, strict=True):
             partition.intake.assembler.committed(waiting.closed)
             outputs += judgement.outputs(with_verdicts=self._with_verdicts)
@@ -424,13 +418,14 @@ class Pipeline:
         except PartitionLost as lost:
             self.counters.commits_failed += 1
             self._log.warning("commit failed, partition restored", partition=partition.name, reason=str(lost))
-            self._told[:0] = commit.told
+            self._told.give_back(commit.told)
             self._drop(partition.name, is_ours=True)
             if self._is_through and not self._stopping:
                 raise  # nobody reads any more: the next run goes on
             if not self._stopping:
                 self._restore(partition.event, partition.begin)
             return
+        self._last_update = replace(commit.update, streams={})
         self._status.moved()
         partition.committed_us = now_us = self._clock.monotonic_us()
         partition.low_watermark_us = (
@@ -478,7 +473,7 @@ class Pipeline:
         while self._is_committing:
             await self._wait_for(None)
             await self._settle()
-        await asyncio.gather(*self._releasing.values())
+        await asyncio.gather(*self._releases.tasks)
 
     @property
     def _is_committing(self) -> bool:

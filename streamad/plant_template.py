@@ -101,7 +101,10 @@ def _commented(text: str, comment: str) -> str:
 def judging_sections(
     recordings: Entry, false_alarm_rate: float = 0.02, options: Entry | None = None
 ) -> tuple[Section, ...]:
-    """Return the sections that do not depend on the messages: model, alerts, sinks, run; outputs go to ``out/``."""
+    """Return the sections that do not depend on the messages: model, alerts, learning (off), sinks, run.
+
+    Outputs go to ``out/``.
+    """
     model = Section(
         "model",
         ("The detector, what it learns from, and the folder of its versions.",),
@@ -118,6 +121,19 @@ def judging_sections(
         "alerts",
         ("How often a normal sequence may raise an alert. n calibration sequences certify 1/(n+1) at best.",),
         (Entry("false_alarm_rate", false_alarm_rate),),
+    )
+    learning = Section(
+        "learning",
+        (
+            "How the model follows the plant: it learns from what it judged normal, and a new model must earn its "
+            "place. As long as these lines are comments, the model stays as it is.",
+        ),
+        (
+            Entry("store", "inliers", "where sequences are kept: a folder, or s3://...", active=False),
+            Entry("schedule", "0 3 * * *", "retrain every night at three (cron, UTC)", active=False),
+            Entry("first_training", 200, "without a model, collect so many first, most of them normal", active=False),
+            Entry("presumed_anomalies", 0.0, "share of faults among those, where you know of some", active=False),
+        ),
     )
     sinks = Section(
         "sinks",
@@ -136,4 +152,4 @@ def judging_sections(
         ("Progress: a run goes on where the last one stopped. To begin anew, delete this folder and out/.",),
         (Entry("checkpoint", "checkpoint"),),
     )
-    return model, alerts, sinks, run
+    return model, alerts, learning, sinks, run

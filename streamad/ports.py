@@ -324,7 +324,7 @@ TrainingProgress: TypeAlias = Callable[[TrainingStep], None]
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """What the manifest keeps of a training run."""
+    """What the manifest keeps of a training run; ``remarks``: a sentence for each thing that its user ought to know."""
 
     n_sequences: int
     n_epochs: int
@@ -333,6 +333,7 @@ class TrainingSummary:
     duration_s: float
     device: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 @runtime_checkable

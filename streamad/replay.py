@@ -38,7 +38,7 @@ class PacedSource:
         self._source = source
         self._speed = speed
         self._clock = clock
-        self._decoder = Decoder(settings.decode, settings.channels)
+        self._decoder = Decoder(settings.decode, settings.channels, settings.route_field)
         self._is_relative = settings.decode.time == "relative"
         self._anchors: dict[tuple[str, str], tuple[str | None, int, int]] = {}
 
@@ -102,7 +102,7 @@ async def read_sequences(
 
     ``on_progress`` is told the share of the source that was read, None where that is not known.
     """
-    decoder = Decoder(settings.decode, settings.channels)
+    decoder = Decoder(settings.decode, settings.channels, settings.route_field)
     intakes: dict[str, Intake] = {}
     begins: dict[str, int] = {}
     share = Share()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 __all__ = [
+    "NAME_PATTERN",
     "AlertSettings",
     "ChannelSettings",
     "DecodeSettings",
     "FieldSettings",
+    "LearningSettings",
     "ModelSettings",
     "ResampleSettings",
+    "RoutingSettings",
     "RunSettings",
     "SecretSource",
     "SequenceSettings",
@@ -21,16 +24,12 @@ __all__ = [
 ]
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
@@ -49,32 +48,18 @@ from streamad._config_file import (
     stray_environment,
     validation_problems,
 )
+from streamad._sections import NAME_PATTERN, ConfigSection, Name, Url
 from streamad.errors import ConfigError, Problem
+from streamad.learning_settings import LearningSettings, RoutingSettings
 from streamad.types import ChannelSpec
 from streamad.units import Duration, Size
 
 ENV_PREFIX = "STREAMAD_"
 # Where tests and benchmarks find real recordings; not part of the config.
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
-NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-_PASSWORD_IN_URL = re.compile(r"//[^/?#@]*:[^/?#@]+@")
 
 
-def _no_password(url: str) -> str:
-    if _PASSWORD_IN_URL.search(url):
-        raise ValueError("holds a password: secrets come from the environment or a file, never from the config")
-    return url
-
-
-Url = Annotated[str, AfterValidator(_no_password)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class SecretSource(_Section):
+class SecretSource(ConfigSection):
     """Where a secret is kept: an environment variable or a file, never the config itself."""
 
     env: str | None = None
@@ -102,7 +87,7 @@ class SecretSource(_Section):
             raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None
 
 
-class ChannelSettings(_Section):
+class ChannelSettings(ConfigSection):
     """One sensor signal."""
 
     name: Name
@@ -113,16 +98,16 @@ class ChannelSettings(_Section):
     """Its name in your messages, where that differs (a dotted path for nested ones)."""
 
 
-class SourceSettings(_Section):
+class SourceSettings(ConfigSection):
     """Where samples come from."""
 
     url: Url
     """Scheme and place: a path or glob for files, or kafka://host:port/topic; options may follow after '?'."""
-    options: dict[str, Any] = {}
-    """Options of the connector (``streamad check`` lists them)."""
+    options: dict[str, Any] = Field(default={})
+    """Options of the connector (``streamad check --options`` lists them)."""
 
 
-class FieldSettings(_Section):
+class FieldSettings(ConfigSection):
     """Where a plant's own messages keep what streamad needs; dotted paths reach into nested objects."""
 
     stream: str = "stream"
@@ -149,7 +134,7 @@ class FieldSettings(_Section):
         return self
 
 
-class DecodeSettings(_Section):
+class DecodeSettings(ConfigSection):
     """How messages are read."""
 
     format: Literal["auto", "json", "msgpack"] = "auto"
@@ -182,7 +167,7 @@ class DecodeSettings(_Section):
             raise ValueError(f"no time zone {name!r}: write an IANA name such as Europe/Berlin or UTC") from error
 
 
-class SequenceSettings(_Section):
+class SequenceSettings(ConfigSection):
     """When a sequence ends, and what bounds it."""
 
     end: tuple[Literal["marker", "change", "gap", "length"], ...] = ("marker", "change")
@@ -217,7 +202,7 @@ class SequenceSettings(_Section):
         return self
 
 
-class ResampleSettings(_Section):
+class ResampleSettings(ConfigSection):
     """A uniform time grid."""
 
     period: Duration
@@ -231,7 +216,7 @@ class ResampleSettings(_Section):
         return value
 
 
-class WindowSettings(_Section):
+class WindowSettings(ConfigSection):
     """How a sequence becomes a fixed-length window."""
 
     length: int = Field(default=128, ge=2, le=65_536)
@@ -246,7 +231,7 @@ class WindowSettings(_Section):
     """Shorter sequences are unscorable."""
 
 
-class ModelSettings(_Section):
+class ModelSettings(ConfigSection):
     """The detector and where its versions are kept."""
 
     name: Name = "default"
@@ -257,7 +242,7 @@ class ModelSettings(_Section):
     """Folder of the model registry."""
     detector: str = "neutral_ad"
     """Kind of detector (entry point)."""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default={})
     """The detector's own options."""
     seed: int = Field(default=0, ge=0)
     """Seed of training: same data, same seed, same model."""
@@ -268,15 +253,25 @@ class ModelSettings(_Section):
     folds: int = Field(default=5, ge=2)
     """Folds of the out-of-fold calibration of small sets."""
 
+    @field_validator("registry")
+    @classmethod
+    def _is_a_folder(cls, folder: Path) -> Path:
+        if ":/" in str(folder):  # Path has made one slash of two
+            raise ValueError(
+                f"{str(folder)!r} is no folder: a model is promoted by an atomic rename under a lock, so the registry "
+                "lies on a POSIX file system (mount one that all workers share)"
+            )
+        return folder
 
-class AlertSettings(_Section):
+
+class AlertSettings(ConfigSection):
     """When a sequence is an alert."""
 
     false_alarm_rate: float = Field(default=0.02, gt=0, lt=1)
     """Alert when the conformal p-value is at most this."""
 
 
-class RunSettings(_Section):
+class RunSettings(ConfigSection):
     """The runtime's limits."""
 
     checkpoint: Path | None = Path("checkpoint")
@@ -297,7 +292,7 @@ class RunSettings(_Section):
     """After Ctrl-C or SIGTERM, longest wait for what is being judged; the rest is read again by the next run."""
 
 
-class SinkSettings(_Section):
+class SinkSettings(ConfigSection):
     """Where messages go, one URL per role; a missing role is not written."""
 
     alerts: Url = "stdout:"
@@ -312,7 +307,7 @@ class SinkSettings(_Section):
     """Samples that came too late."""
     events: Url | None = None
     """What an operator should know of."""
-    options: dict[str, dict[str, Any]] = {}
+    options: dict[str, dict[str, Any]] = Field(default={})
     """Options of the connectors, by scheme (kafka: {...}); those of the source's own system need not be repeated."""
 
 
@@ -352,8 +347,12 @@ class Settings(BaseSettings):
     """How a sequence becomes a window."""
     model: ModelSettings = ModelSettings()
     """The detector."""
+    models: RoutingSettings | None = None
+    """Several models, chosen by a field of the messages (recipe, product, exercise); null: one for all."""
     alerts: AlertSettings = AlertSettings()
     """When a sequence is an alert."""
+    learning: LearningSettings | None = None
+    """How the model follows the plant; null: it stays as it is until `streamad train` makes another."""
     sinks: SinkSettings = SinkSettings()
     """Where messages go."""
     run: RunSettings = RunSettings()
@@ -371,6 +370,13 @@ class Settings(BaseSettings):
         """Let the environment win over the file, which arrives as init arguments."""
         return _Environment(settings_cls), init_settings
 
+    @field_validator("learning")
+    @classmethod
+    def _limits_fit(cls, learning: LearningSettings | None) -> LearningSettings | None:
+        if learning is not None and (contradiction := learning.contradiction()):
+            raise ValueError(contradiction)
+        return learning
+
     @field_validator("channels")
     @classmethod
     def _names_differ(cls, channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
@@ -384,6 +390,11 @@ class Settings(BaseSettings):
     def channel_specs(self) -> tuple[ChannelSpec, ...]:
         """Name and unit of each channel, in the order of every array."""
         return tuple(ChannelSpec(channel.name, channel.unit) for channel in self.channels)
+
+    @property
+    def route_field(self) -> str | None:
+        """Field of the messages that chooses the model; None where there is one for all."""
+        return None if self.models is None else self.models.field
 
 
 def load_settings(path: Path) -> Settings:

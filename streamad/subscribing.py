@@ -16,12 +16,23 @@ from streamad.clock import SystemClock
 from streamad.logs import get_logger
 from streamad.plugins import ConnectorContext, connect_subscription
 from streamad.ports import StoredMessage, Subscription
-from streamad.types import Alert, Attribution, DeadLetter, Event, LateRecord, Message, Verdict, message_types
+from streamad.types import (
+    Alert,
+    Attribution,
+    DeadLetter,
+    Event,
+    Feedback,
+    LateRecord,
+    Message,
+    Promotion,
+    Verdict,
+    message_types,
+)
 
 Start = Literal["earliest", "latest"]
 M_co = TypeVar("M_co", bound=Message, covariant=True)
-A = TypeVar("A", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event)
-B = TypeVar("B", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event)
+A = TypeVar("A", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event, Feedback, Promotion)
+B = TypeVar("B", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event, Feedback, Promotion)
 
 
 class Messages(Generic[M_co]):
@@ -146,7 +157,7 @@ async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) 
             try:
                 decoder = decoders.get(message.kind if message.kind is not None else _kind_of(message))
                 found = None if decoder is None else decoder.decode(message.value)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 get_logger().warning("passed over what is no message of streamad", place=message.place, why=str(error))
                 continue
             if found is not None:
@@ -160,11 +171,13 @@ class _Marks(msgspec.Struct):
     """The fields by which messages without a name are told apart."""
 
     created_at: msgspec.Raw
+    judgement: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     alert_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     terms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     verdict_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     sha256: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     cause: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    version: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 _marks = msgspec.json.Decoder(_Marks)
@@ -173,10 +186,14 @@ _marks = msgspec.json.Decoder(_Marks)
 def _kind_of(message: StoredMessage) -> str:
     """Return the name of the type that only this message can be of; raises MsgspecError where it is no object."""
     marks = _marks.decode(message.value)
+    if marks.judgement is not msgspec.UNSET:
+        return "feedback"
     if marks.alert_id is not msgspec.UNSET:
         return "alert" if marks.terms is msgspec.UNSET else "attribution"
     if marks.verdict_id is not msgspec.UNSET:
         return "verdict"
     if marks.sha256 is not msgspec.UNSET:
         return "dead_letter"
+    if marks.version is not msgspec.UNSET:
+        return "promotion"
     return "late" if marks.cause is not msgspec.UNSET else "event"

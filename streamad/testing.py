@@ -1,4 +1,4 @@
-"""Time, sources and sinks that tests own, and the conformance checks that every source, sink and scorer must pass.
+"""Time, sources and sinks that tests own, and the conformance checks that every plug-in must pass.
 
 For our tests and for third parties' plug-ins; nothing here needs a test framework.
 """
@@ -10,6 +10,7 @@ __all__ = [
     "ListSource",
     "ManualClock",
     "Pause",
+    "check_detector",
     "check_scorer",
     "check_sink",
     "check_source",
@@ -25,6 +26,7 @@ from typing import TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from streamad._conformance import check_scorer, check_sink, check_source
+from streamad._conformance_detector import check_detector
 from streamad.errors import CheckpointError
 from streamad.ports import Clock
 from streamad.types import (

@@ -17,6 +17,7 @@ __all__ = [
     "Decision",
     "EndReason",
     "Event",
+    "Feedback",
     "FinishedSequence",
     "FloatArray",
     "IntArray",
@@ -29,6 +30,7 @@ __all__ = [
     "PartitionEnded",
     "PartitionRevoked",
     "Position",
+    "Promotion",
     "Rebalanced",
     "Record",
     "RecordBatch",
@@ -60,7 +62,7 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 EndReason = Literal["marker", "change", "gap", "length", "max_duration", "max_samples", "memory", "end_of_input"]
 Decision = Literal["normal", "anomalous", "unscorable", "learning"]
 Tail = Literal["empirical", "extrapolated"]
-Role = Literal["alerts", "attributions", "verdicts", "dead_letters", "late", "events"]
+Role = Literal["alerts", "attributions", "verdicts", "dead_letters", "late", "events", "feedback", "control"]
 
 SCHEMA_VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -180,7 +182,8 @@ class SampleBlock(msgspec.Struct, gc=False):
 
     ``times_us`` int64 [n], never decreasing; ``values`` float32 [n, C] with NaN for missing; ``indexes`` int64 [n]
     places of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as the sequence's end.
-    ``relative``: the times count from the sequence's start instead of the epoch.
+    ``relative``: the times count from the sequence's start instead of the epoch. ``route`` is the value of the field
+    that chooses the model (``models.field``), None where there is none.
     """
 
     stream: str
@@ -191,6 +194,7 @@ class SampleBlock(msgspec.Struct, gc=False):
     end: bool = False
     indexes: IntArray | None = None
     relative: bool = False
+    route: str | None = None
 
     def __len__(self) -> int:
         return len(self.times_us)
@@ -201,7 +205,8 @@ class FinishedSequence:
     """All samples of one sequence, ordered by time: ``times_us`` int64 [n], ``values`` float32 [n, C], NaN = missing.
 
     ``first_position`` is the lowest position of its samples; ``partial`` says that its beginning may have gone unseen;
-    ``duplicates`` counts readings that a later one of the same time replaced.
+    ``duplicates`` counts readings that a later one of the same time replaced. ``routes`` holds the different values of
+    the field that chooses the model, in order of their positions: more than one cannot be judged.
     """
 
     stream: str
@@ -212,6 +217,7 @@ class FinishedSequence:
     first_position: Position
     partial: bool = False
     duplicates: int = 0
+    routes: tuple[str, ...] = ()
 
     @property
     def start_us(self) -> int:
@@ -332,7 +338,10 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about one sequence; exactly one per sequence. ``detail`` says why it was unscorable."""
+    """What was decided about one sequence; exactly one per sequence.
+
+    ``detail`` says why it was unscorable, or how far its model's learning is.
+    """
 
     verdict_id: str
     stream: str
@@ -380,17 +389,45 @@ class LateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something an operator should know of that is no verdict: kind (a stable word), what, and where."""
+    """Something an operator should know of that is no verdict: kind (a stable word), what, where, and its figures."""
 
     kind: str
     message: str
     partition: str | None = None
     stream: str | None = None
+    model: ModelRef | None = None
+    figures: dict[str, float] = {}
     created_at: datetime
     schema_version: int = SCHEMA_VERSION
 
 
-Message: TypeAlias = Alert | Attribution | Verdict | DeadLetter | LateRecord | Event
+class Feedback(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator says of a sequence, by the id of its alert or verdict. The latest word on an id counts.
+
+    ``false_alarm``: it was normal and may train. ``confirmed``: it was an anomaly and never trains, but tests.
+    ``veto``: it must neither train nor test nor calibrate. ``model`` is the name in the alert's ``model``; without it
+    every model of the plant keeps the word.
+    """
+
+    alert_id: str
+    judgement: Literal["false_alarm", "confirmed", "veto"]
+    note: str = ""
+    by: str = ""
+    model: str | None = None
+    created_at: datetime
+    schema_version: int = SCHEMA_VERSION
+
+
+class Promotion(msgspec.Struct, frozen=True, kw_only=True):
+    """Says that ``version`` of ``model`` went into service: running workers look into the registry, which decides."""
+
+    model: str
+    version: str
+    created_at: datetime
+    schema_version: int = SCHEMA_VERSION
+
+
+Message: TypeAlias = Alert | Attribution | Verdict | DeadLetter | LateRecord | Event | Feedback | Promotion
 
 
 def message_types() -> dict[str, type[Any]]:
@@ -402,6 +439,8 @@ def message_types() -> dict[str, type[Any]]:
         "dead_letter": DeadLetter,
         "late": LateRecord,
         "event": Event,
+        "feedback": Feedback,
+        "promotion": Promotion,
     }
 
 

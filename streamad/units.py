@@ -8,7 +8,7 @@ import re
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, PlainSerializer
 
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SIZE_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -40,7 +40,16 @@ def parse_size_bytes(value: object) -> int:
     return _quantity(value, _SIZE_BYTES, 1, "size", "for example 500KB, 64MB or 1GiB")
 
 
-Duration = Annotated[int, BeforeValidator(parse_duration_us)]
+def _duration_text(duration_us: int) -> str:
+    return f"{duration_us}us"
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration_us),
+    # A bare number would be read back as seconds.
+    PlainSerializer(_duration_text, return_type=str, when_used="json"),
+]
 """Microseconds, written as 250ms, 30s, 10m, 24h or a number of seconds."""
 
 Size = Annotated[int, BeforeValidator(parse_size_bytes)]

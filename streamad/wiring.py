@@ -13,6 +13,8 @@ __all__ = [
     "sink_urls",
     "sinks_for",
     "source_for",
+    "store_for",
+    "versions_of",
 ]
 
 from collections.abc import Callable
@@ -20,14 +22,15 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from streamad._places import place_problems
+from streamad._places import place_key, place_problems
 from streamad.checkpoint import LocalCommitter, UnsavedCommitter
 from streamad.errors import ConfigError, Problem, StreamadError
 from streamad.ingest.decode import Decoder
-from streamad.judge.attribution import Reference
-from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import ModelInService
+from streamad.learn._exchange import check_exchange, exchange_urls
+from streamad.learn.inliers import InlierStore
 from streamad.learn.registry import Registry
+from streamad.learn.serving import RegistryVersions
 from streamad.plugins import ConnectorContext, connect_sink, connect_source, make_detector, split_url
 from streamad.ports import Clock, Committer, Detector, Sink, Source, TransactionalSource
 from streamad.settings import Settings
@@ -40,12 +43,16 @@ def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
     That is what decoder, plug-ins and their options say of it, and where an output would meet another one or an input.
     """
     parts: dict[str, Callable[[], Any]] = {
-        "decode": lambda: Decoder(settings.decode, settings.channels),
+        "decode": lambda: Decoder(settings.decode, settings.channels, settings.route_field),
         "source.url": lambda: source_for(settings, context),
         "model.detector": lambda: detector_for(settings),
     }
     for role, url in sink_urls(settings).items():
         parts[f"sinks.{role}"] = partial(_sink, settings, context, role, url)
+    if settings.learning is not None:
+        parts["learning.store"] = lambda: store_for(settings, context.base_dir, context.clock)
+    for role in exchange_urls(settings):
+        parts[place_key(role)] = partial(check_exchange, settings, context, role)
     problems: list[Problem] = []
     for where, make in parts.items():
         try:
@@ -54,7 +61,8 @@ def check_parts(settings: Settings, context: ConnectorContext) -> list[Problem]:
             problems += error.problems
         except StreamadError as error:
             problems.append(Problem(where, str(error)))
-    return problems + place_problems(sink_urls(settings), input_urls(settings), context.base_dir)
+    places = {**sink_urls(settings), **exchange_urls(settings)}
+    return problems + place_problems(places, input_urls(settings), context.base_dir)
 
 
 def source_for(settings: Settings, context: ConnectorContext, url: str | None = None) -> Source:
@@ -120,23 +128,33 @@ def detector_for(settings: Settings) -> Detector:
     return make_detector(settings.model.detector, settings.model.options)
 
 
-def model_in_service(settings: Settings, base_dir: Path, version: str | None = None) -> ModelInService:
-    """Load and verify the model that judges. Raises NoModelError, RegistryError, ArtifactError."""
-    loaded = registry_of(settings, base_dir).load(
-        settings.model.name,
-        version,
-        kind=settings.model.detector,
-        detector=detector_for(settings),
+def versions_of(settings: Settings, base_dir: Path, name: str | None = None) -> RegistryVersions:
+    """Return the versions of a model of the config (None: ``model.name``). Raises PluginError, ConfigError."""
+    return RegistryVersions(
+        registry_of(settings, base_dir), name or settings.model.name, settings, detector_for(settings)
+    )
+
+
+def store_for(settings: Settings, base_dir: Path, clock: Clock, name: str | None = None) -> InlierStore:
+    """Return the inlier store of a model of a config with ``learning`` (None: ``model.name``), not open yet.
+
+    Raises StoreError for a URL that cannot be.
+    """
+    assert settings.learning is not None
+    return InlierStore(
+        settings.learning.store,
+        name or settings.model.name,
         channels=settings.channel_specs,
         window=settings.window,
-        device=settings.model.device,
+        settings=settings.learning,
+        clock=clock,
+        base_dir=base_dir,
     )
-    return ModelInService(
-        loaded.ref,
-        loaded.scorer,
-        Calibration.from_terms(loaded.calibration_terms, settings.alerts.false_alarm_rate),
-        Reference(loaded.reference_values, loaded.reference_lengths),
-    )
+
+
+def model_in_service(settings: Settings, base_dir: Path, version: str | None = None) -> ModelInService:
+    """Load and verify the model that judges. Raises NoModelError, RegistryError, ArtifactError."""
+    return versions_of(settings, base_dir).load(version)
 
 
 def context_for(settings: Settings, base_dir: Path, clock: Clock) -> ConnectorContext:

@@ -9,10 +9,10 @@ import hashlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from io import FileIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,6 +28,7 @@ from streamad.units import Duration
 _CHUNK_BYTES = 1 << 20
 _SAVE_S = 1.0
 _REMEMBERED = 4_096
+_T = TypeVar("_T")
 
 
 class FileSubscriptionOptions(BaseModel):
@@ -43,6 +44,7 @@ class FileSubscriptionOptions(BaseModel):
         description="where to begin the first time; default: a group earliest, a reader without one latest",
     )
     poll: Duration = Field(default=200_000, ge=1_000, description="how often to look for new lines")
+    warn_missing: bool = Field(default=True, description="say in the log that the file is not there yet")
 
 
 class _Line(msgspec.Struct, frozen=True, array_like=True):
@@ -78,6 +80,7 @@ class FileSubscription:
         given = cast("FileSubscriptionOptions", options)
         self._path = Path(context.base_dir, rest)
         self._poll_s = given.poll / 1e6
+        self._warns_missing = given.warn_missing
         self._start = given.start or ("latest" if given.group is None else "earliest")
         self._memory = (
             None if given.group is None else self._path.with_name(f"{self._path.name}.{given.group}.position")
@@ -94,9 +97,9 @@ class FileSubscription:
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
         """Yield lines as they come. Raises SourceError where the file or the group's position cannot be read."""
-        await asyncio.to_thread(self._begin)
+        await self._in_thread(self._begin)
         while not self._is_closed:
-            lines = await asyncio.to_thread(self._read)
+            lines = await self._in_thread(self._read)
             for start, line in lines:
                 found = _line(start, line)
                 if self._again[found.identity]:
@@ -122,7 +125,7 @@ class FileSubscription:
         self._is_closed = True
         try:
             if self._is_changed and self._lock is not None:
-                await asyncio.to_thread(self._save)
+                await self._in_thread(self._save)
         finally:
             file, self._file = self._file, None
             lock, self._lock = self._lock, None
@@ -131,6 +134,15 @@ class FileSubscription:
             if lock is not None:
                 os.close(lock)
 
+    @staticmethod
+    async def _in_thread(work: Callable[[], _T]) -> _T:
+        task = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])  # the thread must leave the files before anybody else touches them
+            raise
+
     def _begin(self) -> None:
         if self._memory is not None:
             self._take_lock(self._memory)
@@ -138,7 +150,8 @@ class FileSubscription:
                 self._restore(self._memory)
                 return
         if not self._path.exists():
-            get_logger().warning("the file to follow is not there yet: waiting", path=str(self._path))
+            if self._warns_missing:
+                get_logger().warning("the file to follow is not there yet: waiting", path=str(self._path))
         elif self._start == "latest":
             self._skip_what_is_there()
         self._is_changed = True
@@ -226,7 +239,7 @@ class FileSubscription:
 
     async def _save_if_due(self) -> None:
         if self._lock is not None and self._is_changed and time.monotonic() - self._saved_at >= _SAVE_S:
-            await asyncio.to_thread(self._save)
+            await self._in_thread(self._save)
 
     def _save(self) -> None:
         assert self._memory is not None
@@ -253,7 +266,7 @@ def _lasting(line: bytes) -> bytes:
     """Return what of a message is the same when it is written a second time: all but when it was made."""
     try:
         fields: Any = msgspec.json.decode(line)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return line
     if isinstance(fields, dict):
         fields.pop("created_at", None)

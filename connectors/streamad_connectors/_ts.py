@@ -5,7 +5,7 @@ Format: https://www.aeon-toolkit.org/en/stable/api_reference/file_specifications
 
 from __future__ import annotations
 
-__all__ = ["read_ts", "ts_labels"]
+__all__ = ["read_ts", "ts_cases", "ts_labels"]
 
 import io
 from collections.abc import Iterator
@@ -51,6 +51,15 @@ def read_ts(path: Path, offset: int, options: FileOptions, context: ConnectorCon
 def ts_labels(path: Path, options: FileOptions) -> dict[str, str]:
     """Return sequence id -> class label of the selected cases."""
     return {_sequence_id(path, case): case.label for case in _selected_cases(path, options) if case.label is not None}
+
+
+def ts_cases(path: Path) -> Iterator[tuple[FloatArray, str | None]]:
+    """Yield the values float32 [C, n] of every case, NaN where one is missing, and its label.
+
+    Raises SourceError for a file that is no ``.ts``, and what opening it raises (``_reading.READ_FAILURES``).
+    """
+    for case in _selected_cases(path, FileOptions.model_validate({})):
+        yield _values(path, case), case.label
 
 
 def _sequences(path: Path, options: FileOptions, context: ConnectorContext) -> Iterator[Recorded]:

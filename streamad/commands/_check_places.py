@@ -1,23 +1,25 @@
-"""Checks where streamad writes: sinks and checkpoint, without leaving anything behind."""
+"""Checks where streamad writes: sinks, feedback, control and checkpoint, without leaving anything behind."""
 
 from __future__ import annotations
 
-__all__ = ["check_checkpoint", "check_sinks"]
+__all__ = ["check_checkpoint", "check_sinks", "makeable"]
 
 import asyncio
 import os
 from collections.abc import Container
 from pathlib import Path
 
-from streamad._places import file_of, place_problems
+from streamad._places import file_of, place_key, place_problems
 from streamad.checkpoint import read_checkpoint
 from streamad.commands._check_findings import Finding, failed, failure, ok, warning
 from streamad.commands._common import Plant
 from streamad.errors import CheckpointError, StreamadError
+from streamad.learn._exchange import check_exchange, exchange_urls
 from streamad.locks import try_lock
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import TransactionalSource
 from streamad.settings import Settings
+from streamad.types import Role
 from streamad.wiring import input_urls, sink_urls, source_for
 
 
@@ -27,14 +29,13 @@ def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
     Nothing is said of the places of roles that are ``told`` elsewhere to be of no use.
     """
     findings: list[Finding] = []
-    sinks = sink_urls(plant.settings)
-    misplaced = {problem.path: problem for problem in place_problems(sinks, input_urls(plant.settings), plant.base_dir)}
-    for role, url in sinks.items():
-        check = f"sinks.{role}"
+    places = {**sink_urls(plant.settings), **exchange_urls(plant.settings)}
+    problems = place_problems(places, input_urls(plant.settings), plant.base_dir)
+    misplaced = {problem.path: problem for problem in problems}
+    for role, url in places.items():
+        check = place_key(role)
         try:
-            options = plant.settings.sinks.options.get(split_url(url)[0], {})
-            sink = connect_sink(url, options, plant.context, check)
-            asyncio.run(sink.close())
+            _try(plant, role, url)
         except StreamadError as error:
             findings += failure(check, error)
             continue
@@ -43,10 +44,20 @@ def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
             continue
         path = file_of(url, plant.base_dir)
         if path is not None:
-            findings.append(_writable_file(check, path))
+            findings.append((_followed_file if role == "feedback" else _writable_file)(check, path))
         elif role not in told:
             findings.append(ok(check, url))
     return findings
+
+
+def _try(plant: Plant, role: Role, url: str) -> None:
+    """Make the sink of ``role`` and close it again. Raises StreamadError."""
+    if role in exchange_urls(plant.settings):
+        check_exchange(plant.settings, plant.context, role)
+        return
+    options = plant.settings.sinks.options.get(split_url(url)[0], {})
+    sink = connect_sink(url, options, plant.context, place_key(role))
+    asyncio.run(sink.close())
 
 
 def _writable_file(check: str, path: Path) -> Finding:
@@ -56,10 +67,20 @@ def _writable_file(check: str, path: Path) -> Finding:
         if not os.access(path, os.W_OK):
             return failed(check, f"{path} cannot be written", "give this user write permission")
         return ok(check, f"{path} (exists, is appended to)")
-    return _makeable(check, path) or ok(check, f"{path} (will be made)")
+    return makeable(check, path) or ok(check, f"{path} (will be made)")
 
 
-def _makeable(check: str, path: Path) -> Finding | None:
+def _followed_file(check: str, path: Path) -> Finding:
+    """Say whether others' feedback can be read, and beside it be kept how far it was read."""
+    if path.is_dir():
+        return failed(check, f"{path} is a folder", "name a file in it")
+    if path.exists() and not os.access(path, os.R_OK):
+        return failed(check, f"{path} cannot be read", "give this user read permission")
+    beside = path.parent / "position"
+    return makeable(check, beside) or ok(check, f"{path} ({'is followed' if path.exists() else 'not there yet'})")
+
+
+def makeable(check: str, path: Path) -> Finding | None:
     """Return why ``path`` cannot be made, None where it can."""
     home = next(parent for parent in path.parents if parent.exists())
     if not home.is_dir():
@@ -88,7 +109,7 @@ def _local_checkpoint(plant: Plant) -> list[Finding]:
     if folder.exists() and not folder.is_dir():
         return [failed(check, f"{folder} is a file", "name a folder: run.checkpoint")]
     if not folder.exists():
-        return [_makeable(check, folder) or ok(check, f"{folder} (will be made; the first run reads from the start)")]
+        return [makeable(check, folder) or ok(check, f"{folder} (will be made; the first run reads from the start)")]
     if not os.access(folder, os.W_OK | os.X_OK):
         return [failed(check, f"{folder} cannot be written", "give this user write permission")]
     if _is_locked(folder / "lock"):

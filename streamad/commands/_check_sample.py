@@ -73,7 +73,8 @@ class Sample:
 async def read_sample(plant: Plant, source: Source) -> Sample:
     """Read until the sample is full, the source ends or is silent for ten seconds. Raises SourceError, ConfigError."""
     sample = Sample(np.zeros(len(plant.settings.channels), dtype=np.bool_))
-    decoder = Decoder(plant.settings.decode, plant.settings.channels)
+    settings = plant.settings
+    decoder = Decoder(settings.decode, settings.channels, settings.route_field)
     intakes: dict[str, Intake] = {}
     try:
         async with asyncio.timeout(MAX_WAIT_S):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["check_recordings", "check_source", "check_topics"]
+__all__ = ["check_recordings", "check_source", "check_topics", "list_options"]
 
 from collections import Counter
 
 import numpy as np
 
 from streamad.commands._check_findings import Finding, Outcome, failed, failure, ok, warning
+from streamad.commands._check_models import check_routes
 from streamad.commands._check_sample import Sample, read_sample
 from streamad.commands._common import Plant, name_config, run_async
 from streamad.commands._topics import folded, kept_topics
@@ -31,10 +32,11 @@ def check_source(plant: Plant) -> list[Finding]:
         sample = run_async(read_sample(plant, _without_group(source)))
     except StreamadError as error:
         return failure("source", error)
-    findings = [*_records("source", sample, is_live=isinstance(source, TransactionalSource)), _options(plant)]
+    findings = _records("source", sample, is_live=isinstance(source, TransactionalSource))
     if any(finding.outcome == "failed" for finding in findings):
         return findings
-    return [*findings, *_channels(plant, sample), *_sequences(plant, sample), *_windows(plant, sample)]
+    findings += [*_channels(plant, sample), *_sequences(plant, sample), *_windows(plant, sample)]
+    return findings + check_routes(plant, sample)
 
 
 def check_topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
@@ -65,10 +67,14 @@ def _without_group(source: Source) -> Source:
     return source
 
 
-def _options(plant: Plant) -> Finding:
+def list_options(plant: Plant) -> list[Finding]:
+    """Say which options the source knows."""
     scheme = split_url(plant.settings.source.url)[0]
-    known = ", ".join(load("sources", scheme).options_model.model_fields) or "none"
-    return ok("source.options", f"known to {scheme}: {known}")
+    try:
+        known = load("sources", scheme).options_model.model_fields
+    except StreamadError as error:
+        return failure("source.options", error)
+    return [ok("source.options", f"known to {scheme}: {', '.join(known) or 'none'}")]
 
 
 def check_recordings(plant: Plant) -> list[Finding]:

@@ -14,6 +14,7 @@ __all__ = [
     "name_config",
     "out",
     "print_json",
+    "print_table",
     "run_async",
     "stop_on_signals",
 ]
@@ -30,6 +31,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from streamad.clock import SystemClock
 from streamad.errors import ConfigError, Problem
@@ -40,6 +42,7 @@ from streamad.wiring import check_parts, context_for
 
 T = TypeVar("T")
 
+_WIDEST = 10_000
 _CONFIG_HINT = "--config FILE"
 _configs_in_use: list[Path] = []
 
@@ -106,6 +109,11 @@ def local_url(url: str) -> str:
 def print_json(value: Any) -> None:
     """Print one JSON object on a line of its own."""
     typer.echo(msgspec.json.encode(value).decode())
+
+
+def print_table(table: Table) -> None:
+    """Print a table: as wide as the terminal, and where there is none as wide as it is, nothing cut off."""
+    (out if out.is_terminal else Console(highlight=False, width=_WIDEST)).print(table)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -114,6 +114,11 @@ VALUE = frozenset({"value", "val", "v", "reading", "measurement", "measured", "w
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
 _BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,16})\s*[\])]\s*$")
+# Letters that are spelled out where they cannot be written; all others lose their accents.
+_SPELLED = str.maketrans({
+    "ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ẞ": "SS",
+    "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D",
+})  # fmt: skip
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 # Suffixes that mean one unit only; a single letter counts after a name that says what is measured.
 _SUFFIXES = {
@@ -147,7 +152,10 @@ def unit_of(name: str) -> str:
 
 def plain_name(text: str, fallback: str) -> str:
     """Return ``text`` with letters, digits, '.', '_' and '-' only, at most 64 of them."""
-    ascii_text = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    spelled = unicodedata.normalize("NFC", text).translate(_SPELLED)
+    if text.isupper():
+        spelled = spelled.upper()
+    ascii_text = unicodedata.normalize("NFKD", spelled).encode("ascii", "ignore").decode()
     plain = _NOT_PLAIN.sub("_", ascii_text).strip("_").lstrip(".")[:64]
     return plain or fallback
 

@@ -34,6 +34,9 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.interrupted:
         table.add_row("interrupted", "the figures are of what was judged until then")
     table.add_row("sequences", f"{report.sequences}" + (f" ({verdicts})" if verdicts else ""))
+    for name, learned in report.counters.get("learning", {}).items():
+        what = "learned" if len(report.counters["learning"]) == 1 else f"learned ({name})"
+        table.add_row(what, _learned(learned))
     for name in ("dead_letters", "late_samples"):
         value = report.counters[name]
         count = sum(value.values()) if isinstance(value, dict) else value
@@ -47,6 +50,17 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
     out.print(table)
+
+
+def _learned(counters: dict[str, Any]) -> str:
+    """Return what became of one model: what was kept, and what happened."""
+    kept = f"{counters['accepted']} accepted, {counters['reserved']} reserved, {counters['aside']} aside"
+    happened = [
+        f"{counters[name]} {name if counters[name] != 1 else name.removesuffix('s')}"
+        for name in ("unkept", "drifts", "trainings", "promotions", "swaps")
+        if counters[name]
+    ]
+    return "; ".join([kept, ", ".join(happened)] if happened else [kept])
 
 
 def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from streamad.commands._common import Plant
+from streamad.learn._exchange import exchange_sinks
 from streamad.ports import TopicFinding, Topics, TransactionalSource
 from streamad.wiring import sinks_for, source_for
 
@@ -24,7 +25,7 @@ async def kept_topics(plant: Plant) -> AsyncIterator[Topics | None]:
         if not isinstance(source, TransactionalSource):
             yield None
             return
-        sinks = sinks_for(plant.settings, plant.context)
+        sinks = {**sinks_for(plant.settings, plant.context), **exchange_sinks(plant.settings, plant.context)}
         for sink in sinks.values():
             stack.push_async_callback(sink.close)
         keeper = source.topics(sinks)

@@ -56,6 +56,8 @@ def tail(
     """Print alerts as they come; Ctrl-C ends.
 
     Where the plant has no verdicts sink, its alerts sink also has the sequences that could not be judged.
+
+    Example: streamad alerts tail --group shift-desk --json
     """
     if config is not None and url is not None:
         raise UsageError("--config and --url both say what to follow: leave one out")

@@ -37,6 +37,8 @@ def init(
 
     Finds channels and units, times, ids of streams and sequences, end markers or pauses, the sampling period and the
     lengths of sequences; says what it found and what it guessed.
+
+    Example: streamad init recording.csv
     """
     if write_to.exists() and not force:
         raise OutputError(f"{write_to} exists: name another file with --out, or overwrite it with --force")
@@ -99,13 +101,21 @@ def _tell(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, a
         return
     for label, value in _found(raw, layout, rhythm, plant.settings.decode.default_stream):
         out.print(escape(f"{label:<12} {value}"))
-    for note in layout.notes:
+    for note in _notes(layout):
         err.print(f"[yellow]guessed[/]      {escape(note)}")
     for path, why in layout.left_out:
         err.print(f"[yellow]left out[/]     {escape(f'{path}: {why}')}")
     for finding in concerns:
         err.print(f"[yellow]{finding.outcome:<12}[/] {escape(f'{finding.message} -> {finding.advice}')}")
     out.print(escape(f"wrote {config}; look through it, then: streamad check --config {config}"))
+
+
+def _notes(layout: Layout) -> list[str]:
+    """Return what was guessed, in whole phrases; the config says at decode.timezone itself that its zone is a guess."""
+    if layout.time.zone is None:
+        return layout.notes
+    zone = f"the dates in {layout.time.path} name no time zone: {layout.time.zone}; if not so, set decode.timezone"
+    return [*layout.notes, zone]
 
 
 def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | None) -> list[tuple[str, str]]:
@@ -144,5 +154,5 @@ def _report(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None)
         "end": layout.end,
         "sequences": rhythm,
         "left_out": dict(layout.left_out),
-        "notes": layout.notes,
+        "notes": _notes(layout),
     }

@@ -56,6 +56,8 @@ def record(
     """Record a topic into files, one for each partition: offset, time, key and value of every record, exactly.
 
     streamad replay DIR then says what it would say about the topic itself. Reads without a group and commits nothing.
+
+    Example: streamad record --since 2h --out incident
     """
     plant = load_whole_plant(config)
     span = span_now(plant, since, until)

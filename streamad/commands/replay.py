@@ -61,8 +61,12 @@ def replay(
 ) -> None:
     """Replay recordings or a range of a topic through the monitor: the same code as run, without checkpoint and sinks.
 
+    It learns nothing, whatever the config says: models are read, and neither store nor registry is touched.
+
     Prints the alerts it would have raised; with --labels also AUC, detection rate at the configured false-alarm rate
     and the achieved false-alarm rate with its interval.
+
+    Example: streamad replay test.csv --labels truth.csv
     """
     plant = load_whole_plant(config)
     factor = _speed(speed)

@@ -61,6 +61,8 @@ def run(
 
     Goes on where the last run stopped: the checkpoint (files) or the progress topic (Kafka) makes every verdict come
     out exactly once, also after a crash. Ctrl-C stops after what is being scored is committed.
+
+    Example: streamad run --workers 4
     """
     plant = load_whole_plant(config)
     given = {"instance": instance, "accept_gap": accept_gap or None}
@@ -77,7 +79,8 @@ def run(
 
     async def work() -> None:
         source = source_for(settings, plant.context)
-        report = await Monitor(plant, quiet=quiet, on_start=stop_with_parent if supervised else None).run(
+        monitor = Monitor(plant, quiet=quiet, learns=True, on_start=stop_with_parent if supervised else None)
+        report = await monitor.run(
             source,
             committer_for(settings, plant.context, source),
             explain=settings.sinks.attributions is not None or not quiet,

@@ -16,10 +16,15 @@ from streamad.settings import Settings
 def schema(
     name: Annotated[
         str | None,
-        typer.Argument(help="alert, attribution, verdict, dead_letter, late, event or config; all if left out."),
+        typer.Argument(
+            help="alert, attribution, verdict, dead_letter, late, event, feedback, promotion, config; default: all."
+        ),
     ] = None,
 ) -> None:
-    """Print JSON Schemas (2020-12) of the messages that streamad writes, and of plant.yaml."""
+    """Print JSON Schemas (2020-12) of the messages that streamad writes, and of plant.yaml.
+
+    Example: streamad schema alert
+    """
     schemas = {**message_schemas(), "config": Settings.model_json_schema()}
     if name is not None and name not in schemas:
         raise typer.BadParameter(f"{name!r} is none of {', '.join(schemas)}", param_hint="NAME")

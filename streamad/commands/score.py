@@ -12,16 +12,18 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands._common import ConfigOption, load_whole_plant, out, run_async
+from streamad.commands._common import ConfigOption, Plant, load_whole_plant, out, run_async
 from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands._monitor import p_text
 from streamad.commands._windows import Recordings, read_windows
+from streamad.errors import ArtifactError, RegistryError, StreamadError, UsageError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.alerts import scored, unscorable
+from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
 from streamad.settings import Settings
-from streamad.types import Verdict
-from streamad.wiring import model_in_service
+from streamad.types import FinishedSequence, ModelRef, Verdict
+from streamad.wiring import versions_of
 
 _BATCH = 256
 
@@ -38,12 +40,22 @@ def score(
     version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one verdict per line as JSON.")] = False,
 ) -> None:
-    """Score recordings and print every verdict; nothing is written, no alert is raised."""
+    """Score recordings and print every verdict; nothing is written, no alert is raised.
+
+    With several models (models in the config) each sequence is scored by its own.
+
+    Example: streamad score batch-17.csv
+    """
     plant = load_whole_plant(config)
-    model = model_in_service(plant.settings, plant.base_dir, version)
+    settings = plant.settings
+    if version is not None and settings.models is not None:
+        raise UsageError("--version names a version of one model, and this config has several (models): leave it out")
+    models = _Models(plant, version)
+    if settings.models is None:
+        models.get(settings.model.name)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     data = run_async(read_windows(plant, source))
-    verdicts = _verdicts(data, model, plant.settings, plant.clock.now_us())
+    verdicts = _verdicts(data, models, settings, plant.clock.now_us())
     if as_json:
         for verdict in verdicts:
             typer.echo(msgspec.json.encode(verdict).decode())
@@ -61,24 +73,73 @@ def score(
     out.print(table)
 
 
-def _verdicts(data: Recordings, model: ModelInService, settings: Settings, now_us: int) -> list[Verdict]:
+class _Models:
+    """The models in service, each loaded once."""
+
+    def __init__(self, plant: Plant, version: str | None) -> None:
+        self._plant = plant
+        self._version = version
+        self._router = Router.of(plant.settings)
+        self._found: dict[str, ModelInService | StreamadError] = {}
+
+    def get(self, name: str) -> ModelInService:
+        """Return the model ``name``. Raises StreamadError where it cannot be used."""
+        if name not in self._found:
+            try:
+                self._found[name] = versions_of(self._plant.settings, self._plant.base_dir, name).load(self._version)
+            except StreamadError as error:
+                self._found[name] = error
+        found = self._found[name]
+        if isinstance(found, StreamadError):
+            raise found
+        return found
+
+    def ref_for(self, sequence: FinishedSequence) -> ModelRef | None:
+        """Return which model would have judged ``sequence``, None where nobody can say."""
+        name = self._router.name_for(sequence.routes)
+        try:
+            return None if isinstance(name, Unscorable) else self.get(name).ref
+        except StreamadError:
+            return None
+
+
+def _verdicts(data: Recordings, models: _Models, settings: Settings, now_us: int) -> list[Verdict]:
     verdicts = []
-    for start in range(0, len(data.windows), _BATCH):
-        windows = data.windows[start : start + _BATCH]
+    errors = []
+    for name, indexes in data.indexes().items():
+        try:
+            verdicts += _scored(data, indexes, models.get(name), settings, now_us)
+        except (ArtifactError, RegistryError) as error:
+            errors.append(error)
+            verdicts += [unscorable(data.sequences[index], Unscorable(str(error)), now_us) for index in indexes]
+    if errors and len(errors) == len(data.indexes()):
+        raise errors[0]
+    verdicts += [
+        unscorable(sequence, Unscorable(why), now_us, models.ref_for(sequence)) for sequence, why in data.unscorable
+    ]
+    return sorted(verdicts, key=lambda verdict: verdict.start_time)
+
+
+def _scored(
+    data: Recordings, indexes: list[int], model: ModelInService, settings: Settings, now_us: int
+) -> list[Verdict]:
+    verdicts = []
+    for start in range(0, len(indexes), _BATCH):
+        batch = indexes[start : start + _BATCH]
+        windows = [data.windows[index] for index in batch]
         terms = model.scorer.score(
             np.stack([window.values for window in windows]),
             np.array([window.length for window in windows], dtype=np.int64),
         )
         verdicts += [
             scored(
-                sequence,
+                data.sequences[index],
                 row,
                 calibration=model.calibration,
                 settings=settings.alerts,
                 model=model.ref,
                 now_us=now_us,
             )
-            for sequence, row in zip(data.sequences[start : start + _BATCH], terms, strict=True)
+            for index, row in zip(batch, terms, strict=True)
         ]
-    verdicts += [unscorable(sequence, Unscorable(why), now_us, model.ref) for sequence, why in data.unscorable]
-    return sorted(verdicts, key=lambda verdict: verdict.start_time)
+    return verdicts

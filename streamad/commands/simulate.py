@@ -93,6 +93,8 @@ def simulate(
     The plant.yaml works at once. DIR/train holds normal batches to learn from, DIR/live later ones, normal and faulty,
     to monitor; labels.csv beside each says which batch has which fault. With --to the plant runs: its samples go to a
     broker when they fall due.
+
+    Example: streamad simulate --out demo
     """
     _refuse_mixture(context, out_dir is not None, to is not None)
     # The live batches begin on the first fermenter, so that none of them overlaps a batch of the training.

@@ -42,10 +42,12 @@ def create(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the topics that are missing: the input, its progress, what the sinks write to.
+    """Make the topics that are missing: the input, its progress, what the sinks write to, feedback and control.
 
     A topic that is there stays as it is. Progress has the partitions of its input, outputs those of the largest input.
     Exit code 1 where a topic could not be made.
+
+    Example: streamad topics create --partitions 8 --replicas 3
     """
     plant = load_whole_plant(config)
     _report(run_async(_create(plant, partitions, replicas, dry_run)), as_json)
@@ -56,6 +58,8 @@ def check(config: ConfigOption = Path("plant.yaml"), as_json: JsonOption = False
     """Check partitions, settings and rights of the plant's topics, without writing anything or joining the group.
 
     Exit code 1 where a run would fail.
+
+    Example: streamad topics check
     """
     _report(run_async(_check(load_whole_plant(config))), as_json)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 __all__ = ["train"]
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -24,11 +25,16 @@ from streamad.commands._common import (
 )
 from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands._labels import NORMAL, read_labels
+from streamad.commands._models_service import tell_workers
 from streamad.commands._windows import Recordings, read_windows
-from streamad.errors import DetectorError
+from streamad.errors import DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import certifiable_rate
+from streamad.judge.routing import settings_for
 from streamad.learn.manifest import Manifest
 from streamad.learn.training import FitStep, promotion_doubt, train_model
+from streamad.ports import Detector
+from streamad.settings import Settings
+from streamad.types import ModelRef, WindowSet
 from streamad.wiring import detector_for, registry_of
 
 
@@ -53,39 +59,104 @@ def train(
     """Train a model on recordings of normal sequences and put it into service.
 
     A part of the recordings is held out to calibrate the false-alarm rate (with fewer than 150: scores out of fold).
-    Ctrl-C loses nothing: the same command goes on where it stopped.
+    Ctrl-C loses nothing: the same command goes on where it stopped. With several models (models in the config) each is
+    trained on the sequences of its own value.
+
+    Example: streamad train 'normal/*.csv'
     """
     plant = load_whole_plant(config)
     detector = detector_for(plant.settings)
-    registry = registry_of(plant.settings, plant.base_dir)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
     keep = None if labels is None else read_labels(labels, source, normal).is_normal
     data = run_async(read_windows(plant, source, keep=keep))
-    windows = data.window_set()
+    sets = data.window_sets()
+    _check_count(sets, plant.settings)
     _warn(data, plant)
     if url is None:
         err.print(f"training on {escape(plant.settings.source.url)} (the source; model.recordings is not set)")
-    started = time.perf_counter()
-    with _Bar(as_json) as bar:
-        version = train_model(
-            windows,
-            detector,
-            settings=plant.settings,
-            registry=registry,
-            clock=plant.clock,
-            progress=bar.on_step,
-            promote=promote,
-        )
-    manifest = registry.manifest(plant.settings.model.name, version)
-    promoted = registry.current(manifest.name) == version
-    if as_json:
-        print_json({"model": manifest.name, "version": version, "promoted": promoted, "metrics": manifest.metrics})
+    training = _Training(plant, detector, promote=promote, as_json=as_json)
+    if plant.settings.models is None:
+        ((name, windows),) = sets.items()
+        result = training.run(name, windows)
+        if as_json:
+            print_json(result)
+        if promote and not result["promoted"]:
+            raise DetectorError(training.refusal(result))
     else:
-        _print_result(manifest, promoted, plant.settings.alerts.false_alarm_rate, time.perf_counter() - started)
-    if promote and not promoted:
-        doubt = promotion_doubt(manifest.metrics)
-        raise DetectorError(f"version {version} was not put into service: {doubt or 'another one was promoted'}")
+        training.run_all(sets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """Trains one model after the other, telling what comes of it."""
+
+    plant: Plant
+    detector: Detector
+    promote: bool
+    as_json: bool
+
+    def run(self, name: str, windows: WindowSet, label: str = "") -> dict[str, Any]:
+        """Train a version of the model ``name`` and return what it is, for machines. Raises StreamadError."""
+        plant = self.plant
+        registry = registry_of(plant.settings, plant.base_dir)
+        started = time.perf_counter()
+        with _Bar(self.as_json, label) as bar:
+            version = train_model(
+                windows,
+                self.detector,
+                settings=settings_for(plant.settings, name),
+                registry=registry,
+                clock=plant.clock,
+                progress=bar.on_step,
+                promote=self.promote,
+            )
+        manifest = registry.manifest(name, version)
+        promoted = registry.current(name) == version
+        told = ""
+        if promoted and plant.settings.learning is not None:
+            told = f"; {tell_workers(plant, ModelRef(name, version))}"
+        if not self.as_json:
+            took_s = time.perf_counter() - started
+            _print_result(manifest, promoted, told, plant.settings.alerts.false_alarm_rate, took_s)
+        return {"model": name, "version": version, "promoted": promoted, "metrics": manifest.metrics}
+
+    def run_all(self, sets: dict[str, WindowSet]) -> None:
+        """Train every model; one that cannot be trained keeps none of the others from it. Raises DetectorError then."""
+        results, wrong = [], []
+        for number, (name, windows) in enumerate(sets.items(), start=1):
+            try:
+                result = self.run(name, windows, f"{name} ({number}/{len(sets)}): ")
+                if self.promote and not result["promoted"]:
+                    result["error"] = self.refusal(result)
+            except (TrainingDataError, DetectorError, RegistryError) as error:
+                result = {"model": name, "error": str(error)}
+            results.append(result)
+            if "error" in result:
+                wrong.append(name)
+                err.print(f"[yellow]model {name}[/]: {escape(result['error'])}")
+        if self.as_json:
+            print_json({"models": results})
+        if wrong:
+            raise DetectorError(
+                f"{len(wrong)} of {len(sets)} models have no new version in service: {', '.join(wrong)}"
+            )
+
+    @staticmethod
+    def refusal(result: dict[str, Any]) -> str:
+        """Say why the version that ``run`` returned does not serve."""
+        doubt = promotion_doubt(result["metrics"])
+        return f"version {result['version']} was not put into service: {doubt or 'another one was promoted'}"
+
+
+def _check_count(sets: dict[str, WindowSet], settings: Settings) -> None:
+    """Raise TrainingDataError where a field with any number of values would make any number of models."""
+    own = [name for name in sets if name != settings.model.name]
+    if settings.models is not None and len(own) > settings.models.max_models:
+        raise TrainingDataError(
+            f"{len(own)} values of {settings.models.field} in the recordings, models.max_models is "
+            f"{settings.models.max_models}: raise it, or choose another field (models.field)"
+        )
 
 
 def _warn(data: Recordings, plant: Plant) -> None:
@@ -103,14 +174,16 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(manifest: Manifest, promoted: bool, rate: float, took_s: float) -> None:
+def _print_result(manifest: Manifest, promoted: bool, told: str, rate: float, took_s: float) -> None:
     metrics = manifest.metrics
     how = "held out" if metrics.method == "split" else "scored out of fold"
     out.print(
         f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
         f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), calibrated on {metrics.n_calibration} {how}; "
-        + ("now in service" if promoted else "not in service")
+        + (f"now in service{told}" if promoted else "not in service")
     )
+    for remark in manifest.training.remarks:
+        out.print(f"[yellow]note[/]: {escape(remark)}")
     if metrics.score_quantiles["0.75"] < metrics.training_median <= metrics.score_quantiles["1"]:
         out.print(
             "[yellow]note[/]: the model's own training sequences score above most calibration scores, so normal "
@@ -124,10 +197,14 @@ def _print_result(manifest: Manifest, promoted: bool, rate: float, took_s: float
 
 
 class _Bar:
-    """Shows fits and epochs with loss and the time that remains; one line per fit where there is no terminal."""
+    """Shows fits and epochs with loss and the time that remains; one line per fit where there is no terminal.
 
-    def __init__(self, as_json: bool) -> None:
+    ``label`` says which model it is, where there are several.
+    """
+
+    def __init__(self, as_json: bool, label: str = "") -> None:
         self._quiet = as_json
+        self._label = label
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -151,6 +228,7 @@ class _Bar:
     def on_step(self, step: FitStep) -> None:
         epoch = step.step
         what = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
+        what = f"{self._label}{what}"
         loss = f"loss {epoch.loss:.4f}"
         if epoch.validation_loss is not None:
             loss += f", validation {epoch.validation_loss:.4f}"

@@ -23,6 +23,7 @@ from streamad.ingest._decode_scalars import (
     read_flag,
     read_id,
     read_number,
+    read_route,
     shown,
 )
 from streamad.ingest._decode_values import ABSENT, FieldPath, Samples, ValueReader
@@ -36,13 +37,20 @@ class _Single(NamedTuple):
     time_us: int
     row: list[float]
     end: bool
+    route: str | None
 
 
 class FieldReader:
     """Reads parsed messages by their fields; strict about types in the own format, lenient (texts) in mapped ones."""
 
     def __init__(
-        self, settings: DecodeSettings, channels: Sequence[ChannelSettings], times: TimeReader, *, native: bool = False
+        self,
+        settings: DecodeSettings,
+        channels: Sequence[ChannelSettings],
+        times: TimeReader,
+        *,
+        native: bool = False,
+        route: FieldPath | None = None,
     ) -> None:
         fields = FieldSettings() if native or settings.fields is None else settings.fields
         self._fields = fields
@@ -60,9 +68,11 @@ class FieldReader:
         self._values = FieldPath(fields.values) if fields.values else None
         self._channel = FieldPath(fields.channel) if fields.channel else None
         self._value = FieldPath(fields.value) if fields.value else None
-        used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value)
+        self._route = route
+        used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value, route)
         self._known_keys = {key for path in (*self._channels, *filter(None, used)) for key in (path.name, path.first)}
-        self._channel_keys = {key for path in self._channels for key in (path.name, path.first)}
+        inside = [*self._channels, *_inside(self._values, route)]
+        self._keys_of_values = {key for path in inside for key in (path.name, path.first)}
 
     def read(self, message: object, record: Record) -> Samples | None:
         """Return the samples of a parsed message; None where it holds only ignored channels. Raises DecodeError."""
@@ -99,6 +109,10 @@ class FieldReader:
     def _joined(self, singles: list[_Single], indexes: list[int] | None) -> Samples:
         stream, sequence, *_ = singles[0]
         latest = max(single.time_us for single in singles)
+        routes = {single.route for single in singles} - {None}
+        if len(routes) > 1:
+            assert self._route is not None
+            fail("mixed_message", f"holds several values of {self._route.name}: send one message for each")
         for single in singles:
             if (single.stream, single.sequence) != (stream, sequence):
                 fail("mixed_message", "holds samples of several sequences: send one message for each")
@@ -111,6 +125,7 @@ class FieldReader:
             self._value_reader.read([single.row for single in singles], None if indexes is None else ""),
             any(single.end for single in singles),
             None if indexes is None else np.array(indexes, dtype=np.int64),
+            *routes,
         )
 
     def _single(self, message: dict[Any, Any], record: Record) -> _Single | None:
@@ -118,7 +133,8 @@ class FieldReader:
         row = self._row(message, end)
         if row is None:
             return None
-        return _Single(*self._ids(message, record), self._read_time(message, record), row, end)
+        time_us = self._read_time(message, record)
+        return _Single(*self._ids(message, record), time_us, row, end, self._read_route(message))
 
     def _row(self, message: dict[Any, Any], end: bool) -> list[float] | None:
         """Return one value per channel; None where nothing of the message concerns us and it is no end either."""
@@ -134,7 +150,7 @@ class FieldReader:
             return missing or fail("missing_field", f"{self._values.name}: is missing")
         if not isinstance(values, dict):
             fail("wrong_type", f"{self._values.name}: must be an object of channels, got {shown(values)}")
-        self._refuse_unknown(values, self._channel_keys)
+        self._refuse_unknown(values, self._keys_of_values)
         return self._row_of_object(values) or [math.nan] * len(self._channels)
 
     def _row_of_object(self, values: dict[Any, Any]) -> list[float] | None:
@@ -209,6 +225,7 @@ class FieldReader:
             np.array([self._chunk_time(value, index) for index, value in enumerate(times)], dtype=np.int64),
             self._value_reader.read(matrix, where),
             self._read_end(message),
+            route=self._read_route(message),
         )
 
     def _chunk_columns(self, message: dict[Any, Any]) -> list[int]:
@@ -278,6 +295,12 @@ class FieldReader:
             return None
         return read_id(value, self._sequence.name)
 
+    def _read_route(self, message: dict[Any, Any]) -> str | None:
+        value = ABSENT if self._route is None else self._route.get(message)
+        if self._route is None or value is ABSENT:
+            return None
+        return read_route(value, self._route.name, as_text=self._as_text)
+
     def _read_time(self, message: dict[Any, Any], record: Record) -> int:
         if self._time is None:
             if record.timestamp_us is None:
@@ -298,3 +321,10 @@ class FieldReader:
         if self._end is None or value is ABSENT:
             return False
         return read_flag(value, self._end.name, as_text=self._as_text)
+
+
+def _inside(values: FieldPath | None, route: FieldPath | None) -> list[FieldPath]:
+    """Return the path of the field that chooses the model inside the object of channels, where it lies in there."""
+    if values is None or route is None or not route.name.startswith(f"{values.name}."):
+        return []
+    return [FieldPath(route.name.removeprefix(f"{values.name}."))]

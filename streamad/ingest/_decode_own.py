@@ -18,12 +18,13 @@ import msgspec
 import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.ingest._decode_scalars import TimeReader, read_id
-from streamad.ingest._decode_values import Samples, ValueReader
+from streamad.ingest._decode_scalars import TimeReader, read_id, read_route
+from streamad.ingest._decode_values import ABSENT, FieldPath, Samples, ValueReader
 from streamad.settings import ChannelSettings
 from streamad.types import IntArray
 
 Wire = Literal["json", "msgpack"]
+_IDS = ("stream", "sequence")
 # What parsers raise for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
 PARSE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
 
@@ -40,12 +41,31 @@ class _Message(msgspec.Struct, gc=False):
     end: bool | None = None
 
 
-class OwnReader:
-    """Reads regular messages of the own format."""
+class _RoutedMessage(_Message, gc=False):
+    """The own format with the field that chooses the model: under its whole name, or inside ``outer``, its first part.
 
-    def __init__(self, channels: Sequence[ChannelSettings], times: TimeReader, max_samples: int) -> None:
-        self._json = msgspec.json.Decoder(_Message)
-        self._msgpack = msgspec.msgpack.Decoder(_Message)
+    ``_message_type`` gives both their names.
+    """
+
+    route: Any = ABSENT
+    outer: Any = ABSENT
+
+
+class OwnReader:
+    """Reads regular messages of the own format; ``route`` is the field that chooses the model, if there is one."""
+
+    @staticmethod
+    def serves(route: FieldPath | None) -> bool:
+        """Return whether ``route`` can be read here: not where it is, or lies in, a field that has another use."""
+        return route is None or route.name in _IDS or route.first not in _Message.__struct_fields__
+
+    def __init__(
+        self, channels: Sequence[ChannelSettings], times: TimeReader, max_samples: int, route: FieldPath | None = None
+    ) -> None:
+        message = _message_type(route)
+        self._route = route
+        self._json = msgspec.json.Decoder(message)
+        self._msgpack = msgspec.msgpack.Decoder(message)
         self._times = times
         self._max_samples = max_samples
         self._columns = {channel.field or channel.name: column for column, channel in enumerate(channels)}
@@ -112,7 +132,30 @@ class OwnReader:
             listed, values = values, np.full((len(rows), len(self._missing)), np.nan, dtype=np.float32)
             values[:, columns] = listed
         sequence = None if message.sequence is None else read_id(message.sequence, "sequence")
-        return Samples(read_id(message.stream, "stream"), sequence, times_us, values, message.end is True)
+        stream = read_id(message.stream, "stream")
+        if self._route is None:
+            return Samples(stream, sequence, times_us, values, message.end is True)
+        route = _route_of(message, self._route)
+        return Samples(stream, sequence, times_us, values, message.end is True, None, route)
+
+
+def _message_type(route: FieldPath | None) -> type[_Message]:
+    if route is None or route.name in _IDS:
+        return _Message
+    places = [("route", route.name)] + ([("outer", route.first)] if route.rest else [])
+    fields = [(place, Any, msgspec.field(default=ABSENT, name=name)) for place, name in places]
+    return cast("type[_Message]", msgspec.defstruct("_Routed", fields, bases=(_RoutedMessage,), gc=False))
+
+
+def _route_of(message: _Message, path: FieldPath) -> str | None:
+    """Return the value of the field at ``path`` as text, None where it is missing. Raises DecodeError."""
+    if not isinstance(message, _RoutedMessage):
+        value = message.stream if path.name == "stream" else message.sequence
+    elif message.route is not ABSENT or not path.rest:
+        value = message.route
+    else:
+        value = path.get({path.first: message.outer})
+    return None if value is ABSENT else read_route(value, path.name, as_text=False)
 
 
 def _picker(names: list[str]) -> Callable[[dict[str, float | None]], tuple[float | None, ...]]:

@@ -16,6 +16,7 @@ __all__ = [
     "read_flag",
     "read_id",
     "read_number",
+    "read_route",
     "shown",
 ]
 
@@ -54,6 +55,7 @@ MAX_ID_CHARACTERS = 256
 _MAX_MESSAGE_CHARACTERS = 280
 _MAX_SHOWN_CHARACTERS = 60
 _MAX_NUMBER_CHARACTERS = 64
+_EXACT_BELOW = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
@@ -123,6 +125,26 @@ def read_number(value: object, *, as_text: bool) -> float:
             if value.strip().lower() in _MISSING:
                 return math.nan
     fail("wrong_type", f"must be a number or null, got {shown(value)}")
+
+
+def read_route(value: object, field: str, *, as_text: bool) -> str | None:
+    """Return the value that chooses the model, as text; None where it is missing (null, NaN).
+
+    A whole number is the same text whether it came as 3 or 3.0, booleans are true and false. With ``as_text`` an empty
+    text is missing. Raises DecodeError (wrong_type, bad_id).
+    """
+    if value is None or (as_text and value == ""):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if type(value) is float:
+        if math.isnan(value):
+            return None
+        if math.isfinite(value):
+            return str(int(value)) if value.is_integer() and abs(value) < _EXACT_BELOW else repr(value)
+    if not isinstance(value, str) and type(value) is not int:
+        fail("wrong_type", f"{field}: must be text, a number, true or false, got {shown(value)}")
+    return read_id(value, field)
 
 
 def read_flag(value: object, field: str, *, as_text: bool) -> bool:

@@ -20,7 +20,10 @@ ABSENT: Any = msgspec.UNSET
 
 
 class Samples(NamedTuple):
-    """What a message holds, in its own order: ``times_us`` int64 [n]; ``values`` float32 [n, C], finite or NaN."""
+    """What a message holds, in its own order: ``times_us`` int64 [n]; ``values`` float32 [n, C], finite or NaN.
+
+    ``route`` is the value of the field that chooses the model, None without one.
+    """
 
     stream: str
     sequence: str | None
@@ -28,6 +31,7 @@ class Samples(NamedTuple):
     values: FloatArray
     end: bool
     indexes: IntArray | None = None
+    route: str | None = None
 
 
 class ValueReader:
@@ -68,6 +72,8 @@ class ValueReader:
 
 class FieldPath:
     """A field's name: a literal key, or a dotted path into nested objects (the literal key wins)."""
+
+    __slots__ = ("first", "name", "rest")
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -6,7 +6,7 @@ __all__ = ["OpenSequence"]
 
 import numpy as np
 
-from streamad.ingest._runs import Run
+from streamad.ingest._runs import Routes, Run, joined_routes
 from streamad.types import EndReason, FinishedSequence, from_us
 
 
@@ -23,6 +23,7 @@ class OpenSequence:
         "nbytes",
         "partial",
         "position",
+        "routes",
         "runs",
         "seen_us",
         "since_us",
@@ -36,6 +37,7 @@ class OpenSequence:
         self.partial = partial
         self.position = run.position
         self.before = run.before
+        self.routes: Routes = ()
         self.runs: list[Run] = []
         self.n = 0
         self.nbytes = 0
@@ -50,6 +52,8 @@ class OpenSequence:
         self.seen_us = max(self.seen_us, run.arrived_us, run.last_us)
         self.duplicates += run.duplicates
         self.merged += run.merged
+        if run.routes:
+            self.routes = joined_routes(self.routes, run.routes)
         if run.first_us == self.last_us:
             self._merge(run)
             return
@@ -78,7 +82,7 @@ class OpenSequence:
         return last
 
     def drop_bare_marker(self) -> None:
-        """Take an end mark without readings out of the samples, unless it is all there is."""
+        """Take an end mark without readings out of the samples, unless it is all there is; its route still counts."""
         if self.n == 1 or not np.isnan(self.runs[-1].values[-1]).all():
             return
         self._take_last()
@@ -89,4 +93,14 @@ class OpenSequence:
         times_us = np.concatenate([run.times_us for run in self.runs])
         values = np.concatenate([run.values for run in self.runs])
         name = self.key if self.key is not None else from_us(self.start_us).isoformat()
-        return FinishedSequence(stream, name, reason, times_us, values, self.position, self.partial, self.duplicates)
+        return FinishedSequence(
+            stream,
+            name,
+            reason,
+            times_us,
+            values,
+            self.position,
+            self.partial,
+            self.duplicates,
+            tuple(value for _, value in self.routes),
+        )

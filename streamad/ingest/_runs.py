@@ -5,16 +5,33 @@ Shapes: n samples, C channels. A run is a stretch of one sequence's samples with
 
 from __future__ import annotations
 
-__all__ = ["Clocks", "ReorderBuffer", "Run", "runs_of"]
+__all__ = ["MAX_ROUTES", "Clocks", "ReorderBuffer", "Routes", "Run", "joined_routes", "runs_of"]
 
 from bisect import bisect_left
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from streamad.types import FloatArray, IntArray, Position, SampleBlock
 
+MAX_ROUTES = 3
+"""So many different routes of one sequence are kept, those that come first; two are one too many already."""
 _RUN_OVERHEAD_BYTES = 400
+
+Routes: TypeAlias = tuple[tuple[int, str], ...]
+"""Different values of the field that chooses the model, each with its lowest offset, in the order of these."""
+
+
+def joined_routes(first: Routes, second: Routes) -> Routes:
+    """Return the first routes of both, whichever of the two their samples came with: the result knows no order."""
+    if not first or not second:
+        return first or second
+    if len(first) == len(second) == 1 and first[0][1] == second[0][1]:
+        return min(first, second)
+    lowest: dict[str, int] = {}
+    for offset, value in sorted((*first, *second)):
+        lowest.setdefault(value, offset)
+    return tuple((offset, value) for value, offset in lowest.items())[:MAX_ROUTES]
 
 
 class Clocks(NamedTuple):
@@ -46,6 +63,7 @@ class Run:
         "last_us",
         "merged",
         "position",
+        "routes",
         "sequence",
         "times_us",
         "values",
@@ -61,6 +79,7 @@ class Run:
         *,
         arrived_us: int,
         end: bool = False,
+        routes: Routes = (),
     ) -> None:
         self.sequence = sequence
         self.times_us = times_us
@@ -69,6 +88,7 @@ class Run:
         self.before = before
         self.arrived_us = arrived_us
         self.end = end
+        self.routes = routes
         self.first_us = int(times_us[0])
         self.last_us = int(times_us[-1])
         self.merged = 0
@@ -96,6 +116,7 @@ class Run:
             self.before,
             arrived_us=self.arrived_us,
             end=self.end and stop == len(self),
+            routes=self.routes,
         )
 
     def split_at(self, time_us: int) -> tuple[Run, Run | None]:
@@ -112,6 +133,7 @@ class Run:
         self.end = self.end or later.end
         self.arrived_us = max(self.arrived_us, later.arrived_us)
         self.merged += later.merged + 1
+        self.routes = joined_routes(self.routes, later.routes)
         if later.position < self.position:
             self.position, self.before = later.position, later.before
 
@@ -129,6 +151,7 @@ def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
         before,
         arrived_us=arrived_us,
         end=block.end,
+        routes=() if block.route is None else ((block.offset, block.route),),
     )
     if block.indexes is None and (len(block) == 1 or bool((block.times_us[1:] > block.times_us[:-1]).all())):
         return [whole]

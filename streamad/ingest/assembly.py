@@ -181,6 +181,7 @@ class Assembler:
             block.values,
             block.end,
             block.indexes,
+            route=block.route,
         )
 
     # --- ends that no sample of the stream brings ---

@@ -20,7 +20,7 @@ from streamad.errors import ConfigError, Problem
 from streamad.ingest._decode_fields import FieldReader
 from streamad.ingest._decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest._decode_scalars import DECODE_ERROR_KINDS, DecodeErrorKind, TimeReader, fail
-from streamad.ingest._decode_values import Samples
+from streamad.ingest._decode_values import FieldPath, Samples
 from streamad.settings import ChannelSettings, DecodeSettings
 from streamad.types import Record, SampleBlock
 
@@ -30,14 +30,15 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class Decoder:
     """Decodes records into blocks of samples; pure, so one decoder serves every partition.
 
-    Raises ConfigError where two channels read the same field, or ``decode`` contradicts itself.
+    ``route`` names the field that chooses the model (``Settings.route_field``), in every format. Raises ConfigError
+    where two channels read the same field, or ``decode`` contradicts itself.
     """
 
-    def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> None:
+    def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], route: str | None = None) -> None:
         _check(settings, channels)
         self._settings = settings
-        self._native = _Readers(settings, channels, native=True)
-        self._plain = _Readers(settings, channels, native=False)
+        self._native = _Readers(settings, channels, route, native=True)
+        self._plain = _Readers(settings, channels, route, native=False)
         self._json = msgspec.json.Decoder()
         self._msgpack = msgspec.msgpack.Decoder()
 
@@ -95,13 +96,16 @@ class _Readers:
     Native records are our own words, absolute times in seconds, whatever ``decode`` says.
     """
 
-    def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], *, native: bool) -> None:
+    def __init__(
+        self, settings: DecodeSettings, channels: Sequence[ChannelSettings], route: str | None, *, native: bool
+    ) -> None:
+        path = None if route is None else FieldPath(route)
         self.relative = settings.time == "relative" and not native
         zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
         times = TimeReader("s" if native else settings.time_unit, relative=self.relative, zone=zone)
-        own = native or settings.fields is None
-        self.fields = FieldReader(settings, channels, times, native=native)
-        self.own = OwnReader(channels, times, settings.max_samples_per_message) if own else None
+        own = (native or settings.fields is None) and OwnReader.serves(path)
+        self.fields = FieldReader(settings, channels, times, native=native, route=path)
+        self.own = OwnReader(channels, times, settings.max_samples_per_message, path) if own else None
 
 
 def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> None:
@@ -115,12 +119,12 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
 
 
 def _block(samples: Samples, offset: int, *, relative: bool) -> SampleBlock:
-    stream, sequence, times_us, values, end, indexes = samples
+    stream, sequence, times_us, values, end, indexes, route = samples
     if len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]
-    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative)
+    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route)
 
 
 def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:

@@ -5,7 +5,7 @@ Shapes: K transformations, C channels.
 
 from __future__ import annotations
 
-__all__ = ["alert_id", "make_alert", "make_attribution", "scored", "unscorable"]
+__all__ = ["alert_id", "learning", "make_alert", "make_attribution", "scored", "unscorable"]
 
 import hashlib
 import math
@@ -46,6 +46,11 @@ def alert_id(stream: str, sequence: str, first_position: Position) -> str:
 def unscorable(sequence: FinishedSequence, why: Unscorable, now_us: int, model: ModelRef | None = None) -> Verdict:
     """Return the verdict of a sequence that has no score, with the reason."""
     return Verdict(decision="unscorable", detail=why.detail, model=model, **_identity(sequence, now_us))
+
+
+def learning(sequence: FinishedSequence, detail: str, now_us: int) -> Verdict:
+    """Return the verdict of a sequence that no model can judge yet; ``detail`` says how far learning is."""
+    return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us))
 
 
 def scored(

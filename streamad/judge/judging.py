@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
-from streamad.judge.alerts import make_alert, make_attribution, scored, unscorable
+from streamad.judge.alerts import learning, make_alert, make_attribution, scored, unscorable
 from streamad.judge.attribution import METHOD, channel_shares
-from streamad.judge.scoring import MicroBatcher, Scored
+from streamad.judge.scoring import Batchers, MicroBatcher, Scored
 from streamad.ports import Clock
 from streamad.settings import Settings
 from streamad.types import Alert, Attribution, FinishedSequence, OutputRecord, Verdict, Window
@@ -18,11 +18,16 @@ from streamad.types import Alert, Attribution, FinishedSequence, OutputRecord, V
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was decided about one sequence."""
+    """What was decided about one sequence: by the model ``model_name`` ("" where none is chosen), over ``window``.
+
+    ``window`` is in engineering units, and None for an unscorable sequence.
+    """
 
     verdict: Verdict
     alert: Alert | None = None
     attribution: Attribution | None = None
+    window: Window | None = None
+    model_name: str = ""
 
     def outputs(self, *, with_verdicts: bool) -> list[OutputRecord]:
         """Return the messages; without a verdicts sink an unscorable verdict goes to the alerts: never silence."""
@@ -40,21 +45,36 @@ class Judgement:
 
 
 class Judge:
-    """Turns finished sequences into judgements with the model in service."""
+    """Turns finished sequences into judgements, each by the model in service that ``batchers`` choose for it."""
 
-    def __init__(self, settings: Settings, batcher: MicroBatcher, clock: Clock, *, explain: bool) -> None:
+    def __init__(self, settings: Settings, batchers: Batchers, clock: Clock, *, explain: bool) -> None:
         self._settings = settings
         self._channels = settings.channel_specs
-        self._batcher = batcher
+        self._batchers = batchers
         self._clock = clock
         self._explains = explain
 
     async def judge(self, sequence: FinishedSequence, refused: str | None = None) -> Judgement:
         """Return the judgement of ``sequence``; ``refused`` says why it must not be scored. Raises DetectorError."""
         window = to_window(sequence, self._settings.window, self._channels) if refused is None else Unscorable(refused)
+        batcher = await self._batchers.batcher_for(sequence.routes)
+        if isinstance(batcher, Unscorable):
+            return Judgement(unscorable(sequence, batcher, self._clock.now_us()))
         if isinstance(window, Unscorable):
-            return Judgement(unscorable(sequence, window, self._clock.now_us(), self._batcher.model.ref))
-        result = await self._batcher.submit(window)
+            return self._unscorable(sequence, window, batcher)
+        result = await batcher.submit(window)
+        if result is None:
+            verdict = learning(sequence, batcher.learning(), self._clock.now_us())
+            return Judgement(verdict, window=window, model_name=batcher.name)
+        return await self._scored(sequence, window, batcher, result)
+
+    def _unscorable(self, sequence: FinishedSequence, why: Unscorable, batcher: MicroBatcher) -> Judgement:
+        model = batcher.model.ref if batcher.model is not None else None
+        return Judgement(unscorable(sequence, why, self._clock.now_us(), model), model_name=batcher.name)
+
+    async def _scored(
+        self, sequence: FinishedSequence, window: Window, batcher: MicroBatcher, result: Scored
+    ) -> Judgement:
         model = result.model
         verdict = scored(
             sequence,
@@ -64,17 +84,20 @@ class Judge:
             model=model.ref,
             now_us=self._clock.now_us(),
         )
+        if verdict.decision == "unscorable":
+            return Judgement(verdict, model_name=batcher.name)
         alert = make_alert(verdict, self._settings.alerts)
-        if alert is None or not self._explains:
-            return Judgement(verdict, alert)
-        return Judgement(verdict, alert, await self._explain(alert, window, result))
+        attribution = None
+        if alert is not None and self._explains:
+            attribution = await self._explain(alert, window, batcher, result)
+        return Judgement(verdict, alert, attribution, window, batcher.name)
 
-    async def _explain(self, alert: Alert, window: Window, result: Scored) -> Attribution | None:
+    async def _explain(self, alert: Alert, window: Window, batcher: MicroBatcher, result: Scored) -> Attribution | None:
         model = result.model
         if model.reference is None:
             return None
         try:
-            shares = await self._batcher.run(channel_shares, model.scorer, window, model.reference)
+            shares = await batcher.run(channel_shares, model.scorer, window, model.reference)
         except StreamadError:
             raise
         except Exception as error:  # the model is foreign code and may fail in any way

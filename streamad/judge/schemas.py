@@ -50,7 +50,15 @@ _COMMON = {
     "times": "Event times of the samples (RFC 3339, UTC).",
     "values": "One row per time, one value per channel in the configured order and unit; null is missing.",
     "message": "What happened, in words.",
+    "figures": "Its numbers by name, such as how far a channel has moved.",
+    "judgement": "false_alarm: it was normal. confirmed: it was an anomaly. veto: leave it out of all learning.",
+    "note": "The operator's words.",
+    "by": "Who says so.",
     "partition": "Partition or file it concerns.",
+}
+_OWN = {
+    "feedback": {"model": "Name of the model that judged, as the alert says it; null: looked up by the id."},
+    "promotion": {"model": "Name of the model.", "version": "The version that went into service."},
 }
 _NESTED = {
     "ModelRef": {"name": "Name in the registry.", "version": "Version in the registry."},
@@ -80,7 +88,7 @@ def message_schemas() -> dict[str, dict[str, Any]]:
 def _schema(name: str, kind: type[Any]) -> dict[str, Any]:
     (_,), definitions = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     body = definitions.pop(kind.__name__)
-    _describe(body, _COMMON)
+    _describe(body, _COMMON | _OWN.get(name, {}))
     for nested, definition in definitions.items():
         _describe(definition, _NESTED[nested])
     body["properties"]["schema_version"]["const"] = SCHEMA_VERSION

@@ -5,18 +5,19 @@ Shapes: B windows, C channels, L window length, K transformations.
 
 from __future__ import annotations
 
-__all__ = ["MicroBatcher", "ModelInService", "Scored", "WaitingLine"]
+__all__ = ["NO_MODEL_YET", "Batchers", "MicroBatcher", "ModelInService", "Scored"]
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Generic, ParamSpec, TypeVar
+from dataclasses import dataclass
+from typing import ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from streamad.errors import DetectorError, StreamadError
+from streamad.ingest.windowing import Unscorable
+from streamad.judge._waiting import WaitingLine
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
 from streamad.ports import Clock, Scorer
@@ -25,6 +26,9 @@ from streamad.types import FloatArray, ModelRef, Window
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+NO_MODEL_YET = "no model yet"
+"""What a verdict without a model says where nobody counts what is learned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,51 +49,64 @@ class Scored:
     model: ModelInService
 
 
-@dataclass(slots=True)
-class WaitingLine(Generic[T]):
-    """What waits for company, in order of arrival; pure. A batch is due when full or when its first item waited."""
-
-    batch_size: int
-    wait_us: int
-    _items: deque[tuple[int, T]] = field(default_factory=deque)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def push(self, item: T, now_us: int) -> None:
-        """Append ``item``, which waits from ``now_us`` on."""
-        self._items.append((now_us, item))
-
-    def due_in_us(self, now_us: int) -> int | None:
-        """Return how long the next batch may still wait: 0 if it is due, None if nothing waits."""
-        if not self._items:
-            return None
-        if len(self._items) >= self.batch_size:
-            return 0
-        return max(0, self._items[0][0] + self.wait_us - now_us)
-
-    def take(self) -> list[T]:
-        """Remove and return the next batch, the oldest first."""
-        return [self._items.popleft()[1] for _ in range(min(self.batch_size, len(self._items)))]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
     window: Window
     result: asyncio.Future[Scored]
 
 
+class Batchers(Protocol):
+    """Who scores which sequence; a MicroBatcher alone is one model for all."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no batch is being scored."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Return the models in service, for people."""
+        ...
+
+    async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
+        """Return who scores a sequence with these routes (``FinishedSequence.routes``), or why nobody does."""
+        ...
+
+    def flush(self) -> None:
+        """Let what waits now wait no longer for company."""
+        ...
+
+    async def close(self) -> None:
+        """Score all that was submitted, then end tasks and thread; safe to call twice."""
+        ...
+
+    def abandon(self) -> None:
+        """Give up models that hang: nothing more is scored, and ``close`` waits for nothing."""
+        ...
+
+
 class MicroBatcher:
-    """Scores windows in order of submission with the model in service.
+    """Scores windows in order of submission with the model in service, if there is one.
 
     At most ``capacity`` windows wait or are being scored; ``submit`` holds further ones back (back-pressure).
-    Use inside one running event loop; ``close`` ends its task and its thread.
+    ``name`` is the model's name, which it has before its first version. ``thread`` is shared with other batchers and
+    remains its owner's; without it the batcher has one of its own. ``learning`` says how far a first model is, for the
+    verdicts given without one. Use inside one running event loop; ``close`` ends its task and its own thread.
     """
 
     def __init__(
-        self, model: ModelInService, clock: Clock, settings: RunSettings | None = None, *, capacity: int | None = None
+        self,
+        model: ModelInService | None,
+        clock: Clock,
+        settings: RunSettings | None = None,
+        *,
+        capacity: int | None = None,
+        name: str = "",
+        thread: ThreadPoolExecutor | None = None,
     ) -> None:
         settings = settings or RunSettings()
+        self.name = name or (model.ref.name if model is not None else "")
+        self.learning: Callable[[], str] = lambda: NO_MODEL_YET
         self._model = model
         self._clock = clock
         self._line: WaitingLine[_Request] = WaitingLine(settings.batch_windows, settings.batch_wait)
@@ -100,12 +117,13 @@ class MicroBatcher:
         self._to_flush = 0
         self._closed = False
         self._abandoned = False
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-scoring")
+        self._owns_thread = thread is None
+        self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-scoring")
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def model(self) -> ModelInService:
-        """Return the model that scores the next batch."""
+    def model(self) -> ModelInService | None:
+        """Return the model that scores the next batch; None before the first one."""
         return self._model
 
     @property
@@ -113,13 +131,25 @@ class MicroBatcher:
         """Return whether no batch is being scored."""
         return not self._between_batches.locked()
 
-    async def submit(self, window: Window) -> Scored:
-        """Return the terms of ``window`` once its batch was scored.
+    @property
+    def label(self) -> str:
+        """Return name and version of the model in service, for people."""
+        return f"{self.name} {self._model.ref.version if self._model is not None else '(learning)'}"
 
+    async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher:
+        """Return this batcher, whatever the routes."""
+        return self
+
+    async def submit(self, window: Window) -> Scored | None:
+        """Return the terms of ``window`` once its batch was scored; None, at once, where there is no model yet.
+
+        Which of the two it is, is decided when this is called: a first model that comes later scores what comes later.
         Raises DetectorError where the window does not fit the model, the model fails or the batcher is closed.
         """
         if self._closed:
             raise DetectorError("the scorer is closed: no more windows are taken")
+        if self._model is None:
+            return None
         self._open_submits += 1
         try:
             async with self._room:
@@ -137,7 +167,10 @@ class MicroBatcher:
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*args, **kwargs))
 
     async def swap(self, model: ModelInService) -> None:
-        """Put ``model`` into service between two batches: no window is scored by half of each."""
+        """Put ``model`` into service between two batches: no window is scored by half of each.
+
+        It may be the first one.
+        """
         async with self._between_batches:
             self._model = model
 
@@ -147,12 +180,13 @@ class MicroBatcher:
         self._wake()
 
     async def close(self) -> None:
-        """Score all that was submitted, then end the task and the thread; safe to call twice."""
+        """Score all that was submitted, then end the task and the thread, if that is its own; safe to call twice."""
         self._closed = True
         self._wake()
         if self._task is not None:
             await self._task
-        self._thread.shutdown(wait=not self._abandoned)
+        if self._owns_thread:
+            self._thread.shutdown(wait=not self._abandoned)
 
     def abandon(self) -> None:
         """Give up a model that hangs: nothing more is scored, and ``close`` waits for nothing.
@@ -163,7 +197,8 @@ class MicroBatcher:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._owns_thread:
+            self._thread.shutdown(wait=False, cancel_futures=True)
         self._abandoned = True
 
     def _wake(self) -> None:
@@ -203,6 +238,7 @@ class MicroBatcher:
     async def _score(self, requests: list[_Request]) -> None:
         """Score one batch and answer its requests; whatever goes wrong is told to them, never lost."""
         model = self._model
+        assert model is not None  # nothing waits in line before the first one, and none is ever taken away
         wanted = [request for request in requests if not request.result.done()]  # a cancelled submit wants nothing
         try:
             terms = await self.run(_terms, model, [request.window for request in wanted])

@@ -20,6 +20,7 @@ import numpy as np
 from streamad.errors import ArtifactError, RegistryError
 from streamad.files import write_atomically, writing
 from streamad.learn._arrays import read_npy
+from streamad.learn._scores import joined, score_windows
 from streamad.learn._training_data import check_not_constant
 from streamad.learn.manifest import package_versions
 from streamad.locks import try_lock
@@ -27,12 +28,18 @@ from streamad.ports import Detector, FittedDetector, TrainingStep
 from streamad.settings import Settings
 from streamad.types import FloatArray, IntArray, WindowSet
 
+Phase: TypeAlias = Literal["first", "calibration", "final", "comparison"]
+
 
 @dataclass(frozen=True, slots=True)
 class FitStep:
-    """One epoch of one fit done: ``fit`` counts from 1 to ``n_fits``; the last is the model, those before calibrate."""
+    """One epoch of one fit done: ``fit`` counts from 1 to ``n_fits``, the last is the model.
 
-    phase: Literal["calibration", "final"]
+    Phase ``first``: the fit by whose scores the worst are dropped; ``calibration``: scores out of fold; ``final``: the
+    model. ``comparison`` follows the last fit: its steps are batches of windows, and their loss means nothing.
+    """
+
+    phase: Phase
     fit: int
     n_fits: int
     step: TrainingStep
@@ -41,8 +48,8 @@ class FitStep:
 FitProgress: TypeAlias = Callable[[FitStep], None]
 
 
-def fingerprint(data: WindowSet, settings: Settings, device: str) -> str:
-    """Return a hash of all that decides a training run: only then may an interrupted one go on."""
+def fingerprint(data: WindowSet, settings: Settings, device: str, *others: object) -> str:
+    """Return a hash of all that decides a training run, ``others`` included: only then may an interrupted one go on."""
     form = (
         settings.channel_specs,
         settings.window.model_dump(mode="json"),
@@ -52,6 +59,7 @@ def fingerprint(data: WindowSet, settings: Settings, device: str) -> str:
         package_versions(),
         data.ids,
         data.values.shape,
+        *others,
     )
     digest = hashlib.sha256(msgspec.json.encode(form, order="sorted"))
     digest.update(np.ascontiguousarray(data.values).tobytes())
@@ -106,22 +114,32 @@ class Fits:
         """Train the model that is exported."""
         return self._fit(data, "final", self.n_fits)
 
-    def out_of_fold(self, data: WindowSet, held_out: IntArray, fold: int) -> FloatArray:
-        """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; kept once known."""
-        path = self.folder / f"fold-{fold}.npy"
+    def first(self, data: WindowSet) -> FloatArray:
+        """Return the terms [N, K] of ``data`` by a first fit on all of it; kept once known."""
+        return self._kept("first", lambda: self._fit(data, "first", 1), data)
+
+    def out_of_fold(self, data: WindowSet, held_out: IntArray, fit: int, others: WindowSet | None = None) -> FloatArray:
+        """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; kept once known.
+
+        It scores ``others`` as well, of which ``data`` has none: their terms follow.
+        """
+        keep, scored = np.setdiff1d(np.arange(len(data)), held_out), data.take(held_out)
+        if others is not None:
+            scored = joined(scored, others)
+        return self._kept(f"fold-{fit}", lambda: self._fit(data.take(keep), "calibration", fit), scored)
+
+    def _kept(self, name: str, fit: Callable[[], FittedDetector], scored: WindowSet) -> FloatArray:
+        path = self.folder / f"{name}.npy"
         try:
             return read_npy(path)
         except ArtifactError:
-            keep = np.setdiff1d(np.arange(len(data)), held_out)
-            fitted = self._fit(data.take(keep), "calibration", fold)
-            test = data.take(held_out)
-            terms = fitted.score(test.values, test.lengths)
+            terms = score_windows(fit(), scored)
         content = BytesIO()
         np.save(content, terms, allow_pickle=False)
         write_atomically(path, content.getvalue())
         return terms
 
-    def _fit(self, data: WindowSet, phase: Literal["calibration", "final"], fit: int) -> FittedDetector:
+    def _fit(self, data: WindowSet, phase: Phase, fit: int) -> FittedDetector:
         check_not_constant(data, self.settings.channel_specs)
         resume = self.folder / f"{phase}-{fit}.resume"
         progress = self.progress

@@ -8,6 +8,7 @@ __all__ = [
     "CalibrationMethod",
     "DetectorRecord",
     "FileRecord",
+    "LearningRecord",
     "Manifest",
     "Metrics",
     "PromotionDecision",
@@ -27,6 +28,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from streamad._untrusted import decode_json
 from streamad.errors import ArtifactError
 from streamad.ports import TrainingSummary
 from streamad.settings import WindowSettings
@@ -34,7 +36,8 @@ from streamad.types import ChannelSpec
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
-CalibrationMethod = Literal["split", "out_of_fold"]
+CalibrationMethod = Literal["split", "out_of_fold", "reserve"]
+"""What calibrated: sequences held out by a hash of all, out-of-fold scores, or the calibration half of the reserve."""
 _PACKAGES = {"streamad": "streamad-monitor", "numpy": "numpy", "torch": "torch"}
 
 
@@ -83,6 +86,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     device: str
     settings: dict[str, Any] = {}
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, summary: TrainingSummary) -> TrainingRecord:
@@ -95,6 +99,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
             duration_s=summary.duration_s,
             device=summary.device,
             settings=dict(summary.settings),
+            remarks=summary.remarks,
         )
 
 
@@ -103,6 +108,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
     ``fold_medians`` (out_of_fold only) are the median held-out scores per fold: their spread is what the scales of the
     fold models differ by. ``training_median`` is the exported model's median score on what it was trained on.
+    ``n_presumed`` sequences were left out of the calibration as presumed anomalies.
     """
 
     n_training: int
@@ -111,19 +117,44 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     score_quantiles: dict[str, float]
     training_median: float
     fold_medians: list[float] = []
+    n_presumed: int = 0
+
+
+class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a retraining took from the inlier store.
+
+    ``reason`` is the request's, or ``recordings``: trained on those, in the place of a version with this ``since_us``.
+    Nothing from before ``since_us`` was used: the plant was another then (learned anew); versions that follow keep to
+    it. ``n_feedback`` training sequences are false alarms by operators; ``n_dropped``
+    more were dropped as the worst of a first fit; ``n_skipped_shards`` could not be used.
+    """
+
+    reason: str
+    since_us: int | None = None
+    n_feedback: int = 0
+    n_dropped: int = 0
+    n_skipped_shards: int = 0
 
 
 class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the version went into service or did not, with every figure that was weighed."""
+    """Why a challenger went into service or did not, with every figure that was weighed.
+
+    ``champion`` is the version it was to replace; None where none was in service.
+    """
 
     promoted: bool
     reason: str
     decided_at: datetime
     figures: dict[str, float] = {}
+    challenger: str = ""
+    champion: str | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a version; ``name``, ``version`` and ``files`` are filled in when it is published."""
+    """All that is known of a version; ``name``, ``version`` and ``files`` are filled in when it is published.
+
+    ``decision`` is that on the version itself; ``challenged`` holds the latest ones in which it was the champion.
+    """
 
     format: Literal["streamad-model"] = "streamad-model"
     schema_version: int = MANIFEST_VERSION
@@ -139,7 +170,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parent: str | None
     packages: dict[str, str]
     created_at: datetime
+    learning: LearningRecord | None = None
     decision: PromotionDecision | None = None
+    challenged: tuple[PromotionDecision, ...] = ()
 
 
 class _Header(msgspec.Struct):
@@ -180,15 +213,15 @@ def read_manifest(folder: Path, label: str) -> Manifest:
             f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): restore {folder} from a backup or train anew"
         ) from error
     try:
-        header = msgspec.json.decode(content, type=_Header)
+        header = decode_json(content, _Header)
         if header.format != "streamad-model":
             raise ArtifactError(
                 f"{label}: {MANIFEST_FILE} is not a streamad manifest: move {folder} out of the registry"
             )
         if header.schema_version != MANIFEST_VERSION:
             raise ArtifactError(_other_schema(label, header.schema_version))
-        return msgspec.json.decode(content, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return decode_json(content, Manifest)
+    except msgspec.DecodeError as error:
         raise ArtifactError(
             f"{label}: {MANIFEST_FILE} is damaged ({error}): restore {folder} from a backup or train anew"
         ) from error

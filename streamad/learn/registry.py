@@ -5,15 +5,15 @@ Layout: ``<root>/<name>/versions/0007/`` holds a version, ``<root>/<name>/CURREN
 
 from __future__ import annotations
 
-__all__ = ["NoModelError", "Registry"]
+__all__ = ["NoModelError", "OvertakenError", "Registry"]
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from streamad.errors import RegistryError
+from streamad.errors import ArtifactError, RegistryError
 from streamad.files import write_atomically, writing
 from streamad.learn._staging import StagedVersion, staged_version
 from streamad.learn._verify import NAME, TRAIN_COMMAND, verify_files
@@ -26,10 +26,15 @@ from streamad.types import ChannelSpec, ModelRef
 
 _LOCK_TIMEOUT_S = 10.0
 _CURRENT_MAX_BYTES = 256
+_DECISIONS_KEPT = 50  # in which a version was the champion: with one training a night, those of seven weeks
 
 
 class NoModelError(RegistryError):
     """Raised when no version of a model is in service; says how to train one."""
+
+
+class OvertakenError(RegistryError):
+    """Raised when a promotion lost its race: another version is in service than the one it was to replace."""
 
 
 def _plain(text: str, what: str) -> str:
@@ -43,6 +48,10 @@ class Registry:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all models of which there is anything. Raises RegistryError."""
+        return tuple(_folders(self.root))
 
     def versions(self, name: str) -> tuple[str, ...]:
         """Return the versions of a model, oldest first; empty where there is none. Raises RegistryError."""
@@ -59,7 +68,7 @@ class Registry:
         repair = f"write the version that should serve into it (there are: {_listed(self.versions(name))})"
         if not NAME.fullmatch(version):
             raise RegistryError(f"{path} is damaged, it holds {version[:80]!r}: {repair}")
-        if not self.folder(name, version).is_dir():
+        if not _is_folder(self.folder(name, version)):
             raise RegistryError(f"{path} names version {version}, which does not exist: {repair}")
         return version
 
@@ -89,25 +98,36 @@ class Registry:
         """Put ``version`` into service if ``expected`` (None: nothing) still is; its files are verified first.
 
         A trainer passes the parent it started from, so that one that slept cannot overtake a newer champion.
-        Raises RegistryError where the race is lost, ArtifactError for a damaged version, OutputError.
+        Raises OvertakenError where the race is lost, ArtifactError for a damaged version, RegistryError, OutputError.
         """
         verify_files(self._existing(name, version), self.manifest(name, version), f"model {name} {version}")
         with self._locked(name):
             champion = self.current(name)
             if champion != expected:
-                raise RegistryError(
+                raise OvertakenError(
                     f"model {name}: {version} not promoted, {champion or 'nothing'} is in service where "
                     f"{expected or 'nothing'} was expected: another was promoted meanwhile; compare the two first"
                 )
             write_atomically(self._home(name) / "CURRENT", f"{version}\n".encode())
 
     def record_decision(self, name: str, version: str, decision: PromotionDecision) -> None:
-        """Keep in the manifest why ``version`` was promoted or not; the one part of a version that may change."""
-        folder = self._existing(name, version)
+        """Keep in the manifest why ``version`` was promoted or not, and in that of the champion it was to replace.
+
+        The one part of a version that may change. A champion that is gone or damaged keeps nothing of it.
+        Raises RegistryError, ArtifactError for a damaged version, OutputError.
+        """
         with self._locked(name):
-            manifest = msgspec.structs.replace(self.manifest(name, version), decision=decision)
-            temporary = self._home(name) / f".{MANIFEST_FILE}.tmp"  # a killed writer leaves nothing inside a version
-            write_atomically(folder / MANIFEST_FILE, encode_manifest(manifest), temporary=temporary)
+            self._rewrite(name, msgspec.structs.replace(self.manifest(name, version), decision=decision))
+            if decision.champion is not None:
+                with suppress(RegistryError, ArtifactError):
+                    champion = self.manifest(name, decision.champion)
+                    challenged = (*champion.challenged, decision)[-_DECISIONS_KEPT:]
+                    self._rewrite(name, msgspec.structs.replace(champion, challenged=challenged))
+
+    def _rewrite(self, name: str, manifest: Manifest) -> None:
+        temporary = self._home(name) / f".{MANIFEST_FILE}.tmp"  # a killed writer leaves nothing inside a version
+        folder = self._existing(name, manifest.version)
+        write_atomically(folder / MANIFEST_FILE, encode_manifest(manifest), temporary=temporary)
 
     def load(
         self,
@@ -142,12 +162,15 @@ class Registry:
     def _in_service(self, name: str) -> str:
         version = self.current(name)
         if version is None:
-            raise NoModelError(f"no model {name!r} in {self.root}: train one with: {TRAIN_COMMAND}")
+            raise NoModelError(
+                f"no model {name!r} in {self.root}: let streamad run learn one by itself with learning: {{}} in the "
+                f"config, or train one with: {TRAIN_COMMAND}"
+            )
         return version
 
     def _existing(self, name: str, version: str) -> Path:
         folder = self.folder(name, version)
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise RegistryError(f"model {name} has no version {version} (there are: {_listed(self.versions(name))})")
         return folder
 
@@ -170,6 +193,13 @@ class Registry:
 
 def _listed(versions: tuple[str, ...]) -> str:
     return ", ".join(versions[-5:]) or "none"
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:  # such as a stale handle of a network share, which mends itself
+        raise RegistryError(f"cannot read the registry at {path}: {error.strerror}") from error
 
 
 def _folders(folder: Path) -> list[str]:

@@ -7,45 +7,21 @@ from __future__ import annotations
 
 __all__ = ["FitProgress", "FitStep", "promotion_doubt", "train_model"]
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from streamad.errors import DetectorError, TrainingDataError
-from streamad.judge.attribution import reference_windows
+from streamad.errors import ArtifactError, RegistryError, TrainingDataError
 from streamad.learn._fits import FitProgress, Fits, FitStep, fingerprint, work_folder
+from streamad.learn._publishing import Calibrated, Publisher
+from streamad.learn._scores import score_windows
 from streamad.learn._training_data import check_training_data
-from streamad.learn.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
-from streamad.learn.manifest import (
-    CalibrationMethod,
-    DetectorRecord,
-    Manifest,
-    Metrics,
-    PromotionDecision,
-    TrainingRecord,
-    WindowForm,
-    package_versions,
-)
+from streamad.learn.manifest import LearningRecord, Metrics, PromotionDecision
 from streamad.learn.registry import Registry
 from streamad.learn.split import OUT_OF_FOLD_BELOW, calibration_count, folds_of, hash_order
-from streamad.ports import Clock, Detector, FittedDetector, Scorer
+from streamad.ports import Clock, Detector
 from streamad.settings import Settings
-from streamad.types import FloatArray, IntArray, WindowSet, from_us
-
-_PROBE_WINDOWS = 4
-_SCORE_BATCH = 256
-_QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Calibration:
-    """Held-out terms [n, K] and how they came about; ``fold_medians`` are scores."""
-
-    terms: FloatArray
-    method: CalibrationMethod
-    fold_medians: tuple[float, ...] = ()
+from streamad.types import WindowSet, from_us
 
 
 def train_model(
@@ -65,6 +41,8 @@ def train_model(
     trains on all. The result does not depend on the order of ``data``. A version of which ``promotion_doubt`` says
     something stays out of service. Interrupted at any moment, there is no version,
     and a repeated call goes on where the fits were. ``device`` defaults to ``settings.model.device``.
+    Where the version in service was learned anew after a lasting change, this one says so, too: the retrainings that
+    follow take nothing from before it.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError where another version was promoted
     meanwhile (this one then stays in the registry, out of service).
@@ -76,7 +54,8 @@ def train_model(
     with work_folder(registry.training_folder(model.name), fingerprint(ordered, settings, where)) as folder:
         split = len(ordered) >= OUT_OF_FOLD_BELOW
         fits = Fits(detector, settings, where, folder, 1 if split else model.folds + 1, progress)
-        run = _Run(fits, registry, parent, clock)
+        learning = _learned_since(registry, model.name, parent)
+        run = _Run(fits, Publisher(fits, registry, model.name, parent, clock, learning))
         version = run.split(ordered) if split else run.out_of_fold(ordered)
     if promote:
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
@@ -88,12 +67,21 @@ def train_model(
     return version
 
 
+def _learned_since(registry: Registry, name: str, parent: str | None) -> LearningRecord | None:
+    """Return what the version in service knows of a lasting change; None where there was none, or it cannot be read."""
+    try:
+        record = None if parent is None else registry.manifest(name, parent).learning
+    except (ArtifactError, RegistryError):
+        return None
+    if record is None or record.since_us is None:
+        return None
+    return LearningRecord(reason="recordings", since_us=record.since_us)
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     fits: Fits
-    registry: Registry
-    parent: str | None
-    clock: Clock
+    publisher: Publisher
 
     def split(self, data: WindowSet) -> str:
         """Hold out the first sequences in hash order, train on the rest."""
@@ -102,7 +90,10 @@ class _Run:
         if n == 0:
             raise TrainingDataError(f"model.calibration holds none of {len(data)} sequences out: raise it")
         held_out, training = data.take(np.arange(n)), data.take(np.arange(n, len(data)))
-        return self._publish(training, lambda scorer: _Calibration(_score(scorer, held_out), "split"))
+        fitted = self.fits.final(training)
+        return self.publisher.publish(
+            fitted, training, lambda scorer: Calibrated(score_windows(scorer, held_out), "split")
+        )
 
     def out_of_fold(self, data: WindowSet) -> str:
         """Score each sequence by a model that did not see it, then train on all."""
@@ -114,50 +105,9 @@ class _Run:
             )
         folds = enumerate(folds_of(len(data), n_folds), start=1)
         terms = [self.fits.out_of_fold(data, held_out, fold) for fold, held_out in folds]
-        medians = tuple(_median(part) for part in terms)
-        return self._publish(data, lambda _: _Calibration(np.concatenate(terms), "out_of_fold", medians))
-
-    def _publish(self, training: WindowSet, calibrate: Callable[[Scorer], _Calibration]) -> str:
-        fitted = self.fits.final(training)
-        with self.registry.new_version(self.fits.settings.model.name) as staged:
-            fitted.export(staged.folder)
-            scorer = self.fits.detector.load(staged.folder, device=self.fits.device)
-            calibration, training_terms = calibrate(scorer), _score(scorer, training)
-            _check_finite(calibration.terms, training_terms)
-            reference = reference_windows(training.values, training.lengths, training_terms.sum(axis=1))
-            write_arrays(
-                staged.folder,
-                calibration_terms=calibration.terms,
-                probe=self._probe(fitted, training, staged.folder),
-                reference=(reference.values, reference.lengths),
-            )
-            return staged.publish(self._manifest(fitted, calibration, training_terms))
-
-    def _probe(
-        self, fitted: FittedDetector, training: WindowSet, folder: Path
-    ) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Return windows, lengths and terms of the exported model on a CPU, which must be those of the trained one."""
-        by_length = np.argsort(training.lengths, kind="stable")
-        probe = training.take(np.unique(by_length[np.linspace(0, len(by_length) - 1, _PROBE_WINDOWS, dtype=np.int64)]))
-        terms = self.fits.detector.load(folder, device="cpu").score(probe.values, probe.lengths)
-        deviation = probe_deviation(fitted.score(probe.values, probe.lengths), terms)
-        if not deviation <= PROBE_TOLERANCE_OTHER_DEVICES:
-            raise DetectorError(f"the exported model scores otherwise than the trained one (deviation {deviation:.2g})")
-        return probe.values, probe.lengths, terms
-
-    def _manifest(self, fitted: FittedDetector, calibration: _Calibration, training_terms: FloatArray) -> Manifest:
-        settings = self.fits.settings
-        return Manifest(
-            detector=DetectorRecord(settings.model.detector, dict(settings.model.options)),
-            channels=settings.channel_specs,
-            window=WindowForm.of(settings.window),
-            seed=settings.model.seed,
-            training=TrainingRecord.of(fitted.summary),
-            metrics=_metrics(calibration, training_terms),
-            parent=self.parent,
-            packages=package_versions(),
-            created_at=from_us(self.clock.now_us()),
-        )
+        medians = tuple(float(np.median(part.sum(axis=1))) for part in terms)
+        calibrated = Calibrated(np.concatenate(terms), "out_of_fold", medians)
+        return self.publisher.publish(self.fits.final(data), data, lambda _: calibrated)
 
 
 def promotion_doubt(metrics: Metrics) -> str | None:
@@ -172,33 +122,4 @@ def promotion_doubt(metrics: Metrics) -> str | None:
     return (
         f"its own training sequences score {metrics.training_median:.3f} (median), above all calibration scores "
         f"(at most {highest:.3f}): most normal sequences would alert; train for more epochs or on more recordings"
-    )
-
-
-def _score(scorer: Scorer, data: WindowSet) -> FloatArray:
-    starts = range(0, len(data), _SCORE_BATCH)
-    batches = [
-        (data.values[start : start + _SCORE_BATCH], data.lengths[start : start + _SCORE_BATCH]) for start in starts
-    ]
-    return np.concatenate([scorer.score(values, lengths) for values, lengths in batches])
-
-
-def _check_finite(*terms: FloatArray) -> None:
-    if not all(np.isfinite(part).all() for part in terms):
-        raise DetectorError("the trained model gives scores that are not finite: change model.options or model.seed")
-
-
-def _median(terms: FloatArray) -> float:
-    return float(np.median(terms.sum(axis=1)))
-
-
-def _metrics(calibration: _Calibration, training_terms: FloatArray) -> Metrics:
-    scores = calibration.terms.sum(axis=1)
-    return Metrics(
-        n_training=len(training_terms),
-        n_calibration=len(scores),
-        method=calibration.method,
-        score_quantiles={f"{q:g}": float(np.quantile(scores, q)) for q in _QUANTILES},
-        training_median=_median(training_terms),
-        fold_medians=list(calibration.fold_medians),
     )

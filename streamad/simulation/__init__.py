@@ -5,6 +5,7 @@ Model and magnitudes: docs/simulation.md. Needs numpy and scipy only.
 
 from __future__ import annotations
 
+from streamad.simulation.batch import Recipe
 from streamad.simulation.faults import FAULTS, Fault
 from streamad.simulation.feeding import PlantMessage, PlantTime, longest_us, plant_messages
 from streamad.simulation.inject import InjectedKind, inject_sensor_fault
@@ -22,6 +23,7 @@ __all__ = [
     "InjectedKind",
     "PlantMessage",
     "PlantTime",
+    "Recipe",
     "Recording",
     "inject_sensor_fault",
     "label_row",

@@ -10,7 +10,9 @@ __all__ = [
     "LOOP_CHANNELS",
     "MAX_HOURS",
     "SAMPLES_PER_HOUR",
+    "STANDARD",
     "LoopFault",
+    "Recipe",
     "Trajectory",
     "charged",
     "draw_plan",
@@ -59,15 +61,27 @@ class LoopFault:
     held_noise: float | None = None
 
 
-def draw_plan(rng: np.random.Generator) -> Plan:
-    """The recipe of one batch with the variation between batches of a well-run plant."""
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a plant runs its batches, on the mean: glucose charged (g/L), first feed (L/h) and its growth (1/h)."""
+
+    glucose_g_l: float = 8.0
+    feed_start_l_h: float = 1.0
+    feed_growth_h: float = 0.19
+
+
+STANDARD = Recipe()
+
+
+def draw_plan(rng: np.random.Generator, recipe: Recipe = STANDARD) -> Plan:
+    """One batch of the recipe, with the variation between batches of a well-run plant."""
     return Plan(
         volume_l=rng.normal(250.0, 1.5),
         biomass_g_l=1.0 * math.exp(rng.normal(0.0, 0.06)),
-        glucose_g_l=rng.normal(8.0, 0.2),
+        glucose_g_l=rng.normal(recipe.glucose_g_l, 0.2),
         feed_glucose_g_l=rng.normal(550.0, 7.0),
-        feed_growth_h=rng.normal(0.19, 0.003),
-        feed_start_l_h=rng.normal(1.0, 0.02),
+        feed_growth_h=rng.normal(recipe.feed_growth_h, 0.003),
+        feed_start_l_h=rng.normal(recipe.feed_start_l_h, 0.02),
         feed_total_l=rng.uniform(34.0, 46.0),
         feed_delay_h=rng.uniform(0.1, 0.35),
         uptake=rng.normal(1.0, 0.015),

@@ -6,8 +6,9 @@ __all__ = ["SLOT_US", "STAGGER_US", "Recording", "begin_us", "simulate", "simula
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from streamad.simulation.batch import (
     LOOP_CHANNELS,
     MAX_HOURS,
     SAMPLES_PER_HOUR,
+    STANDARD,
     LoopFault,
+    Recipe,
     Trajectory,
     charged,
     draw_plan,
@@ -59,14 +62,23 @@ def _rng(seed: int, index: int, purpose: int) -> np.random.Generator:
 
 
 def simulate_batch(
-    seed: int, index: int, fault: Fault | None = None
+    seed: int,
+    index: int,
+    fault: Fault | None = None,
+    *,
+    recipe: Recipe = STANDARD,
+    offsets: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[NDArray[np.float32], Trajectory, Injection | None, int]:
     """Batch `index` of `seed`: values float32 [n, C], its true course, the injected fault and its first sample.
 
-    With and without a fault it is the same batch up to the onset: same recipe, same noise.
+    With and without a fault it is the same batch up to the onset: same recipe, same noise. `recipe` and `offsets` are
+    what changes in a plant for good: how it runs its batches, and by how much sensors read off (in the channel's unit;
+    only sensors that close no loop). Raises ValueError for offsets of other channels.
     """
-    plan = draw_plan(_rng(seed, index, _PLAN))
-    noise = draw_noise(_rng(seed, index, _NOISE), _MAX_SAMPLES)
+    if in_loop := offsets.keys() & {CHANNEL_NAMES[channel] for channel in LOOP_CHANNELS}:
+        raise ValueError(f"{sorted(in_loop)[0]} closes a loop, which an offset of the reading alone would not move")
+    plan = draw_plan(_rng(seed, index, _PLAN), recipe)
+    noise = draw_noise(_rng(seed, index, _NOISE), _MAX_SAMPLES).offset(offsets)
     if fault is None:
         course = run_batch(plan)
         return measure(course.signals, noise), course, None, 0

@@ -14,7 +14,8 @@ __all__ = [
     "sensor_error",
 ]
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -62,6 +63,15 @@ class Noise:
     added: NDArray[np.float64]
     share: NDArray[np.float64]
     missing: NDArray[np.bool_]
+
+    def offset(self, offsets: Mapping[str, float]) -> Noise:
+        """Return this noise where the channels named read off by so much, in their unit.
+
+        Raises ValueError for an unknown channel.
+        """
+        if unknown := offsets.keys() - set(CHANNEL_NAMES):
+            raise ValueError(f"no channel {sorted(unknown)[0]!r} (there are: {', '.join(CHANNEL_NAMES)})")
+        return replace(self, added=self.added + [offsets.get(name, 0.0) for name in CHANNEL_NAMES])
 
 
 def draw_noise(rng: np.random.Generator, n: int) -> Noise:

@@ -15,14 +15,15 @@ import pytest
 
 from streamad.checkpoint import LocalCommitter
 from streamad.files import sync_folder
-from streamad.judge.scoring import MicroBatcher
+from streamad.judge.bank import ModelBank
+from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.pipeline import Pipeline
 from streamad.plugins import ConnectorContext
 from streamad.settings import Settings
 from streamad.testing import ListSource
-from streamad.types import Record
+from streamad.types import ModelRef, Record
 from streamad_connectors.files import JsonlSink, JsonlSinkOptions
-from tests.support.runtime import ROLES, TickingClock, messy_recordings, model_of, records_of, settings_of
+from tests.support.runtime import ROLES, TickingClock, messy_recordings, model_of, records_of, routed, settings_of
 from tests.support.runtime_disk import Disk
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the dying disk finds paths in /proc")
@@ -30,18 +31,26 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the dying disk 
 MODES: dict[str, dict[str, Any]] = {
     "marker-change": {"end": ["marker", "change"], "allowed_lateness": "3s"},
     "gap-length": {"end": ["gap", "length"], "gap": "3s", "length": 6, "allowed_lateness": "2s"},
+    "several-models": {"end": ["marker", "change"], "allowed_lateness": "2s"},
 }
 
 
 def plant(mode: str) -> Settings:
-    return settings_of(sequences=MODES[mode], run={"commit_interval": "1ms", "batch_windows": 2})
+    models = {"field": "recipe"} if mode == "several-models" else None
+    return settings_of(sequences=MODES[mode], run={"commit_interval": "1ms", "batch_windows": 2}, models=models)
 
 
 def recordings(seed: int) -> dict[str, list[Record]]:
     return {
-        "p0": records_of(messy_recordings(seed, streams=["a", "b"], sequences=5)),
-        "p1": records_of(messy_recordings(seed + 50, streams=["c"], sequences=4)),
+        "p0": records_of(routed(messy_recordings(seed, streams=["a", "b"], sequences=5), seed)),
+        "p1": records_of(routed(messy_recordings(seed + 50, streams=["c"], sequences=4), seed)),
     }
+
+
+def version_of(name: str) -> ModelInService:
+    """The one version of the model ``name``."""
+    known = model_of()
+    return ModelInService(ModelRef(name, "0001"), known.scorer, known.calibration, known.reference)
 
 
 async def life(settings: Settings, folder: Path, partitions: dict[str, list[Record]]) -> int:
@@ -50,7 +59,9 @@ async def life(settings: Settings, folder: Path, partitions: dict[str, list[Reco
     context = ConnectorContext(settings.channel_specs, clock, folder)
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
-    batcher = MicroBatcher(model_of(), clock, settings.run)
+    batcher = (
+        ModelBank(settings, clock, version_of) if settings.models else MicroBatcher(model_of(), clock, settings.run)
+    )
     source = ListSource.of(partitions, batch_records=3)
     pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
     try:
@@ -103,12 +114,16 @@ def crash_free(tmp_path: Path) -> Callable[[str, int], dict[str, list[str]]]:
     return run
 
 
-@pytest.mark.parametrize(("mode", "loses_power"), [("marker-change", True), ("gap-length", False)])
+@pytest.mark.parametrize(
+    ("mode", "loses_power"), [("marker-change", True), ("gap-length", False), ("several-models", False)]
+)
 def test_a_crash_at_any_operation_changes_no_output(
     mode: str, loses_power: bool, tmp_path: Path, crash_free: Callable[[str, int], dict[str, list[str]]]
 ) -> None:
     expected = crash_free(mode, 2)
     assert all(expected[role] for role in ROLES if role != "events")
+    names = {(json.loads(text).get("model") or {}).get("name") for text in expected["verdicts"]}
+    assert names == ({None, "default", "default.A", "default.B"} if mode == "several-models" else {"test"})
     crashes = 0
     while True:
         folder = tmp_path / f"{crashes}"

@@ -22,7 +22,7 @@ from streamad.plugins import ConnectorContext
 from streamad.testing import ListSource
 from streamad.types import ChannelSpec, PartitionAssigned, Record, RecordBatch, Role
 from streamad_connectors.kafka import KafkaSource
-from streamad_connectors.kafka._producer import discard
+from streamad_connectors.kafka._stopping import discard
 from streamad_connectors.kafka.committer import KafkaCommitter
 from streamad_connectors.kafka.options import KafkaSinkOptions, KafkaSourceOptions, progress_topic_of
 from streamad_connectors.kafka.sink import KafkaSink

@@ -119,7 +119,7 @@ def test_sigterm_ends_in_bounded_time_with_exit_code_0_and_the_next_run_goes_on(
 ) -> None:
     expected = expected_outputs(fork_server, children, write_plant(tmp_path / "crash-free"))
     stopped_after: list[int] = []
-    for more in (3, 9, 20):
+    for more in (3, 6, 9):  # of some forty: a busy machine commits more at a time
         process = start(fork_server, children, plant)
         wait_for_commits(process, plant, child.commits(plant) + more)
         process.terminate()

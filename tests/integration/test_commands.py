@@ -17,7 +17,7 @@ import pytest
 
 from streamad.judge.attribution import channel_shares
 from tests.support.runtime import START_US
-from tests.support.runtime_cli import CliPlant, streamad
+from tests.support.runtime_cli import OPTIONS, CliPlant, streamad
 
 
 def labels_of(plant: CliPlant) -> dict[str, bool]:
@@ -297,6 +297,16 @@ def test_train_again_makes_the_next_version_and_says_so(plant: CliPlant) -> None
     assert [row["version"] for row in listed["versions"]] == ["0001", "0002"]
     assert plant("train --no-promote --json").last_json["promoted"] is False
     assert plant("models list --json").last_json["current"] == "0002"
+
+
+def test_a_training_that_does_not_leave_its_start_is_told_with_what_helps(plant: CliPlant) -> None:
+    assert "did not leave its start" not in plant("train").out
+    plant.write_config(model={"options": {**OPTIONS, "epochs": 1, "learning_rate": 1e-7}})
+    outcome = plant("train")
+    assert outcome.code == 0, outcome.err
+    assert "training did not leave its start" in " ".join(plant("models show 0003").out.split())
+    assert "training did not leave its start" in outcome.out
+    assert "set the option transformation to residual" in " ".join(outcome.out.split())
 
 
 def test_train_on_the_normal_ones_by_label(plant: CliPlant) -> None:

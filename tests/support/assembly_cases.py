@@ -39,11 +39,21 @@ def sequence_settings(draw: st.DrawFn, *, gap: bool = True, lateness: bool = Tru
 
 @st.composite
 def arrivals(
-    draw: st.DrawFn, *, streams: str = "rst", clock: str | None = None, longest: int = 3, most: int = 24
+    draw: st.DrawFn,
+    *,
+    streams: str = "rst",
+    clock: str | None = None,
+    longest: int = 3,
+    most: int = 24,
+    routes: str = "ABCDE",
 ) -> list[Record]:
-    """Draw records: event times wander about a common time; record times are missing, one and the same, or rise."""
+    """Draw records: event times wander about a common time; record times are missing, one and the same, or rise.
+
+    They carry no route, one, or several of ``routes``.
+    """
     clock = clock or draw(st.sampled_from(["none", "constant", "rising", "rising"]))
     ids = draw(st.sampled_from([[None], ["A", "B"], ["A", "B", "C", None]]))
+    route = st.sampled_from(draw(st.sampled_from([[None], [routes[0]], [None, *routes]])))
     steps = st.tuples(
         st.sampled_from(streams),
         st.sampled_from(ids),
@@ -51,9 +61,10 @@ def arrivals(
         st.sampled_from([False, False, False, True]),
         st.sampled_from([0, 0, 1, 2, 3, 8, 20]),
         st.sampled_from([0, 0, 1, 5, 30]),
+        route,
     )
     records, event_us, record_us = [], 50, 50
-    for stream, key, samples, end, forward, lag in draw(st.lists(steps, min_size=1, max_size=most)):
+    for stream, key, samples, end, forward, lag, value in draw(st.lists(steps, min_size=1, max_size=most)):
         event_us += forward
         record_us = max(record_us, event_us) + lag if clock == "rising" else record_us
         records.append(
@@ -64,6 +75,7 @@ def arrivals(
                 tuple(row for _, row in samples),
                 end,
                 None if clock == "none" else record_us,
+                value,
             )
         )
     return records

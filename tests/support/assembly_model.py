@@ -29,6 +29,7 @@ class Record:
     rows: tuple[Row, ...]
     end: bool = False
     record_us: int | None = None
+    route: str | None = None
 
     def block(self, offset: int) -> SampleBlock:
         """Return the record as the decoder would: in time order, with the places in the record if those differ."""
@@ -43,6 +44,7 @@ class Record:
             np.array(rows, dtype=np.float32).reshape(len(order), -1),
             self.end,
             None if in_order else np.array(order, dtype=np.int64),
+            route=self.route,
         )
 
     @property
@@ -63,6 +65,7 @@ class Cut:
     first_position: tuple[int, int]
     duplicates: int
     partial: bool = False
+    routes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ def cut_of(closed: Closed) -> Cut:
         (sequence.first_position.offset, sequence.first_position.index),
         sequence.duplicates,
         sequence.partial,
+        sequence.routes,
     )
 
 
@@ -113,6 +117,7 @@ class _Sample:
     end: bool
     position: tuple[int, int]
     clock: int
+    routes: tuple[tuple[tuple[int, int], str], ...] = ()
 
 
 @dataclass
@@ -122,6 +127,7 @@ class _Open:
     merged: int = 0
     duplicates: int = 0
     first_position: tuple[int, int] = (0, 0)
+    routes: list[tuple[tuple[int, int], str]] = field(default_factory=list)
 
     @property
     def times(self) -> list[int]:
@@ -160,7 +166,10 @@ class Model:
             stream = self.streams.setdefault(record.stream, _Stream())
             clock = time if self.clock is None else self.clock
             stream.last_record = clock if record.record_us is not None else max(clock, time)
-            sample = _Sample(record.sequence, time, row, index == record.end_at, (offset, index), max(clock, time))
+            position = (offset, index)
+            routes = () if record.route is None else ((position, record.route),)
+            is_end = index == record.end_at
+            sample = _Sample(record.sequence, time, row, is_end, position, max(clock, time), routes)
             self._arrive(record.stream, stream, sample)
             if record.record_us is None:
                 self.tick_to(time)
@@ -250,6 +259,7 @@ class Model:
         known = [sequence.samples.pop()] if sequence.samples and sequence.times[-1] == time else []
         merged, duplicates = _merged(known + twins)
         sequence.samples.append(merged)
+        sequence.routes += [route for sample in twins for route in sample.routes]
         sequence.merged += len(known) + len(twins) - 1
         sequence.duplicates += duplicates
         sequence.first_position = min(sequence.first_position, merged.position)
@@ -300,11 +310,17 @@ class Model:
                 tuple(sample.row for sample in sequence.samples),
                 sequence.first_position,
                 sequence.duplicates,
+                routes=_different([value for _, value in sorted(sequence.routes)]),
             )
         )
 
     def _drop(self, name: str, sample: _Sample, *, closed: bool) -> None:
         self.late.append(Late(name, sample.sequence, closed, sample.position[0], sample.time, sample.row))
+
+
+def _different(values: list[str]) -> tuple[str, ...]:
+    """Return the first three different values."""
+    return tuple(value for i, value in enumerate(values) if value not in values[:i])[:3]
 
 
 def _merged(samples: list[_Sample]) -> tuple[_Sample, int]:

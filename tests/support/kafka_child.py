@@ -22,5 +22,6 @@ def streamad(arguments: list[str], folder: Path, log: Path) -> None:
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.chdir(folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # a trainer that it starts finds what it finds itself
     sys.argv = ["streamad", *arguments]
     main()

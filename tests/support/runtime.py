@@ -14,6 +14,7 @@ __all__ = [
     "messy_recordings",
     "model_of",
     "records_of",
+    "routed",
     "run_pipeline",
     "settings_of",
     "steps",
@@ -32,7 +33,7 @@ import numpy as np
 from streamad.checkpoint import UnsavedCommitter
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
-from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.pipeline import JudgedSequence, Pipeline
 from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.settings import Settings
@@ -130,6 +131,7 @@ async def run_pipeline(
     *,
     clock: Clock | None = None,
     model: ModelInService | None = None,
+    batchers: Batchers | None = None,
     committer: Callable[[Mapping[Role, ListSink]], Committer] = UnsavedCommitter,
     with_verdicts: bool = True,
     while_running: Callable[[Run, asyncio.Task[None]], Any] | None = None,
@@ -138,7 +140,7 @@ async def run_pipeline(
     settings = settings or settings_of()
     clock = clock or TickingClock(0.001)
     sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
-    batcher = MicroBatcher(model or model_of(), clock, settings.run)
+    batcher = batchers or MicroBatcher(model or model_of(), clock, settings.run)
     judged: list[JudgedSequence] = []
     events: list[Event] = []
     pipeline = Pipeline(
@@ -223,6 +225,23 @@ def messy_recordings(seed: int, *, streams: Sequence[str], sequences: int = 5) -
                 rng.choice([b"{", b'{"stream": 3}', b"\xff\xfe", line(rng.choice(list(streams)), "x", [1e9])])
             )
     return messages
+
+
+def routed(messages: Sequence[bytes], seed: int) -> list[bytes]:
+    """``messages`` with a recipe in about half of those that can be read: that of their sequence, seldom another."""
+    rng = random.Random(seed)
+    found = []
+    for message in messages:
+        try:
+            content = json.loads(message)
+            recipe = "AB"[int(content["sequence"][-1]) % 2]
+        except (ValueError, KeyError):
+            found.append(message)
+            continue
+        if rng.random() < 0.5:
+            content["recipe"] = rng.choice("ABC") if rng.random() < 0.1 else recipe
+        found.append(json.dumps(content).encode())
+    return found
 
 
 def _lane(rng: random.Random, stream: str, sequences: int) -> list[bytes]:

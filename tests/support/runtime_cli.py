@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CliPlant", "Outcome", "streamad"]
+__all__ = ["OPTIONS", "CliPlant", "Outcome", "streamad"]
 
 import csv
 import json

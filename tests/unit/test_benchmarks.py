@@ -86,3 +86,45 @@ def test_figures_over_seeds_are_medians() -> None:
         "median_wall_s": 100.0,
         "runs": runs,
     }
+
+
+def test_swap_tells_latencies_with_and_without_swaps_and_what_a_swap_takes() -> None:
+    figures = benchmark("swap", "--seconds", "4", "--slice-s", "2", "--every-s", "0.1", "--rate", "20")
+    assert figures["swaps"] > 0
+    assert 0 <= figures["wait_median_ms"] <= figures["wait_max_ms"]
+    assert 0 < figures["load_cpu_ms"] < 10_000
+    for row in figures["conditions"].values():
+        assert row["n"] == 80
+        assert 0 < row["latency_p50_ms"] <= row["latency_p99_ms"] <= row["latency_p100_ms"]
+    for quantile in ("p50", "p99", "p100"):
+        with_, without = (figures["conditions"][name][f"latency_{quantile}_ms"] for name in ("with", "without"))
+        assert figures[f"cost_{quantile}_ms"] == pytest.approx(with_ - without, abs=0.002)
+
+
+def test_learning_tells_what_gate_drift_and_store_take() -> None:
+    figures = benchmark("learning", "--sequences", "1500")
+    for row in figures.values():
+        assert 0 < row["us_gate"] < row["us_drift"] < row["us_per_sequence"] < 100_000
+        assert row["flush_ms"] > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stops and continues the training process, reads /proc")
+def test_retraining_latency_tells_quantiles_with_and_without_a_training_beside_the_load() -> None:
+    figures = benchmark("retraining_latency", "--seconds", "1", "--slice-s", "0.5", "--rate", "20")
+    conditions = figures["conditions"]
+    assert list(conditions) == ["without", "with"]
+    for row in conditions.values():
+        assert row["n"] == 2 * 10
+        assert 0 < row["scoring_p50_ms"] < row["latency_p50_ms"] <= row["latency_p99_ms"]
+    assert conditions["without"]["training_cpu_share"] <= 0.02, "it stood still"
+    ratio = conditions["with"]["latency_p99_ms"] / conditions["without"]["latency_p99_ms"]
+    assert figures["p99_ratio"] == {"with": pytest.approx(ratio, abs=0.001)}
+
+
+def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves() -> None:
+    figures = benchmark("contamination", "--seeds", "1", "--batches", "30", "--epochs", "1")
+    (by_training_set,) = figures["seeds"]
+    assert list(by_training_set) == ["clean", "trim 0", "trim 0.05", "trim 0.1"]
+    for found in by_training_set.values():
+        assert {"detection_rate", "false_alarm_rate", "auc"} <= set(found)
+        assert all(0 <= value <= 1 for value in found.values()), found

@@ -133,6 +133,21 @@ def test_a_key_that_pydantic_would_take_for_itself_is_unknown(load: Load, key: s
         ("window: {resample: {period: 0}}", "must be longer than 0"),
         ("sequences: {max_duration: soon}", "'soon' is not a duration: write for example 250ms, 30s, 10m or 24h"),
         ("run: {batch_wait: true}", "True is not a duration: write for example 250ms, 30s, 10m or 24h"),
+        ("learning: {max_accepted: 50}", "max_accepted (50) is below min_training (60)"),
+        (
+            "learning: {first_training: 5000}",
+            "first_training (5000) is above what the store keeps (2800): no model would come",
+        ),
+        (
+            "learning: {first_training: 60}",
+            "of first_training (60) sequences about 48 are not reserved, and min_training (60) of them are needed",
+        ),
+        ("learning: {max_reserve: 59}", "max_reserve (59) is below three times promotion.min_comparison (20)"),
+        ("learning: {schedule: nightly}", "write such as '0 3 * * *'"),
+        (
+            "model: {registry: 's3://bucket/models'}",
+            "so the registry lies on a POSIX file system (mount one that all workers share)",
+        ),
         ("model: {device: gpu}", "String should match pattern '^(auto|cpu|cuda(:\\d+)?)$'"),
     ],
 )

@@ -20,12 +20,14 @@ from streamad.types import (
     ChannelSpec,
     DeadLetter,
     Event,
+    Feedback,
     FinishedSequence,
     LateRecord,
     Message,
     ModelRef,
     Origin,
     Position,
+    Promotion,
     SampleBlock,
     TermShare,
     Verdict,
@@ -97,7 +99,9 @@ MESSAGES: list[Message] = [
         values=[[1.5, None], [None, -0.0]],
         created_at=T1,
     ),
-    Event(kind="started", message="no progress yet", created_at=T1),
+    Event(kind="started", message="no progress yet", model=MODEL, figures={"share": 0.5}, created_at=T1),
+    Feedback(alert_id="a1", judgement="false_alarm", note="filter change", by="shift 2", model="m", created_at=T1),
+    Promotion(model="m", version="0007", created_at=T1),
 ]
 ids = [type(message).__name__ for message in MESSAGES]
 

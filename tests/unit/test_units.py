@@ -75,6 +75,13 @@ def test_microseconds_survive_any_spelling(duration_us: int) -> None:
     assert parse_duration_us(seconds) == duration_us
 
 
+@given(st.integers(0, 2**63 - 1))
+def test_a_duration_written_as_json_is_read_back(duration_us: int) -> None:
+    adapter: TypeAdapter[int] = TypeAdapter(Duration)
+    assert adapter.validate_json(adapter.dump_json(duration_us)) == duration_us
+    assert adapter.dump_python(duration_us) == duration_us
+
+
 @given(st.integers(0, 10**9), st.sampled_from(sorted(SIZES_BYTES)))
 def test_sizes_are_exact_in_any_case(count: int, unit: str) -> None:
     expected = count * SIZES_BYTES[unit]

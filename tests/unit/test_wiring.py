@@ -133,3 +133,15 @@ def test_recordings_of_the_sources_kind_are_read_with_its_options(tmp_path: Path
         return str(source._options.decimal)
 
     assert [decimal_of(url) for url in ("other.csv", "other.csv?decimal=.", "other.jsonl")] == [",", ".", "."]
+
+
+@pytest.mark.parametrize(("store", "words"), [("nosuch://bucket/x", "nosuch"), ("inliers", None), ("memory://x", None)])
+def test_a_store_that_cannot_be_is_told_with_its_key(tmp_path: Path, store: str, words: str | None) -> None:
+    settings = Settings(
+        channels=[{"name": "temp_c"}],  # type: ignore[list-item]
+        source={"url": "rec"},  # type: ignore[arg-type]
+        learning={"store": store},  # type: ignore[arg-type]
+    )
+    found = check_parts(settings, context_for(settings, tmp_path, ManualClock()))
+    assert [problem.path for problem in found] == ([] if words is None else ["learning.store"])
+    assert all(words in problem.message for problem in found if words)

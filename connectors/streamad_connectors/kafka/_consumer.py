@@ -1,8 +1,8 @@
-"""Makes and ends the aiokafka consumers that read input topics, and looks for the topics before."""
+"""Makes the aiokafka consumers that read input topics, and looks for the topics before."""
 
 from __future__ import annotations
 
-__all__ = ["find_topics", "make_consumer", "stop_consumer"]
+__all__ = ["find_topics", "make_consumer"]
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,6 @@ from aiokafka.protocol.metadata import MetadataRequest
 from streamad.errors import SourceError
 from streamad_connectors.kafka._errors import explain, why_unreachable
 from streamad_connectors.kafka._reader import FETCH_WAIT_MS
-from streamad_connectors.kafka._stopping import stop_client
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions
 
 _MAX_FETCH_BYTES = 50_000_000
@@ -60,25 +59,3 @@ def _count(found: Mapping[str, Any], client: Client, doing: str) -> int:
     if kind is not NoError:
         raise SourceError(explain(kind(topic), client, f"{doing} topic {topic}"))
     return len(found["partitions"])
-
-
-async def stop_consumer(consumer: AIOKafkaConsumer, within_s: float) -> None:
-    """Stop ``consumer`` and end all its tasks, in little more than ``within_s`` whatever its brokers do."""
-    try:
-        await stop_client(consumer, within_s)
-    finally:
-        await _end_rest(consumer)
-
-
-async def _end_rest(consumer: AIOKafkaConsumer) -> None:
-    # aiokafka 0.14: stop() itself ends as cancelled, and leaves the rest as it is, where a fetch waits to be repeated.
-    fetcher, inner = consumer._fetcher, consumer._client
-    tasks = [*fetcher._pending_tasks] if fetcher is not None else []
-    tasks += [inner._sync_task] if inner._sync_task is not None else []
-    left = [task for task in tasks if not task.done()]
-    for task in left:
-        task.cancel()
-    if left:
-        await asyncio.wait(left, timeout=0.5)
-    for connection in inner._conns.values():
-        connection.close()

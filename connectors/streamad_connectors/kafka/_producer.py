@@ -6,15 +6,14 @@ its sender waits for its own tasks, which try again for ever.
 
 from __future__ import annotations
 
-__all__ = ["Outgoing", "PartitionProducer", "TopicMissingError", "discard", "is_fenced"]
+__all__ = ["Outgoing", "PartitionProducer", "TopicMissingError", "is_fenced"]
 
 import asyncio
 import contextlib
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -27,10 +26,10 @@ from aiokafka.errors import (
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
-_STOP_S = 1.0
+from streamad_connectors.kafka._stopping import discard, look_at
+
 _ABORT_S = 2.0
 _GRACE_S = 2.0
-_ROUNDS = 5
 # Records are joined into batches of up to so much: one request carries several small messages, and a topic's
 # max.message.bytes (1 MB by default), which bounds batches, is far away.
 _BATCH_BYTES = 128 * 1024
@@ -178,59 +177,9 @@ class PartitionProducer:
         futures = [batch._drain_waiter for waiting in batches for batch in waiting]
         for future in (*futures, self._producer._txn_manager.wait_for_transaction_end()):
             if future is not None and future.done():
-                _look_at(future)
+                look_at(future)
 
 
 def is_fenced(error: BaseException) -> bool:
     """Return whether ``error`` says that a newer producer has our id, or that the broker gave our transaction up."""
     return isinstance(error, _FENCED)
-
-
-async def discard(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
-    """Close the sockets of ``client`` and end its tasks, whatever they wait for; bounded, never raises.
-
-    Nothing is said to the broker: an open transaction stays open until it is fenced or times out.
-    """
-    net = client.client if isinstance(client, AIOKafkaProducer) else client._client
-    for connection in net._conns.values():
-        if connection._writer is not None:
-            connection._writer.transport.abort()  # close() would wait until all is written
-    await _cancel_tasks(client)
-    for stop in (client.stop, net.close):  # a consumer's stop ends early where it meets a cancelled task of its own
-        stopping = asyncio.ensure_future(stop())
-        await asyncio.wait([stopping], timeout=_STOP_S / 2)
-        stopping.cancel()
-        await _cancel_tasks(client)
-        await asyncio.wait([stopping], timeout=_STOP_S / 2)
-        if stopping.done():
-            _look_at(stopping)
-
-
-async def _cancel_tasks(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
-    """End the tasks that ``client`` started; more than one round, for some wait for others before they end."""
-    for _ in range(_ROUNDS):
-        tasks = _tasks_of(client)
-        if not tasks:
-            return
-        for task in tasks:
-            task.cancel()
-        done, _pending = await asyncio.wait(tasks, timeout=_STOP_S / _ROUNDS)
-        for task in done:
-            _look_at(task)
-
-
-def _tasks_of(client: AIOKafkaProducer | AIOKafkaConsumer) -> list[asyncio.Task[Any]]:
-    """Return the tasks that run a method of ``client`` or of one of its parts: aiokafka keeps no list of them."""
-    parts = {id(part) for part in (client, *vars(client).values()) if type(part).__module__.startswith("aiokafka.")}
-    tasks = []
-    for task in asyncio.all_tasks():
-        coroutine = task.get_coro()
-        if inspect.iscoroutine(coroutine) and id(inspect.getcoroutinelocals(coroutine).get("self")) in parts:
-            tasks.append(task)
-    return tasks
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Take the exception out of ``future``: asyncio complains of those that nobody looked at."""
-    if not future.cancelled():
-        future.exception()

@@ -1,31 +1,25 @@
-"""Ends aiokafka's clients in bounded time: on their own they wait for as long as the broker is away."""
+"""Ends aiokafka's clients in bounded time: on their own they wait for as long as the broker is away.
+
+Written against aiokafka 0.14, which has no public way to do so.
+"""
 
 from __future__ import annotations
 
-__all__ = ["stop_client"]
+__all__ = ["discard", "look_at", "stop_client"]
 
 import asyncio
-import contextlib
+import inspect
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import KafkaError
 
 _Client: TypeAlias = AIOKafkaProducer | AIOKafkaConsumer
-_TEAR_DOWN_S = 1.0
-# Where aiokafka 0.14 keeps the tasks that go on when stop() was cancelled; there is no public way to end them.
-_TASKS = (
-    ("_sender", "_sender_task"),
-    ("_coordinator", "_coordination_task"),
-    ("_coordinator", "_heartbeat_task"),
-    ("_coordinator", "_commit_refresh_task"),
-    ("_coordinator", "_reset_committed_task"),
-    ("_fetcher", "_fetch_task"),
-)
+_STOP_S = 1.0
+_ROUNDS = 5
 
 
 async def stop_client(client: _Client, within_s: float) -> None:
-    """Stop ``client`` in good order; where that takes longer than ``within_s``, tear it down. Never raises.
+    """Stop ``client`` in good order for up to ``within_s``, then end what is left of it. Never raises.
 
     Nothing is awaited under a time-out's cancellation: aiokafka swallows some of them and would wait on.
     """
@@ -33,23 +27,59 @@ async def stop_client(client: _Client, within_s: float) -> None:
     try:
         await asyncio.wait({stopping}, timeout=within_s)
     finally:
-        if not stopping.done():
-            stopping.cancel()
-            for task in _tasks_of(client):
-                task.cancel()
-            tearing_down = asyncio.ensure_future(_tear_down(client))
-            await asyncio.wait({stopping, tearing_down}, timeout=_TEAR_DOWN_S)
-            tearing_down.cancel()
-    if stopping.done() and not stopping.cancelled():
-        stopping.exception()  # whatever it was, the client is of no more use
+        # Also after a stop() in good order: a consumer's ends as cancelled where a fetch waits to be repeated, and
+        # leaves the rest as it is.
+        stopping.cancel()
+        await discard(client)
+        if stopping.done():
+            look_at(stopping)
 
 
-async def _tear_down(client: _Client) -> None:
-    inner: Any = client.client if isinstance(client, AIOKafkaProducer) else client._client
-    with contextlib.suppress(KafkaError, OSError):  # a connection that is broken already
-        await inner.close()
+async def discard(client: _Client) -> None:
+    """Close the sockets of ``client`` and end its tasks, whatever they wait for; bounded, never raises.
+
+    Nothing is said to the broker: an open transaction stays open until it is fenced or times out.
+    """
+    net = client.client if isinstance(client, AIOKafkaProducer) else client._client
+    for connection in net._conns.values():
+        if connection._writer is not None:
+            connection._writer.transport.abort()  # close() would wait until all is written
+    await _cancel_tasks(client)
+    for stop in (client.stop, net.close):  # a consumer's stop ends early where it meets a cancelled task of its own
+        stopping = asyncio.ensure_future(stop())
+        await asyncio.wait([stopping], timeout=_STOP_S / 2)
+        stopping.cancel()
+        await _cancel_tasks(client)
+        await asyncio.wait([stopping], timeout=_STOP_S / 2)
+        if stopping.done():
+            look_at(stopping)
+
+
+async def _cancel_tasks(client: _Client) -> None:
+    """End the tasks that ``client`` started; more than one round, for some wait for others before they end."""
+    for _ in range(_ROUNDS):
+        tasks = _tasks_of(client)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        done, _pending = await asyncio.wait(tasks, timeout=_STOP_S / _ROUNDS)
+        for task in done:
+            look_at(task)
 
 
 def _tasks_of(client: _Client) -> list[asyncio.Task[Any]]:
-    found = (getattr(getattr(client, part, None), name, None) for part, name in _TASKS)
-    return [task for task in found if isinstance(task, asyncio.Task)]
+    """Return the tasks that run a method of ``client`` or of one of its parts: aiokafka keeps no list of them."""
+    parts = {id(part) for part in (client, *vars(client).values()) if type(part).__module__.startswith("aiokafka.")}
+    tasks = []
+    for task in asyncio.all_tasks():
+        coroutine = task.get_coro()
+        if inspect.iscoroutine(coroutine) and id(inspect.getcoroutinelocals(coroutine).get("self")) in parts:
+            tasks.append(task)
+    return tasks
+
+
+def look_at(future: asyncio.Future[Any]) -> None:
+    """Take the exception out of ``future``: asyncio complains of those that nobody looked at."""
+    if not future.cancelled():
+        future.exception()

@@ -23,7 +23,9 @@ from collections.abc import Mapping, Sequence
 
 from aiokafka import errors
 
+from streamad._places import place_key
 from streamad.ports import Topic, TopicFinding
+from streamad.types import Role
 from streamad_connectors.kafka._admin import NewTopic, TopicState
 from streamad_connectors.kafka._errors import UNKNOWN_TOPIC, explain
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions
@@ -114,7 +116,11 @@ def settings(
     policy = {part.strip() for part in values.get("cleanup.policy", "delete").split(",")}
     if topic.role == "progress":
         findings += _progress(topic.name, policy, values)
-    elif "compact" in policy:
+    elif topic.role == "control":
+        if "compact" not in policy:
+            text = "has cleanup.policy=delete: cleanup.policy=compact would keep the newest promotion of each model"
+            findings.append(_warning(topic.name, text))
+    elif "compact" in policy and topic.role != "feedback":  # there the newest word on an id counts anyway
         text = "has cleanup.policy=compact: of each key only the newest message is kept; set cleanup.policy=delete"
         findings.append((_warning if topic.role == "input" else _error)(topic.name, text))
     if topic.role == "input":
@@ -236,12 +242,12 @@ def missing(topic: Topic) -> TopicFinding:
     return _error(topic.name, UNKNOWN_TOPIC)
 
 
-def elsewhere(role: str, client: Client) -> TopicFinding:
+def elsewhere(role: Role, client: Client) -> TopicFinding:
     """Say that a sink is none of this cluster."""
     place = client.place
     text = (
-        f"sinks.{role} is at {', '.join(place.brokers)}, another cluster than the source: its topic is not checked or "
-        "made here, and its messages are no part of the transactions (at least once)"
+        f"{place_key(role)} is at {', '.join(place.brokers)}, another cluster than the source: its topic is not "
+        "checked or made here, and its messages are no part of the transactions (at least once)"
     )
     return _warning(place.topic, text)
 

@@ -380,7 +380,7 @@ def _mismatched(place: _Place, n_progress: int, n_partitions: int) -> str:
         f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: where partitions "
         "were added to the input, keys have moved, so go on with a new group (option group), which begins anew, and "
         "next time first stop the producers, let streamad judge all there is and stop it; where only the progress "
-        "topic was made wrongly, delete it and run streamad topics create --config FILE"
+        "topic was made wrongly, delete it and run `streamad topics create --config FILE`"
     )
 
 

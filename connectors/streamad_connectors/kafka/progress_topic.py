@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamad.errors import CheckpointError
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
-from streamad_connectors.kafka._producer import discard
+from streamad_connectors.kafka._stopping import discard
 
 SCHEMA_VERSION = 1
 # A commit that closes a sequence rewrites at most so many ids (about 30 bytes each) of its stream.

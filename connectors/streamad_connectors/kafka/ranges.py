@@ -14,10 +14,11 @@ from pydantic import BaseModel
 
 from streamad.errors import SourceError
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch, SourceEvent
-from streamad_connectors.kafka._consumer import find_topics, make_consumer, stop_consumer
+from streamad_connectors.kafka._consumer import find_topics, make_consumer
 from streamad_connectors.kafka._errors import explain, why_unreachable
 from streamad_connectors.kafka._offsets import log_ends, offsets_at
 from streamad_connectors.kafka._reader import Reader, Reading
+from streamad_connectors.kafka._stopping import stop_client
 from streamad_connectors.kafka._waiting import TICK_S, Waiting
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions, partition_name
 
@@ -107,7 +108,7 @@ class KafkaRange:
             await asyncio.gather(polling, return_exceptions=True)
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await stop_consumer(consumer, 1.0)
+            await stop_client(consumer, 1.0)
 
     async def _open(self) -> Reader:
         counts = await find_topics(self._client)

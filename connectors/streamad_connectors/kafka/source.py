@@ -25,13 +25,14 @@ from streamad.types import (
     SourceEvent,
     SourceNotice,
 )
-from streamad_connectors.kafka._consumer import find_topics, make_consumer, stop_consumer
+from streamad_connectors.kafka._consumer import find_topics, make_consumer
 from streamad_connectors.kafka._errors import explain, why_unreachable
 from streamad_connectors.kafka._guard import RetentionGuard
 from streamad_connectors.kafka._membership import Membership, sticky_assignor
 from streamad_connectors.kafka._offsets import LogEnds, log_ends
 from streamad_connectors.kafka._reader import Reader, Reading
 from streamad_connectors.kafka._shared import Shared
+from streamad_connectors.kafka._stopping import stop_client
 from streamad_connectors.kafka._waiting import TICK_S, Waiting
 from streamad_connectors.kafka.committer import KafkaCommitter
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions, group_of
@@ -143,7 +144,7 @@ class KafkaSource:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             is_away = time.monotonic() - self._heard_s > min(_AWAY_S, self._client.request_timeout_s)
-            await stop_consumer(consumer, 1.0 if is_away else self._client.request_timeout_s)
+            await stop_client(consumer, 1.0 if is_away else self._client.request_timeout_s)
 
     async def _open(self) -> Reader:
         self._n_partitions = await find_topics(self._client)

@@ -1,4 +1,4 @@
-"""Makes and checks the topics of a plant: inputs, progress, and what its sinks write to."""
+"""Makes and checks the topics of a plant: inputs, progress, what its sinks write to, feedback and control."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import TypeVar, cast
 
 from aiokafka import errors
 
+from streamad._places import place_key
 from streamad.errors import SourceError
+from streamad.learn.feedback import feedback_group
 from streamad.plugins import ConnectorContext
 from streamad.ports import Sink, Topic, TopicFinding
 from streamad.types import Role
@@ -32,7 +34,7 @@ _Answer = TypeVar("_Answer")
 
 _PAUSE_S = 0.05
 _DAY_MS = 86_400_000
-_KEPT_MS: dict[Role, int] = {"dead_letters": 14 * _DAY_MS, "late": 14 * _DAY_MS}
+_KEPT_MS: dict[Role, int] = {"dead_letters": 14 * _DAY_MS, "late": 14 * _DAY_MS, "feedback": 90 * _DAY_MS}
 _KEPT_BY_DEFAULT_MS = 30 * _DAY_MS
 _INPUT_KEPT_MS = 7 * _DAY_MS
 _INPUT_KEPT_SEQUENCES = 4
@@ -49,6 +51,11 @@ _PROGRESS = {
     "max.compaction.lag.ms": "21600000",
     "max.message.bytes": str(_MESSAGE_BYTES),
 }
+_READ = frozenset({"input", "progress", "feedback", "control"})
+_ONLY_READ = frozenset({"input", "feedback"})
+_OF_THEIR_OWN: tuple[Role, ...] = ("feedback", "control")
+# Of each model only the newest promotion matters (key: the model's name).
+_CONTROL = {"cleanup.policy": "compact", "max.message.bytes": str(_MESSAGE_BYTES)}
 
 
 class KafkaTopics:
@@ -79,6 +86,7 @@ class KafkaTopics:
         self._elsewhere = {
             role: sink for role, sink in sinks.items() if isinstance(sink, KafkaSink) and role not in self._sinks
         }
+        self._plant = context.plant
         self._max_duration_us = context.max_duration_us
         self._options = options
         self._connected: Admin | None = None
@@ -158,11 +166,17 @@ class KafkaTopics:
         for role, sink in self._sinks.items():
             roles.setdefault(sink.place.topic, []).append(role)
         outputs = [
-            Topic(name, ", ".join(of), largest, self._output_settings(name, of))
+            Topic(name, ", ".join(of), *self._as_output(name, of, largest))
             for name, of in roles.items()
             if name not in taken
         ]
         return [*inputs, *progress, *outputs]
+
+    def _as_output(self, name: str, roles: Sequence[Role], largest: int | None) -> tuple[int | None, Mapping[str, str]]:
+        """Return partitions and settings of a topic that ``roles`` go to."""
+        if list(roles) == ["control"]:
+            return 1, _CONTROL
+        return 1 if list(roles) == ["feedback"] else largest, self._output_settings(name, roles)
 
     def _output_settings(self, name: str, roles: Sequence[Role]) -> dict[str, str]:
         kept_ms = max(_KEPT_MS.get(role, _KEPT_BY_DEFAULT_MS) for role in roles)
@@ -182,9 +196,23 @@ class KafkaTopics:
             name = sink.place.topic
             if name in progress or name in self._place.topics:
                 what = "a progress topic" if name in progress else "an input"
-                text = f"is {what} and the place of sinks.{role} at once: write to another topic"
+                text = f"is {what} and the place of {place_key(role)} at once: write to another topic"
                 findings.append(TopicFinding("error", name, text))
+        for role in _OF_THEIR_OWN:
+            others = self._others_at(role)
+            if others:
+                text = f"is the place of {place_key(role)} and of {others[0]} at once: give each a topic of its own"
+                findings.append(TopicFinding("error", self._sinks[role].place.topic, text))
         return [*findings, *(checks.elsewhere(role, sink.client) for role, sink in self._elsewhere.items())]
+
+    def _others_at(self, role: Role) -> list[str]:
+        """Return what else the topic of ``role`` is for: who may write feedback must not be able to forge alerts."""
+        topic = self._sinks[role].place.topic if role in self._sinks else None
+        return [
+            place_key(other)
+            for other, sink in self._sinks.items()
+            if sink.place.topic == topic and other != role and (other, role) != ("feedback", "control")
+        ]
 
     async def _check_settings(self, topics: Sequence[Topic], there: Mapping[str, TopicState]) -> list[TopicFinding]:
         names = [topic.name for topic in topics]
@@ -210,11 +238,11 @@ class KafkaTopics:
             state = there[topic.name]
             if not state.leaders or state.leaders[0] < 0:
                 continue  # nobody to ask, which is told already
-            if topic.role in ("input", "progress"):
+            if topic.role in _READ:
                 doing = f"read topic {topic.name}"
                 code = await self._asked(admin.read_refusal(state), doing)
                 findings += checks.refusal(topic.name, code, self._client, doing)
-            if topic.role != "input":
+            if topic.role not in _ONLY_READ:
                 doing = f"write topic {topic.name}"
                 code = await self._asked(admin.write_refusal(state), doing)
                 findings += checks.refusal(topic.name, code, self._client, doing)
@@ -230,6 +258,9 @@ class KafkaTopics:
                 partial(admin.transaction_refusal, transactional_id),
             ),
         }
+        if "feedback" in self._sinks:
+            group = feedback_group(self._plant)
+            questions["(feedback)"] = (f"read group {group}", partial(admin.group_refusal, group))
         findings = []
         for name, (doing, question) in questions.items():
             try:

@@ -1,8 +1,10 @@
-"""NeuTraL AD for sequences: learnable transformations and a deterministic contrastive loss (ICML 2021)."""
+"""NeuTraL AD: learnable transformations and a deterministic contrastive loss (ICML 2021); sequences, and tables."""
 
 from __future__ import annotations
 
-__all__ = ["NeutralAD", "NeutralADOptions"]
+__all__ = ["NeutralAD", "NeutralADOptions", "NeutralADTabular", "NeutralADTabularOptions"]
 
 from streamad_models.neutral_ad.detector import NeutralAD
 from streamad_models.neutral_ad.options import NeutralADOptions
+from streamad_models.neutral_ad.tabular_detector import NeutralADTabular
+from streamad_models.neutral_ad.tabular_options import NeutralADTabularOptions

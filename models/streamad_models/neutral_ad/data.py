@@ -5,7 +5,9 @@ Legend: N windows, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["MIN_SEQUENCES", "check_training_data", "fit_scaling", "split_validation"]
+__all__ = ["MIN_SEQUENCES", "Scaling", "check_training_data", "check_training_rows", "fit_scaling", "split_validation"]
+
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,27 +17,43 @@ from streamad.learn.constant import constant_channels
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
+Scaling = Literal["standard", "range", "none"]
+
 MIN_SEQUENCES = 8  # a quarter of them is a batch of two
+MIN_ATTRIBUTES = 2
 AUTO_VALIDATION_FROM = 200
 
 
 def check_training_data(data: WindowSet) -> None:
     """Raise TrainingDataError, with the channel's index where one is at fault, unless ``data`` can give a model."""
+    _check_windows(data)
+    if data.values.shape[2] < MIN_LENGTH:
+        raise TrainingDataError(f"windows of length {data.values.shape[2]}: at least {MIN_LENGTH} steps are needed")
+    constant = constant_channels(data)
+    if len(constant):
+        raise TrainingDataError(f"{_channels(constant)} never changes in the training sequences: leave it out")
+
+
+def check_training_rows(data: WindowSet) -> None:
+    """Raise TrainingDataError unless the rows [N, D, 1] can give a model; an attribute that never changes is fine."""
+    _check_windows(data)
+    if data.values.shape[2] != 1:
+        raise TrainingDataError(f"windows of length {data.values.shape[2]}: a table's rows are windows of one sample")
+    if data.values.shape[1] < MIN_ATTRIBUTES:
+        raise TrainingDataError("rows of one attribute: networks without bias see its sign alone, give at least 2")
+
+
+def _check_windows(data: WindowSet) -> None:
     values = data.values
     if values.ndim != 3 or data.lengths.shape != values.shape[:1]:
         raise TrainingDataError(f"training windows must be [N, C, L] with N lengths, not {values.shape}")
     if len(values) < MIN_SEQUENCES:
         raise TrainingDataError(f"{len(values)} training sequences: at least {MIN_SEQUENCES} are needed, record more")
-    if values.shape[2] < MIN_LENGTH:
-        raise TrainingDataError(f"windows of length {values.shape[2]}: at least {MIN_LENGTH} steps are needed")
     if data.lengths.min() < 1 or data.lengths.max() > values.shape[2]:
         raise TrainingDataError(f"sequence lengths must lie within 1..{values.shape[2]}")
     not_finite = np.flatnonzero(~np.isfinite(values).all(axis=(0, 2)))
     if len(not_finite):
         raise TrainingDataError(f"NaN or infinite values in {_channels(not_finite)}: fill or drop them first")
-    constant = constant_channels(data)
-    if len(constant):
-        raise TrainingDataError(f"{_channels(constant)} never changes in the training sequences: leave it out")
 
 
 def valid_samples(data: WindowSet) -> npt.NDArray[np.float64]:
@@ -44,10 +62,21 @@ def valid_samples(data: WindowSet) -> npt.NDArray[np.float64]:
     return data.values.transpose(0, 2, 1)[valid_NL].astype(np.float64)
 
 
-def fit_scaling(data: WindowSet) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return each channel's mean and 1 / standard deviation [C] over valid samples only."""
+def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return each channel's origin and factor [C] over valid samples only: ``(x - origin) * factor``.
+
+    "standard" gives mean and 1 / standard deviation, "range" smallest value and 1 / range, "none" 0 and 1. The factor
+    of a channel that never changes is 1.
+    """
     samples = valid_samples(data)
-    return samples.mean(axis=0).astype(np.float32), (1.0 / samples.std(axis=0)).astype(np.float32)
+    if kind == "standard":
+        origin, spread = samples.mean(axis=0), samples.std(axis=0)
+    elif kind == "range":
+        origin, spread = samples.min(axis=0), np.ptp(samples, axis=0)
+    else:
+        origin, spread = np.zeros(samples.shape[1]), np.ones(samples.shape[1])
+    spread[constant_channels(data)] = 1.0
+    return origin.astype(np.float32), (1.0 / spread).astype(np.float32)
 
 
 def split_validation(data: WindowSet, share: float | str, seed: int) -> tuple[WindowSet, WindowSet | None]:

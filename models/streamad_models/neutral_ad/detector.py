@@ -6,15 +6,15 @@ __all__ = ["NeutralAD"]
 
 from pathlib import Path
 
-import torch
 from pydantic import BaseModel
 
-from streamad.ports import TrainingProgress, TrainingSummary
+from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
+from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import check_training_data
-from streamad_models.neutral_ad.export import FittedNeutralAD
+from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import NeutralADOptions
-from streamad_models.neutral_ad.training import resolve_device, train
+from streamad_models.neutral_ad.training import fit_model, resolve_device
 from streamad_models.torchscript import FILE_NAME, TorchScriptScorer
 
 
@@ -37,7 +37,7 @@ class NeutralAD:
         device: str = "auto",
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
-    ) -> FittedNeutralAD:
+    ) -> FittedModule:
         """Train on ``data``: same data, settings, seed and threads give the same weights, bit by bit, on a CPU.
 
         The caller's random state is left alone. ``resume`` names a file that keeps the run's state every few seconds
@@ -51,23 +51,9 @@ class NeutralAD:
         """
         check_training_data(data)
         target = resolve_device(device)
-        run = train(data, self.options, seed=seed, device=target, progress=progress, resume=resume)
-        summary = TrainingSummary(
-            n_sequences=len(run.windows),
-            n_epochs=run.epoch,
-            best_epoch=run.best_epoch,
-            best_loss=run.best_loss,
-            duration_s=run.duration_s,
-            device=str(target),
-            settings=self._settings(run.model.encoder.n_blocks, run.model.encoder.embedding_dim, run.batch_size, seed),
-        )
-        return FittedNeutralAD(run.model, summary)
+        model = NeutralADModel(data.values.shape[1], data.values.shape[2], self.options, seed)
+        return fit_model(model, data, self.options, seed=seed, device=target, progress=progress, resume=resume)
 
     def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
         """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""
         return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
-
-    def _settings(self, n_blocks: int, embedding_dim: int, batch_size: int, seed: int) -> dict[str, object]:
-        """Return the settings with every "auto" resolved."""
-        resolved = {"n_blocks": n_blocks, "embedding_dim": embedding_dim, "batch_size": batch_size}
-        return {**self.options.model_dump(mode="json"), **resolved, "seed": seed, "torch": torch.__version__}

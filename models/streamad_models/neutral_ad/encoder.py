@@ -65,16 +65,20 @@ class EncoderBlock(nn.Module):
         self.shortcut = conv3_weight(1, n_in, n_out, generator)
 
     def forward(self, x_1LNI: Tensor) -> Tensor:
-        """Return [1, ceil(L / stride), N, O] of [1, L, N, I]."""
-        h = torch.relu_(torch.matmul(x_1LNI, self.inwards))
-        h = torch.relu_(convolve3(h, self.middle, self.stride, False))
-        out = convolve3(x_1LNI, self.shortcut, self.stride, False)
-        out.view(-1, self.n_out).addmm_(h.view(-1, self.n_in), self.outwards)
+        """Return [1, ceil(L / stride), N, O] of [1, L, N, I], computed in the type of ``x``."""
+        kind = x_1LNI.dtype
+        h = torch.relu_(torch.matmul(x_1LNI, self.inwards.to(kind)))
+        h = torch.relu_(convolve3(h, self.middle.to(kind), self.stride, False))
+        out = convolve3(x_1LNI, self.shortcut.to(kind), self.stride, False)
+        out.view(-1, self.n_out).addmm_(h.view(-1, self.n_in), self.outwards.to(kind))
         return torch.relu_(out)
 
 
 class Encoder(nn.Module):
-    """One block of stride 1, ``n_blocks`` of stride 2, then one conv over all that remains, with bias."""
+    """One block of stride 1, ``n_blocks`` of stride 2, then one conv over all that remains, with bias.
+
+    ``trains_in_bfloat16``: the blocks compute in bfloat16 while the model trains; weights are float32 always.
+    """
 
     def __init__(
         self,
@@ -85,14 +89,17 @@ class Encoder(nn.Module):
         embedding_dim: int,
         base_width: int,
         generator: torch.Generator,
+        trains_in_bfloat16: bool = False,
     ) -> None:
         super().__init__()
+        self.trains_in_bfloat16 = trains_in_bfloat16
         widths = [n_channels, *block_widths(n_blocks, base_width)]
         self.blocks = nn.ModuleList(
             EncoderBlock(n_in, n_out, 1 if i == 0 else 2, generator) for i, (n_in, n_out) in enumerate(pairwise(widths))
         )
         self.n_blocks = n_blocks
         self.embedding_dim = embedding_dim
+        self.base_width = base_width
         fan_in = lengths_after(length, n_blocks) * widths[-1]
         self.head = _linear_weight(fan_in, embedding_dim, generator)
         self.bias = nn.Parameter(_uniform((embedding_dim,), fan_in, generator))
@@ -100,9 +107,11 @@ class Encoder(nn.Module):
     def forward(self, x_LNC: Tensor) -> Tensor:
         """Return the embeddings [N, Z] of [L, N, C]."""
         h_1LNC = x_LNC.unsqueeze(0)
+        if self.training and self.trains_in_bfloat16:
+            h_1LNC = h_1LNC.to(torch.bfloat16)
         for block in self.blocks:
             h_1LNC = block(h_1LNC)
-        h_NF = h_1LNC.squeeze(0).transpose(0, 1).reshape(x_LNC.shape[1], -1)
+        h_NF = h_1LNC.squeeze(0).transpose(0, 1).reshape(x_LNC.shape[1], -1).to(x_LNC.dtype)
         return torch.addmm(self.bias, h_NF, self.head)
 
 

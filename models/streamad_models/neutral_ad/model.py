@@ -3,7 +3,7 @@
 Legend: B windows, K transformations, C channels, L window length, N = (K + 1) B views, Z embedding dimension.
 """
 
-__all__ = ["NeutralADModel"]
+__all__ = ["FORMAT", "LARGEST_INPUT", "NeutralADModel"]
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from streamad_models.neutral_ad.options import NeutralADOptions
 from streamad_models.neutral_ad.transformations import MIN_LENGTH, Transformations
 
 FORMAT = 1
-_LARGEST_INPUT = 1e9  # keeps every product inside float32, so that finite windows always have finite terms
+LARGEST_INPUT = 1e9  # keeps every product inside float32, so that finite windows always have finite terms
 
 
 class NeutralADModel(nn.Module):
@@ -37,7 +37,7 @@ class NeutralADModel(nn.Module):
         self.window_length = length
         self.n_terms = options.n_transformations
         self.temperature = options.temperature
-        self.largest_input = _LARGEST_INPUT
+        self.largest_input = LARGEST_INPUT
         self.register_buffer("mean_C", torch.zeros(n_channels))
         self.register_buffer("scale_C", torch.ones(n_channels))
         self.register_buffer("steps_L11", torch.arange(length)[:, None, None], persistent=False)
@@ -49,6 +49,7 @@ class NeutralADModel(nn.Module):
             embedding_dim=embedding_dim,
             base_width=options.base_width,
             generator=generator,
+            trains_in_bfloat16=options.precision == "bfloat16",
         )
 
     mean_C: Tensor  # noqa: N815 - a shape suffix
@@ -70,3 +71,7 @@ class NeutralADModel(nn.Module):
         x_LBC = (windows_BCL.permute(2, 0, 1) - self.mean_C) * self.scale_C
         x_LBC = torch.clamp(x_LBC, -self.largest_input, self.largest_input)
         return x_LBC.masked_fill(self.steps_L11 >= lengths_B[None, :, None], 0.0)
+
+    def resolved_options(self) -> dict[str, int]:
+        """Return what became of the options that may be "auto"."""
+        return {"n_blocks": self.encoder.n_blocks, "embedding_dim": self.encoder.embedding_dim}

@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
-__all__ = ["NeutralADOptions"]
+__all__ = ["MAX_AUTO_BATCH", "NeutralADOptions", "TrainingOptions"]
 
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from streamad_models.neutral_ad.data import Scaling
 from streamad_models.neutral_ad.presets import PRESETS, PresetName
 from streamad_models.neutral_ad.transformations import Parametrisation
 
+MAX_AUTO_BATCH = 256
 
-class NeutralADOptions(BaseModel):
+
+class TrainingOptions(BaseModel):
+    """Settings of the views, the loss and the training, whatever the networks are made of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
+    n_transformations: int = Field(default=11, ge=2, le=64, description="K")
+    temperature: PositiveFloat = Field(default=0.1, description="tau of equation 2")
+    scaling: Scaling = Field(default="standard", description="per channel, from training windows")
+    epochs: PositiveInt = 100
+    learning_rate: PositiveFloat = 1e-3
+    weight_decay: float = Field(default=1e-5, ge=0)
+    batch_size: Literal["auto", "quarter"] | PositiveInt = Field(
+        default="auto", description="quarter = a quarter of the training set; auto = the same, at most 256"
+    )
+    validation: Literal["auto"] | float = Field(default="auto", description="share watched, not trained on")
+
+    @model_validator(mode="after")
+    def _check_validation(self) -> Self:
+        if self.validation != "auto" and not 0 <= self.validation <= 0.5:
+            raise ValueError("validation must be auto or a share within 0..0.5")
+        return self
+
+    def batch_size_of(self, n_sequences: int) -> int:
+        """Return the batch size for so many training sequences; never more than there are."""
+        if isinstance(self.batch_size, int):
+            return min(self.batch_size, n_sequences)
+        quarter = max(n_sequences // 4, 1)
+        return quarter if self.batch_size == "quarter" else min(quarter, MAX_AUTO_BATCH)
+
+    def learning_rate_of(self, epoch: int) -> float:
+        """Return the learning rate of ``epoch`` (the first is 1)."""
+        del epoch
+        return self.learning_rate
+
+
+class NeutralADOptions(TrainingOptions):
     """Settings of the model and its training; defaults and their reasons are in docs/model.md.
 
     ``preset`` takes a published data set's settings as the starting point; what is named beside it wins.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     preset: PresetName | None = Field(default=None, description="published settings to start from")
-    transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
-    n_transformations: int = Field(default=11, ge=2, le=64, description="K")
-    temperature: PositiveFloat = Field(default=0.1, description="tau of equation 2")
     embedding_dim: Literal["auto"] | PositiveInt = Field(default="auto", description="z; auto = 64")
     n_blocks: Literal["auto"] | int = Field(default="auto", description="stride-2 blocks; auto = from the length")
     base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
-    scaling: Literal["standard", "none"] = Field(default="standard", description="per channel, on training windows")
-    epochs: PositiveInt = 100
-    learning_rate: PositiveFloat = 1e-3
-    weight_decay: float = Field(default=1e-5, ge=0)
-    batch_size: Literal["auto"] | PositiveInt = Field(default="auto", description="auto = a quarter, at most 256")
-    validation: Literal["auto"] | float = Field(default="auto", description="share watched, not trained on")
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32", description="of the encoder's products in training; scores are float32 always"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -44,8 +75,6 @@ class NeutralADOptions(BaseModel):
     def _check_ranges(self) -> Self:
         if self.n_blocks != "auto" and not 0 <= self.n_blocks <= 16:
             raise ValueError("n_blocks must be auto or within 0..16")
-        if self.validation != "auto" and not 0 <= self.validation <= 0.5:
-            raise ValueError("validation must be auto or a share within 0..0.5")
         return self
 
     @classmethod

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from streamad.errors import DetectorError, OutputError
 from streamad.types import WindowSet
-from streamad_models.neutral_ad.options import NeutralADOptions
+from streamad_models.neutral_ad.options import TrainingOptions
 
 _KIND = "streamad neutral_ad training run, format 1"
 
@@ -38,7 +38,7 @@ class Snapshot:
     duration_s: float
 
 
-def fingerprint(data: WindowSet, options: NeutralADOptions, seed: int, device: torch.device) -> str:
+def fingerprint(data: WindowSet, options: TrainingOptions, seed: int, device: torch.device) -> str:
     """Return the sha256 of all that decides a run's result: windows, lengths, settings, seed and kind of device."""
     digest = hashlib.sha256()
     settings = {"options": options.model_dump(mode="json"), "seed": seed, "device": device.type}

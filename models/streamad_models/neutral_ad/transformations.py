@@ -5,7 +5,7 @@ Legend: B windows, K transformations, C channels, L window length, T taps (3).
 
 from __future__ import annotations
 
-__all__ = ["MIN_LENGTH", "N_RESIDUAL_BLOCKS", "Parametrisation", "Transformations"]
+__all__ = ["MIN_LENGTH", "N_RESIDUAL_BLOCKS", "Parametrisation", "Transformations", "check_transformations"]
 
 from typing import Literal, get_args
 
@@ -33,11 +33,7 @@ class Transformations(nn.Module):
         self, n_transformations: int, n_channels: int, parametrisation: Parametrisation, generator: torch.Generator
     ) -> None:
         super().__init__()
-        if n_transformations < 2:
-            raise DetectorError(f"n_transformations is {n_transformations}: the contrastive loss needs at least 2")
-        if parametrisation not in get_args(Parametrisation):
-            known = ", ".join(get_args(Parametrisation))
-            raise DetectorError(f"unknown transformation {parametrisation!r}: choose one of {known}")
+        check_transformations(n_transformations, parametrisation)
         self.residual = parametrisation == "residual"
         self.multiplicative = parametrisation == "multiplicative"
         self.n_transformations = n_transformations
@@ -76,6 +72,15 @@ class MaskBlocks(nn.Module):
         """Return [K, L, B, C] of the same."""
         inner_KLBC = instance_norm_relu(convolve3(h_KLBC, self.first, 1, False), None)
         return instance_norm_relu(convolve3(inner_KLBC, self.second, 1, False), h_KLBC)
+
+
+def check_transformations(n_transformations: int, parametrisation: Parametrisation) -> None:
+    """Raise DetectorError for fewer than two transformations or an unknown parametrisation."""
+    if n_transformations < 2:
+        raise DetectorError(f"n_transformations is {n_transformations}: the contrastive loss needs at least 2")
+    if parametrisation not in get_args(Parametrisation):
+        known = ", ".join(get_args(Parametrisation))
+        raise DetectorError(f"unknown transformation {parametrisation!r}: choose one of {known}")
 
 
 def conv3_weight(groups: int, n_in: int, n_out: int, generator: torch.Generator) -> nn.Parameter:

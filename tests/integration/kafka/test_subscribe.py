@@ -332,9 +332,9 @@ async def test_the_tail_of_a_plant_whose_sink_shares_the_source_s_brokers(
     )
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines() == [
-        "ALERT s 0  score 2.500  p 0.0100",
+        "ALERT s 0  score 2.500  p 0.0100  id id-s-0",
         "UNSCORABLE s 9  partial",
-        "ALERT s 1  score 2.500  p 0.0100",
+        "ALERT s 1  score 2.500  p 0.0100  id id-s-1",
     ]
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app, main
 from streamad.errors import ConfigError
+from tests.support.stored import add, plant_of, sequence
 
 BASE: dict[str, Any] = {
     "channels": [{"name": "temp_c"}, {"name": "pressure_bar"}],
@@ -69,6 +70,34 @@ def test_a_good_plant_passes_and_nothing_is_written(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "all checks passed"
     assert "5 sequences ended: 5 by marker" in result.stdout
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_options_of_the_source_are_listed_only_where_asked_for(tmp_path: Path) -> None:
+    config = plant(tmp_path)
+    assert "source.options" not in check(config).stdout
+    (line,) = [line for line in check(config, "--options").stdout.splitlines() if "source.options" in line]
+    assert "known to file: " in line
+    assert "delimiter" in line
+
+
+def test_feedback_and_control_are_checked_like_sinks(tmp_path: Path) -> None:
+    good_places = {"feedback": "desk/feedback.jsonl", "control": "out/control.jsonl"}
+    result = check(plant(tmp_path, learning=good_places))
+    assert result.exit_code == 0
+    assert f"learning.feedback    {tmp_path / 'desk/feedback.jsonl'} (not there yet)" in result.stdout
+    assert f"learning.control     {tmp_path / 'out/control.jsonl'} (will be made)" in result.stdout
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk/feedback.jsonl").touch()
+    assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, learning=good_places)).stdout
+    outcome, name, text = the_one(plant(tmp_path, learning={"feedback": "out/alerts.jsonl"}))
+    assert (outcome, name) == ("failed", "learning.feedback")
+    assert "is also the file of sinks.alerts" in text
+    outcome, name, text = the_one(plant(tmp_path, learning={"feedback": "desk"}))
+    assert (outcome, name) == ("failed", "learning.feedback")
+    assert "is a folder" in text
+    outcome, name, text = the_one(plant(tmp_path, learning={"control": "stdout:"}))
+    assert (outcome, name) == ("failed", "learning.control")
+    assert "no subscription 'stdout'" in text
 
 
 def test_a_wrong_config_is_all_its_problems(tmp_path: Path) -> None:
@@ -366,3 +395,32 @@ def test_a_hint_names_the_config_that_the_command_was_given(
     with pytest.raises(SystemExit):
         main()
     assert f"streamad train --config '{config}'" in capsys.readouterr().err
+
+
+def test_a_store_that_cannot_be_used_fails(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("no folder")
+    for store, told in {
+        "taken": "is a file",
+        "taken/inliers": "needs a folder there",
+        "nonsense://bucket/inliers": "cannot be opened",
+    }.items():
+        outcome, name, text = the_one(plant(tmp_path, learning={"store": store}))
+        assert (outcome, name) == ("failed", "learning.store")
+        assert told in text
+
+
+def test_what_a_store_holds_is_told_and_a_damaged_file_is_a_warning(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning={"store": "inliers"})
+    plant(tmp_path)
+    plant_of(tmp_path, learning={"store": "inliers"}, source={"url": "in/day.jsonl"})
+    store = f"{'learning.store':<20} inliers"
+    assert f"{store} (nothing stored yet)" in check(config).stdout
+    assert not (tmp_path / "inliers").exists()
+    add(config, {"accepted": [sequence(n) for n in range(3)], "reserve": [sequence(3)]})
+    assert f"{store} (sequences: default 4)" in check(config).stdout
+    (shard, *_) = (tmp_path / "inliers/default/accepted").iterdir()
+    shard.write_bytes(b"nonsense")
+    outcome, text = next((each["outcome"], each["message"]) for each in findings(config) if "store" in each["check"])
+    assert outcome == "warning"
+    assert "1 unusable, first: " in text
+    assert shard.name in text

@@ -5,6 +5,7 @@ import csv
 import json
 import random
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -390,9 +391,15 @@ def test_units_are_read_from_names_only_where_they_are_plain(name: str, unit: st
 
 def test_channel_names_fit_the_config_and_differ() -> None:
     names = channel_names(["Öl/Temp [°C]", "Öl Temp", "温度", "x" * 90, ".hidden", "a.value", "a"])
-    assert names[:3] == ["Ol_Temp", "Ol_Temp_2", "ch02"]
+    assert names[:3] == ["Oel_Temp", "Oel_Temp_2", "ch02"]
     assert len(set(names)) == len(names)
     assert all(re.match(NAME_PATTERN, name) for name in names)
+
+
+def test_umlauts_are_spelled_out_and_other_accents_fall() -> None:
+    decomposed = unicodedata.normalize("NFD", "Kühlwasser")
+    names = channel_names(["Kühlwasser", decomposed, "KÜHLUNG", "Maß", "Größe", "température", "Høyde", "Ångström"])
+    assert names == ["Kuehlwasser", "Kuehlwasser_2", "KUEHLUNG", "Mass", "Groesse", "temperature", "Hoyde", "Angstroem"]
 
 
 def test_classes_in_the_recordings_are_offered_for_training(tmp_path: Path) -> None:
@@ -411,7 +418,9 @@ def test_sequences_of_one_length_give_the_window_its_length(tmp_path: Path) -> N
 def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_said(tmp_path: Path) -> None:
     rows = "".join(f"2026-03-01 08:{m:02d}:{s:02d},B{m // 10},{m + s / 60:.2f}\n" for m in range(30) for s in (0, 30))
     (tmp_path / "local.csv").write_text("time,batch,temp_c\n" + rows)
-    assert init(tmp_path / "local.csv").exit_code == 0
+    result = init(tmp_path / "local.csv")
+    assert result.exit_code == 0
+    assert "guessed      the dates in time name no time zone: UTC; if not so, set decode.timezone" in result.stderr
     text = (tmp_path / "plant.yaml").read_text()
     assert "timezone: UTC" in text
     assert "guess" in text[text.index("timezone") :].splitlines()[0]

@@ -78,7 +78,7 @@ def lives(folder: Path, number: int) -> int:
     return len(path.read_text()) if path.exists() else 0
 
 
-async def until(is_so: object, timeout_s: float = 20.0) -> None:
+async def until(is_so: object, timeout_s: float = 60.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not is_so():  # type: ignore[operator]  # noqa: ASYNC110 - processes, not tasks, make it so
             await asyncio.sleep(0.02)

@@ -246,3 +246,24 @@ def test_every_message_comes_once_whatever_is_cut_back_and_written_anew(
             await plant.sink.close()
 
     asyncio.run(run(lambda: Plant(tmp_path_factory.mktemp("tail") / "events.jsonl")))
+
+
+async def test_a_reader_that_is_cancelled_while_it_saves_its_position_ends_without_an_error(plant: Plant) -> None:
+    await plant.write("a")
+    place = FileSubscriptionOptions.model_validate({"group": "desk", "poll": "1ms"})
+    for _ in range(50):  # where the cancellation hits is chance
+        subscription = FileSubscription(str(plant.path), place, CONTEXT)
+        started = asyncio.Event()
+
+        async def follow(subscription: FileSubscription = subscription, started: asyncio.Event = started) -> None:
+            async for _ in subscription.messages():
+                started.set()
+
+        following = asyncio.ensure_future(follow())
+        async with asyncio.timeout(10):
+            await started.wait()
+        await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.wait([following])
+        await subscription.close()
+        (plant.path.parent / "events.jsonl.desk.position").unlink()

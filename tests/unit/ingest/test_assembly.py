@@ -30,6 +30,7 @@ class Plant:
         self.assembler = Assembler("p", limits, **how)
         self.relative = relative
         self.offset = 0
+        self.routes: list[tuple[str, ...]] = []
 
     def send(
         self,
@@ -39,13 +40,17 @@ class Plant:
         id: str | None = "A",
         end: bool = False,
         value: Any = 1,
+        route: str | None = None,
     ) -> list[tuple[str, str, list[int]]]:
         values = np.array([[value, 0.0]] * len(times), dtype=np.float32)
         if np.isnan(value):
             values[:] = NAN
-        block = SampleBlock(stream, id, self.offset, np.array(times, dtype=np.int64), values, end, None, self.relative)
+        array = np.array(times, dtype=np.int64)
+        block = SampleBlock(stream, id, self.offset, array, values, end, None, self.relative, route)
         self.offset += 1
-        return told(self.assembler.push(block, at))
+        finished = self.assembler.push(block, at)
+        self.routes += [closed.sequence.routes for closed in finished]
+        return told(finished)
 
     def late(self) -> list[tuple[int, bool]]:
         return [(time, late.closed) for late in self.assembler.take_late() for time in late.times_us.tolist()]
@@ -464,6 +469,72 @@ def test_a_restart_knows_when_sequences_with_relative_times_began() -> None:
     assert told(done) + told(feed(after, 1, 6) + after.assembler.end_of_input()) == expected
     assert whole.late() == [(1072, False)]
     assert after.late() == [(1060, True), (1072, False)]  # the first is read again and belongs to the closed A
+
+
+# --- routes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_without_routes_has_none() -> None:
+    plant = Plant(us(end=("marker",)))
+    plant.send(1, 2, 3, end=True)
+    assert plant.routes == [()]
+
+
+@pytest.mark.parametrize("says", range(3))
+def test_one_message_is_enough_to_name_the_route(says: int) -> None:
+    plant = Plant(us(end=("marker",)))
+    for i in range(3):
+        plant.send(10 * i, 10 * i + 1, end=i == 2, route="X" if i == says else None)
+    assert plant.routes == [("X",)]
+
+
+def test_different_routes_are_kept_in_the_order_of_their_positions_whenever_they_lie() -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=100))
+    for time, route in ((30, "late in time, first in place"), (20, "B"), (10, "A"), (25, "B")):
+        plant.send(time, route=route)
+    plant.send(40, end=True)
+    plant.send(500, id="B", end=True)
+    assert plant.routes == [("late in time, first in place", "B", "A")]
+
+
+def test_of_many_routes_the_first_three_are_kept() -> None:
+    plant = Plant(us(end=("marker",), allowed_lateness=100))
+    for time, route in zip((50, 40, 30, 20, 10), "EDCBA", strict=True):
+        plant.send(time, route=route)
+    plant.send(60, end=True)
+    plant.send(500, id="B", end=True)
+    assert plant.routes == [("E", "D", "C")]
+
+
+def test_a_bare_end_mark_and_a_merged_sample_bring_their_routes() -> None:
+    plant = Plant(us(end=("marker",)))
+    plant.send(1, route="A")
+    plant.send(1, route="B")
+    plant.send(2, value=NAN, end=True, route="C")
+    assert plant.routes == [("A", "B", "C")]
+
+
+def test_what_is_late_brings_no_route() -> None:
+    plant = Plant(us(end=("marker",)))
+    plant.send(10, 11)
+    plant.send(5, 6, 12, route="A")  # of these 5 and 6 are late
+    plant.send(3, route="B")
+    plant.send(20, end=True)
+    plant.send(30, route="C")
+    assert plant.routes == [("A",)]
+
+
+def test_a_message_that_is_cut_between_two_sequences_brings_its_route_to_both() -> None:
+    plant = Plant(us(end=("length",), length=2))
+    plant.send(1, 2, 3, id=None, route="A")
+    plant.send(4, id=None, route="B")
+    assert plant.routes == [("A",), ("A", "B")]
+
+
+def test_relative_times_keep_the_route() -> None:
+    plant = Plant(us(end=("marker",)), relative=True)
+    plant.send(0, 5, at=100, end=True, route="A")
+    assert plant.routes == [("A",)]
 
 
 # --- restarts --------------------------------------------------------------------------------------------------------

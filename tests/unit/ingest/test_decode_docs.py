@@ -25,7 +25,8 @@ def examples() -> list[tuple[Decoder, str]]:
             config = yaml.safe_load(text)
             continue
         channels = [ChannelSettings(**channel) for channel in config["channels"]]
-        found.append((Decoder(DecodeSettings(**config.get("decode", {})), channels), text))
+        route = config.get("models", {}).get("field")
+        found.append((Decoder(DecodeSettings(**config.get("decode", {})), channels, route), text))
     return found
 
 
@@ -37,6 +38,7 @@ def test_examples_are_read(decoder: Decoder, text: str) -> None:
     assert block.sequence == ("1042" if "1042," in text else "B-1042")
     values = set(block.values[~np.isnan(block.values)].tolist())
     assert block.end == ('"end"' in text)
+    assert block.route == ("PX-12" if "recipe" in text else None)
     if "09:40" in text:
         assert not values
         return
@@ -45,7 +47,7 @@ def test_examples_are_read(decoder: Decoder, text: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(examples()) == 7
+    assert len(examples()) == 8
 
 
 def test_the_table_names_every_kind() -> None:

@@ -63,7 +63,7 @@ def assert_sound(block: SampleBlock) -> None:
     assert block.values.shape == (n_samples, len(CHANNELS))
     assert not np.isinf(block.values).any()
     assert type(block.end) is bool
-    for text in filter(None, (block.stream, block.sequence)):
+    for text in filter(None, (block.stream, block.sequence, block.route)):
         text.encode()
         assert not any(unicodedata.category(character) == "Cc" for character in text)
     assert 0 < len(block.stream) <= 256
@@ -87,8 +87,9 @@ def test_twenty_thousand_mutated_messages_end_as_blocks_or_errors() -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_mutated_messages_under_every_kind_of_settings(name: str) -> None:
-    decoder = Decoder(DECODERS[name], CHANNEL_SETTINGS)
+@pytest.mark.parametrize("route", [None, "sequence", "values"])
+def test_mutated_messages_under_every_kind_of_settings(name: str, route: str | None) -> None:
+    decoder = Decoder(DECODERS[name], CHANNEL_SETTINGS, route)
     for offset, value in enumerate(mutated_messages(1_500, seed=len(name))):
         native = offset % 5 == 0
         outcome(decoder, Record(offset, value, timestamp_us=NOW_US, key=value[:9], native=native))
@@ -115,17 +116,19 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
 )
-keys = st.sampled_from(["stream", "sequence", "time", "times", "values", "channels", "end", "temp"])
+keys = st.sampled_from(["stream", "sequence", "time", "times", "values", "channels", "end", "temp", "recipe"])
+routes = st.sampled_from([None, "recipe", "stream", "times", "values.temp", "recipe.temp"])
 
 
 @given(
     message=st.dictionaries(keys, anything, min_size=1),
     named=st.booleans(),
     name=st.sampled_from(sorted(DECODERS)),
+    route=routes,
 )
-def test_any_content_under_our_keys(message: dict[str, object], named: bool, name: str) -> None:
+def test_any_content_under_our_keys(message: dict[str, object], named: bool, name: str, route: str | None) -> None:
     if named:
         message = {**message, "stream": "r", "time": START_S}
-    decoder = Decoder(DECODERS[name], CHANNEL_SETTINGS)
+    decoder = Decoder(DECODERS[name], CHANNEL_SETTINGS, route)
     outcome(decoder, Record(0, msgspec.msgpack.encode(message), timestamp_us=NOW_US, native=True))
     outcome(decoder, Record(0, msgspec.msgpack.encode(message), timestamp_us=NOW_US))

@@ -52,6 +52,7 @@ def message_of(record: assembly_model.Record) -> bytes:
             "times": [(START_US + time) / 1e6 for time in record.times],
             "values": record.rows,
             "end": record.end,
+            "recipe": record.route,
         }
     ).encode()
 
@@ -87,9 +88,8 @@ class Partition:
     def __init__(
         self, limits: SequenceSettings, script: list[Step], choose: Callable[[str, int], int], *, from_start: bool
     ) -> None:
-        self.settings: Settings = settings_of(channels=[{"name": "x"}, {"name": "y"}]).model_copy(
-            update={"sequences": limits}
-        )
+        plant = settings_of(channels=[{"name": "x"}, {"name": "y"}], models={"field": "recipe"})
+        self.settings: Settings = plant.model_copy(update={"sequences": limits})
         self.script = script
         self.events = [(i, j) for i, step in enumerate(script) for j in range(-1, len(step.outside))]
         self.choose = choose
@@ -105,7 +105,7 @@ class Partition:
 
     def live(self, *, may_crash: bool) -> bool:
         """Run one process; return whether it reached the end."""
-        decoder = Decoder(self.settings.decode, self.settings.channels)
+        decoder = Decoder(self.settings.decode, self.settings.channels, self.settings.route_field)
         intake = Intake(
             "p", self.settings, decoder, Counters(), seen_from_start=self.from_start, progress=self.progress
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streamad.ingest.windowing import Unscorable
 from streamad.judge.judging import Judge, Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.testing import ManualClock
-from streamad.types import FinishedSequence, Position
+from streamad.types import FinishedSequence, FloatArray, IntArray, Position
 from tests.support.runtime import CHANNELS, START_US, L, SquareScorer, model_of, settings_of
 
 
@@ -18,11 +19,21 @@ def sequence_of(n: int, value: float = 1.0, *, partial: bool = False) -> Finishe
     return FinishedSequence("a", "1", "marker", times_us, values, Position(7, 0), partial)
 
 
+class InfiniteScorer(SquareScorer):
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        return np.full_like(super().score(windows, lengths), np.inf)
+
+
 async def judged(
-    sequence: FinishedSequence, *, refused: str | None = None, explain: bool = True, explains: bool = True
+    sequence: FinishedSequence,
+    *,
+    refused: str | None = None,
+    explain: bool = True,
+    explains: bool = True,
+    scorer: SquareScorer | None = None,
 ) -> tuple[Judgement, SquareScorer]:
     settings = settings_of()
-    scorer, clock = SquareScorer(), ManualClock(START_US)
+    scorer, clock = scorer or SquareScorer(), ManualClock(START_US)
     batcher = MicroBatcher(model_of(scorer, explains=explains), clock, settings.run)
     try:
         return await Judge(settings, batcher, clock, explain=explain).judge(sequence, refused), scorer
@@ -68,6 +79,49 @@ async def test_what_is_refused_is_not_scored_and_says_why(partial: bool, refused
     assert scorer.n_windows == 0
     assert [record.role for record in judgement.outputs(with_verdicts=False)] == ["alerts"]
     assert [record.role for record in judgement.outputs(with_verdicts=True)] == ["verdicts"]
+
+
+async def test_a_judgement_holds_the_window_it_is_about_and_the_models_name() -> None:
+    judgement, _ = await judged(sequence_of(5, 2.0))
+    assert judgement.window is not None
+    assert (judgement.window.length, judgement.window.values[0, :6].tolist()) == (5, [2.0] * 5 + [0.0])
+    assert judgement.model_name == "test"
+    refused, _ = await judged(sequence_of(5), refused="split between two partitions")
+    assert (refused.window, refused.model_name) == (None, "test")
+    not_finite, _ = await judged(sequence_of(5), scorer=InfiniteScorer())
+    assert (not_finite.verdict.decision, not_finite.window) == ("unscorable", None)
+
+
+async def test_without_a_model_the_verdict_says_how_far_learning_is_and_no_alert_is_raised() -> None:
+    settings = settings_of()
+    clock = ManualClock(START_US)
+    batcher = MicroBatcher(None, clock, settings.run, name="press")
+    batcher.learning = lambda: "3 of 200"
+    judge = Judge(settings, batcher, clock, explain=True)
+    judgement = await judge.judge(sequence_of(5, 10.0))
+    verdict = judgement.verdict
+    assert (verdict.decision, verdict.detail, verdict.model, verdict.score) == ("learning", "3 of 200", None, None)
+    assert judgement.window is not None
+    assert judgement.model_name == "press"
+    assert [record.role for record in judgement.outputs(with_verdicts=True)] == ["verdicts"]
+    assert judgement.outputs(with_verdicts=False) == []
+    refused = await judge.judge(sequence_of(5, partial=True))
+    assert (refused.verdict.decision, refused.verdict.model) == ("unscorable", None)
+    await batcher.close()
+
+
+async def test_a_sequence_for_which_there_is_no_model_is_unscorable_and_says_why() -> None:
+    class Nobody(MicroBatcher):
+        async def batcher_for(self, routes: tuple[str, ...]) -> Unscorable:  # type: ignore[override]
+            return Unscorable(f"no model for {routes}")
+
+    settings = settings_of()
+    clock = ManualClock(START_US)
+    batcher = Nobody(model_of(), clock, settings.run)
+    judgement = await Judge(settings, batcher, clock, explain=True).judge(sequence_of(5))
+    assert (judgement.verdict.decision, judgement.verdict.detail) == ("unscorable", "no model for ()")
+    assert (judgement.verdict.model, judgement.window, judgement.model_name) == (None, None, "")
+    await batcher.close()
 
 
 async def test_a_sequence_of_exactly_the_windows_length_and_one_beyond_are_scored() -> None:

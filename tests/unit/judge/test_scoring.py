@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from streamad.errors import DetectorError
+from streamad.judge._waiting import WaitingLine
 from streamad.judge.calibration import Calibration
-from streamad.judge.scoring import MicroBatcher, ModelInService, WaitingLine
+from streamad.judge.scoring import NO_MODEL_YET, MicroBatcher, ModelInService
 from streamad.settings import RunSettings
 from streamad.testing import ManualClock
 from streamad.types import ModelRef, Window
@@ -236,6 +238,60 @@ async def test_run_shares_the_models_thread():
     assert {await under_test.run(threading.get_ident)} == scorer.threads
     with pytest.raises(ZeroDivisionError):
         await under_test.run(divmod, 1, 0)
+    await under_test.close()
+
+
+# --- before the first model ------------------------------------------------------------------------------------------
+
+
+def without_model(**more):
+    return MicroBatcher(None, ManualClock(), RunSettings(batch_windows=2, batch_wait="50ms"), name="squash", **more)
+
+
+async def test_without_a_model_nothing_is_scored_and_nothing_waits():
+    under_test = without_model(capacity=1)
+    assert [await under_test.submit(window(n)) for n in (1, 2, 3)] == [None, None, None]
+    assert (under_test.model, under_test.name, under_test.label) == (None, "squash", "squash (learning)")
+    assert under_test.learning() == NO_MODEL_YET
+    await under_test.close()
+    with pytest.raises(DetectorError, match="closed"):
+        await under_test.submit(window(4))
+
+
+async def test_a_first_model_scores_what_comes_after_it_and_nothing_that_came_before():
+    scorer = SumScorer()
+    under_test = without_model()
+    answers = []
+    for number in range(1, 11):
+        if number == 6:
+            swapping = asyncio.create_task(under_test.swap(model(scorer, "0001")))
+        answers.append(asyncio.create_task(under_test.submit(window(number))))
+        await settle()
+    await swapping
+    await under_test.close()
+    versions = [scored and scored.model.ref.version for scored in await asyncio.gather(*answers)]
+    n_learning = versions.index("0001")
+    assert n_learning in (5, 6)
+    assert versions == [None] * n_learning + ["0001"] * (10 - n_learning)
+    assert [number for batch in scorer.batches for number in batch] == list(range(n_learning + 1, 11))
+
+
+async def test_batchers_that_share_a_thread_score_in_it_and_leave_it_to_its_owner():
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        first, second = SumScorer(), SumScorer()
+        under_test = [batcher(scorer, windows=1, thread=thread) for scorer in (first, second)]
+        await asyncio.gather(*(each.submit(window(1)) for each in under_test))
+        await under_test[0].close()
+        assert (await under_test[1].submit(window(2))).terms.tolist() == [2, 1]
+        await under_test[1].close()
+        assert first.threads == second.threads == {thread.submit(threading.get_ident).result()}
+
+
+async def test_one_model_for_all_scores_whatever_the_routes():
+    under_test = batcher(SumScorer())
+    assert await under_test.batcher_for(()) is under_test
+    assert await under_test.batcher_for(("A", "B")) is under_test
+    assert under_test.label == "default 0001"
     await under_test.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from streamad.errors import ArtifactError, OutputError, RegistryError
 from streamad.learn.manifest import Manifest, PromotionDecision
-from streamad.learn.registry import NoModelError, Registry
+from streamad.learn.registry import NoModelError, OvertakenError, Registry
 from tests.unit.learn.plant import C, L, MeanDetector, load, settings_of, train, windows_of
 
 ODD_NAMES = ["", ".", "..", "../other", "a/b", "/etc", ".hidden", "a\n", "a b", "é", "x" * 65, "a\0b"]
@@ -149,6 +149,73 @@ def test_decision_is_kept_and_the_version_still_loads(tmp_path: Path) -> None:
     registry.record_decision("default", "0001", decision)
     assert registry.manifest("default", "0001").decision == decision
     assert load(tmp_path, "0001").manifest.decision == decision
+
+
+def decided(challenger: str, champion: str | None, number: int = 0) -> PromotionDecision:
+    decided_at = datetime(2026, 3, 2, tzinfo=UTC)
+    return PromotionDecision(
+        promoted=False, reason=f"no {number}", decided_at=decided_at, challenger=challenger, champion=champion
+    )
+
+
+def test_a_decision_is_kept_in_the_champion_s_manifest_too_and_both_still_load(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    registry = Registry(tmp_path)
+    own = registry.manifest("default", "0001").decision
+    registry.record_decision("default", "0002", decided("0002", "0001"))
+    assert registry.manifest("default", "0002").decision == decided("0002", "0001")
+    assert registry.manifest("default", "0001").challenged == (decided("0002", "0001"),)
+    assert registry.manifest("default", "0001").decision == own
+    assert load(tmp_path, "0001").manifest.challenged == (decided("0002", "0001"),)
+    assert load(tmp_path, "0002").manifest.challenged == ()
+
+
+def test_a_champion_keeps_the_latest_50_decisions(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    registry = Registry(tmp_path)
+    for number in range(52):
+        registry.record_decision("default", "0002", decided("0002", "0001", number))
+    challenged = registry.manifest("default", "0001").challenged
+    assert [each.reason for each in challenged] == [f"no {number}" for number in range(2, 52)]
+
+
+@pytest.mark.parametrize("champion", ["damaged", "gone"])
+def test_a_champion_that_is_damaged_or_gone_keeps_no_decision_out_of_the_challenger(
+    tmp_path: Path, champion: str
+) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    if champion == "damaged":
+        (tmp_path / "default" / "versions" / "0001" / "manifest.json").write_bytes(b"{")
+    named = "0001" if champion == "damaged" else "0000"
+    Registry(tmp_path).record_decision("default", "0002", decided("0002", named))
+    assert Registry(tmp_path).manifest("default", "0002").decision == decided("0002", named)
+
+
+def test_manifests_from_before_retraining_are_read_and_load(tmp_path: Path) -> None:
+    train(tmp_path)
+    path = tmp_path / "default" / "versions" / "0001" / "manifest.json"
+    content = json.loads(path.read_bytes())
+    for name in ("learning", "challenged"):
+        del content[name]
+    for name in ("challenger", "champion"):
+        del content["decision"][name]
+    del content["metrics"]["n_presumed"]
+    path.write_text(json.dumps(content))
+    manifest = load(tmp_path).manifest
+    assert (manifest.learning, manifest.challenged, manifest.metrics.n_presumed) == (None, (), 0)
+
+
+def test_a_lost_race_has_an_error_of_its_own(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    with pytest.raises(OvertakenError, match="0002 not promoted, 0001 is in service where nothing was expected"):
+        Registry(tmp_path).promote("default", "0002", expected=None)
+    with pytest.raises(RegistryError, match="has no version 0009") as caught:
+        Registry(tmp_path).promote("default", "0009", expected="0001")
+    assert not isinstance(caught.value, OvertakenError)
 
 
 def test_unpublished_staging_leaves_nothing(tmp_path: Path) -> None:

@@ -36,6 +36,28 @@ def test_encoder_equals_standard_layers(length: int, n_blocks: int) -> None:
         torch.testing.assert_close(encoder(x_NCL.permute(2, 0, 1)), expected, atol=1e-5, rtol=1e-4)
 
 
+def _encoder(*, trains_in_bfloat16: bool) -> Encoder:
+    generator = torch.Generator().manual_seed(3)
+    return Encoder(
+        3, 30, n_blocks=3, embedding_dim=7, base_width=8, generator=generator, trains_in_bfloat16=trains_in_bfloat16
+    )
+
+
+def test_bfloat16_is_for_the_training_alone() -> None:
+    plain, half = _encoder(trains_in_bfloat16=False), _encoder(trains_in_bfloat16=True)
+    x_LNC = torch.randn(30, 9, 3, generator=torch.Generator().manual_seed(4))
+    assert torch.equal(half.eval()(x_LNC), plain.eval()(x_LNC))
+    z_NZ = half.train()(x_LNC)
+    assert z_NZ.dtype == torch.float32
+    assert not torch.equal(z_NZ, plain(x_LNC))
+    torch.testing.assert_close(z_NZ, plain(x_LNC), atol=0.01, rtol=0.05)
+    z_NZ.square().sum().backward()
+    plain.train()(x_LNC).square().sum().backward()
+    for one, other in zip(half.parameters(), plain.parameters(), strict=True):
+        assert one.dtype == one.grad.dtype == torch.float32  # type: ignore[union-attr]
+        assert torch.nn.functional.cosine_similarity(one.grad.flatten(), other.grad.flatten(), dim=0) > 0.99  # type: ignore[union-attr]
+
+
 def test_only_the_last_layer_has_a_bias() -> None:
     encoder = Encoder(3, 30, n_blocks=3, embedding_dim=7, base_width=8, generator=torch.Generator())
     assert [name for name, weight in encoder.named_parameters() if weight.ndim == 1] == ["bias"]

@@ -26,7 +26,7 @@ def test_presets_are_the_published_settings(published: tuple[PresetName, int, in
     assert (preset.n_blocks, preset.embedding_dim) == (n_blocks, z)
     assert (preset.transformation, preset.temperature) == (transformation, temperature)
     assert (preset.n_transformations, preset.scaling, preset.epochs) == (11, "none", 100)
-    assert (preset.learning_rate, preset.weight_decay, preset.batch_size) == (1e-3, 1e-5, "auto")
+    assert (preset.learning_rate, preset.weight_decay, preset.batch_size) == (1e-3, 1e-5, "quarter")
     assert depth_for_length(length) == n_blocks
 
 

@@ -10,10 +10,10 @@ import torch
 
 from streamad.errors import DetectorError, OutputError, TrainingDataError
 from streamad.ports import TrainingStep
-from streamad_models.neutral_ad import NeutralAD
-from streamad_models.neutral_ad.export import FittedNeutralAD
+from streamad_models.fitted import FittedModule
+from streamad_models.neutral_ad import NeutralAD, training
 from streamad_models.neutral_ad.training import resolve_device
-from tests.unit.models.small import options, sines
+from tests.unit.models.small import PARAMETRISATIONS, model, options, sines
 
 
 def _fit(seed: int = 0, *, data: Any = None, progress: Any = None, resume: Path | None = None, **changes: Any) -> Any:
@@ -21,7 +21,7 @@ def _fit(seed: int = 0, *, data: Any = None, progress: Any = None, resume: Path 
     return detector.fit(data or sines(), seed=seed, device="cpu", progress=progress, resume=resume)
 
 
-def _same_weights(one: FittedNeutralAD, two: FittedNeutralAD) -> bool:
+def _same_weights(one: FittedModule, two: FittedModule) -> bool:
     other = two.model.state_dict()
     return all(torch.equal(value, other[name]) for name, value in one.model.state_dict().items())
 
@@ -34,6 +34,24 @@ def test_the_same_seed_gives_the_same_weights_bit_by_bit() -> None:
     assert _same_weights(first, _fit(7))
     assert torch.equal(torch.get_rng_state(), before)
     assert not _same_weights(first, _fit(8))
+
+
+def test_a_training_that_does_not_leave_its_start_is_remarked_on() -> None:
+    assert _fit(epochs=20).summary.remarks == ()
+    (remark,) = _fit(epochs=1, learning_rate=1e-7).summary.remarks
+    assert "did not leave its start" in remark
+
+
+def test_training_in_bfloat16_is_another_and_repeats_bit_by_bit_and_tells_anomalies_apart() -> None:
+    first = _fit(7, precision="bfloat16", epochs=20)
+    assert _same_weights(first, _fit(7, precision="bfloat16", epochs=20))
+    assert not _same_weights(first, _fit(7, epochs=20))
+    assert first.summary.settings["precision"] == "bfloat16"
+    assert {value.dtype for name, value in first.model.state_dict().items()} == {torch.float32}
+    normal, odd = sines(seed=5), sines(seed=6)
+    odd.values[:, 0] = odd.values[:, 0].mean()
+    scores = [first.score(data.values, data.lengths).sum(axis=1) for data in (normal, odd)]
+    assert np.median(scores[1]) > np.median(scores[0])
 
 
 def test_training_lowers_the_loss_and_keeps_the_epoch_of_the_lowest() -> None:
@@ -102,6 +120,17 @@ def test_a_loss_that_diverges_is_an_error() -> None:
 def test_a_training_set_that_cannot_train_is_refused_before_any_epoch() -> None:
     with pytest.raises(TrainingDataError, match="at least 8"):
         _fit(data=sines(5))
+
+
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+@pytest.mark.parametrize("k", range(2, 16))
+def test_every_number_of_transformations_from_2_to_15_trains_and_scores(k: int, parametrisation: str) -> None:
+    data = sines(12, n_channels=2, length=9)
+    fitted = _fit(data=data, n_transformations=k, transformation=parametrisation, epochs=1, base_width=8)
+    terms = fitted.score(data.values, data.lengths)
+    assert terms.shape == (12, k)
+    assert np.isfinite(terms).all()
+    assert 0 < fitted.summary.best_loss < 10
 
 
 # --- interruption and resume ---------------------------------------------------------------------------------------
@@ -183,3 +212,25 @@ def test_a_device_that_is_not_there_is_refused(device: str) -> None:
 
 def test_auto_takes_cuda_where_there_is_one() -> None:
     assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+# --- a batch in pieces ---------------------------------------------------------------------------------------------
+
+
+def test_a_batch_in_pieces_is_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = sines(n_channels=2, length=9)
+    whole = _fit(data=data, batch_size=24, epochs=3, learning_rate=1e-4)
+    monkeypatch.setattr(training, "piece_size", lambda *_: 7)
+    pieces = _fit(data=data, batch_size=24, epochs=3, learning_rate=1e-4)
+    assert pieces.summary.best_loss == pytest.approx(whole.summary.best_loss, rel=1e-5)
+    for name, value in whole.model.state_dict().items():
+        torch.testing.assert_close(pieces.model.state_dict()[name], value, atol=1e-5, rtol=1e-4)
+
+
+def test_pieces_are_smaller_for_long_windows_larger_on_cuda_and_never_empty() -> None:
+    sizes = [
+        training.piece_size(model(3, length, n_transformations=11), 256, torch.device(device))
+        for device in ("cpu", "cuda")
+        for length in (30, 300, 30_000)
+    ]
+    assert sizes == [86, 8, 1, 5555, 555, 5]

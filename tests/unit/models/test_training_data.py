@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from streamad.errors import TrainingDataError
 from streamad.types import WindowSet
-from streamad_models.neutral_ad.data import MIN_SEQUENCES, check_training_data, fit_scaling, split_validation
+from streamad_models.neutral_ad.data import (
+    MIN_SEQUENCES,
+    check_training_data,
+    check_training_rows,
+    fit_scaling,
+    split_validation,
+)
+from tests.support.detectors import rows
 from tests.unit.models.small import sines
 
 
@@ -52,7 +61,7 @@ def test_wrong_shapes_and_single_steps_are_refused() -> None:
 def test_scaling_is_fitted_on_valid_samples_only() -> None:
     values = np.zeros((2, 1, 4), np.float32)
     values[0, 0, :3], values[1, 0, :1] = [10.0, 12.0, 14.0], [16.0]
-    mean, scale = fit_scaling(WindowSet(values, np.array([3, 1]), ("a", "b")))
+    mean, scale = fit_scaling(WindowSet(values, np.array([3, 1]), ("a", "b")), "standard")
     assert mean.tolist() == [13.0]
     assert scale == pytest.approx([1 / np.std([10, 12, 14, 16])])
 
@@ -77,3 +86,42 @@ def test_validation_auto_takes_a_tenth_from_200_sequences_on() -> None:
 def test_validation_that_leaves_too_few_to_train_on_is_refused() -> None:
     with pytest.raises(TrainingDataError, match="8 must stay"):
         split_validation(sines(9), 0.3, 0)
+
+
+# --- rows of a table ------------------------------------------------------------------------------------------------
+
+
+def test_rows_need_windows_of_one_sample_and_may_have_a_constant_attribute() -> None:
+    with pytest.raises(TrainingDataError, match="windows of length 16"):
+        check_training_rows(sines())
+    data = rows()
+    data.values[:, 1] = 3.0
+    check_training_rows(data)
+    mean, scale = fit_scaling(data, "standard")
+    assert (mean[1], scale[1]) == (3.0, 1.0)
+    assert scale[0] == pytest.approx(1 / data.values[:, 0].std(), rel=1e-5)
+
+
+def test_a_table_of_one_attribute_is_refused() -> None:
+    data = rows()
+    with pytest.raises(TrainingDataError, match="at least 2"):
+        check_training_rows(replace(data, values=data.values[:, :1]))
+    check_training_rows(replace(data, values=data.values[:, :2]))
+
+
+def test_range_scaling_maps_each_attribute_onto_zero_to_one() -> None:
+    data = rows()
+    data.values[:, 1] = 3.0
+    origin, factor = fit_scaling(data, "range")
+    scaled = (data.values[:, :, 0] - origin) * factor
+    np.testing.assert_allclose(scaled.min(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(scaled.max(axis=0), [1, 0, 1, 1, 1, 1], atol=1e-6)
+
+
+def test_rows_must_be_finite_and_as_many_as_sequences() -> None:
+    with pytest.raises(TrainingDataError, match="at least 8"):
+        check_training_rows(rows(7))
+    data = rows()
+    data.values[3, 2] = np.inf
+    with pytest.raises(TrainingDataError, match="channel 2"):
+        check_training_rows(data)

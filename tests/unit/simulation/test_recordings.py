@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from streamad.simulation import CHANNELS, FAULTS, simulate
+from streamad.simulation import CHANNELS, FAULTS, Recipe, simulate, simulate_batch
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +96,28 @@ def test_nothing_asked_gives_nothing():
 def test_impossible_requests_are_refused(wrong):
     with pytest.raises(ValueError, match="simulate needs"):
         simulate(**{"n_normal": 1, "n_faulty": 0, "seed": 1, **wrong})
+
+
+def test_a_changed_recipe_changes_how_batches_run_and_not_what_varies_between_them():
+    """More feed from the start brings the planned amount in earlier; the channels before the feed stay as they were."""
+    usual, changed = (simulate_batch(4, 0, recipe=recipe)[1] for recipe in (Recipe(), Recipe(feed_start_l_h=1.5)))
+    feed = [name for name, _ in CHANNELS].index("feed_rate")
+    fed = int(np.argmax(usual.signals[:, feed] > 0))
+    np.testing.assert_array_equal(usual.signals[: fed - 1], changed.signals[: fed - 1])
+    assert changed.signals[fed + 1, feed] == pytest.approx(1.5 * usual.signals[fed + 1, feed], rel=0.05)
+    assert len(changed.hours) < len(usual.hours) - 5
+
+
+@pytest.mark.parametrize("fault", [None, FAULTS[0]])
+def test_a_sensor_that_reads_off_moves_its_channel_alone(fault):
+    true, off = (simulate_batch(4, 0, fault, offsets=offsets)[0] for offsets in ({}, {"offgas_co2": 0.5}))
+    co2 = [name for name, _ in CHANNELS].index("offgas_co2")
+    # Never below zero, rounded to 0.01: while the reading is at zero it moves by less.
+    assert np.nanmedian(off[:, co2] - true[:, co2]) == pytest.approx(0.5, abs=0.011)
+    np.testing.assert_array_equal(np.delete(off, co2, axis=1), np.delete(true, co2, axis=1))
+
+
+@pytest.mark.parametrize(("channel", "says"), [("co2", "no channel 'co2'"), ("ph", "ph closes a loop")])
+def test_offsets_that_no_sensor_can_have_are_refused(channel, says):
+    with pytest.raises(ValueError, match=says):
+        simulate_batch(4, 0, offsets={channel: 0.1})

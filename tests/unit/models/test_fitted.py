@@ -9,12 +9,12 @@ import torch
 
 from streamad.errors import OutputError
 from streamad.types import FloatArray, IntArray
+from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD
-from streamad_models.neutral_ad.export import FittedNeutralAD
 from tests.unit.models.small import PARAMETRISATIONS, options, sines
 
 
-def _fitted(device: str = "cpu", **changes: object) -> FittedNeutralAD:
+def _fitted(device: str = "cpu", **changes: object) -> FittedModule:
     return NeutralAD(options(epochs=2, **changes)).fit(sines(), seed=0, device=device)
 
 

@@ -1,25 +1,28 @@
-"""From a trained model to the artifact file: TorchScript, unfrozen, self-contained."""
+"""A trained torch module as the application wants it: it scores, and becomes the artifact file.
+
+TorchScript, unfrozen, self-contained. Legend: B windows, C channels, L window length, K terms.
+"""
 
 from __future__ import annotations
 
-__all__ = ["FILE_NAME", "FittedNeutralAD"]
+__all__ = ["FittedModule"]
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from streamad.errors import OutputError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray
-from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.torchscript import FILE_NAME, score_in_chunks
 
 
-class FittedNeutralAD:
-    """A trained NeuTraL AD model (``streamad.ports.FittedDetector``)."""
+class FittedModule:
+    """A trained module (``streamad.ports.FittedDetector``) that has ``n_terms`` and a buffer ``mean_C``."""
 
-    def __init__(self, model: NeutralADModel, summary: TrainingSummary) -> None:
+    def __init__(self, model: Any, summary: TrainingSummary) -> None:
         self.model = model
         self._summary = summary
 

@@ -1,0 +1,158 @@
+"""A monitor watches the plant through its whole life, in the plant's own time, as fast as it judges and trains.
+
+A batch begins every two hours and takes most of a day; a training takes minutes. So the feed waits while one is under
+way, which in the plant would be no time at all.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Course", "Told", "watched"]
+
+import asyncio
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from life.monitors import Kind, follower_of
+from life.plant import START_US, Batch, Phase
+from streamad.checkpoint import UnsavedCommitter
+from streamad.judge.scoring import MicroBatcher
+from streamad.pipeline import JudgedSequence, Pipeline
+from streamad.settings import Settings
+from streamad.testing import ListSource, ManualClock
+from streamad.types import Decision, Event, Feedback, PartitionAssigned, Record, RecordBatch, Verdict, from_us
+
+_PARTITION = "plant"
+_AT_ONCE = 20
+"""Batches between two looks at what is to be trained: less than two days of the plant."""
+_NEW_MODEL = "model_promoted"
+_WORTH_SAYING = (_NEW_MODEL, "model_not_promoted", "plant_changed", "drift", "training_failed", "store_failed")
+
+
+class Told(NamedTuple):
+    """What a monitor told the operator after so many batches."""
+
+    n_batches: int
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a monitor decided on each batch, by its number, and what it told."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+
+    def new_models(self) -> list[int]:
+        """Return after how many batches each model went into service."""
+        return [told.n_batches for told in self.told if told.kind == _NEW_MODEL]
+
+
+def watched(settings: Settings, phases: Sequence[Phase], batches: Sequence[Batch], *, kind: Kind, seed: int) -> Course:
+    """Let a monitor of this kind watch ``batches``; prints to stderr what happens. Raises StreamadError."""
+    with tempfile.TemporaryDirectory(prefix=f"life-{kind}-") as folder:
+        make = partial(_Monitor, kind, settings, Path(folder))
+        return asyncio.run(_watched(make, phases, batches, random.Random(seed)))
+
+
+async def _watched(
+    make: Callable[[], _Monitor], phases: Sequence[Phase], batches: Sequence[Batch], operator: random.Random
+) -> Course:
+    monitor = make()
+    try:
+        for first in range(0, len(batches), _AT_ONCE):
+            some = batches[first : first + _AT_ONCE]
+            verdicts = await monitor.judge(some)
+            for batch in some:
+                verdict = verdicts[batch.number]
+                if verdict.decision == "anomalous" and operator.random() < phases[batch.phase].answered:
+                    await monitor.hear(verdict, was_right=bool(batch.fault))
+            await monitor.settle()
+    finally:
+        await monitor.close()
+    return monitor.course
+
+
+class _Monitor:
+    """The product's pipeline over batches of the plant; its clock shows the end of the last one."""
+
+    def __init__(self, kind: Kind, settings: Settings, folder: Path) -> None:
+        self.course = Course()
+        self._kind = kind
+        self._clock = ManualClock(START_US)
+        self._source = ListSource([PartitionAssigned(_PARTITION)], endless=True)
+        self._batcher = MicroBatcher(None, self._clock, settings.run, name=settings.model.name)
+        self._verdicts: dict[str, Verdict] = {}
+        self._pipeline = Pipeline(
+            settings,
+            self._source,
+            UnsavedCommitter({}),
+            self._batcher,
+            self._clock,
+            explain=False,
+            with_verdicts=False,
+            on_judged=self._on_judged,
+            on_event=self._on_event,
+        )
+        self._follower = follower_of(kind, self._batcher, settings, folder, clock=self._clock, tell=self._pipeline.tell)
+        self._running = asyncio.create_task(self._pipeline.run())
+
+    async def judge(self, batches: Sequence[Batch]) -> dict[int, Verdict]:
+        """Return the verdicts on ``batches`` by their numbers."""
+        ended_us = max(batch.end_us for batch in batches)
+        self._clock.advance(max(0, ended_us - self._clock.now_us()) / 1e6)
+        records = tuple(Record(batch.number, batch.message) for batch in batches)
+        self._source.feed(RecordBatch(_PARTITION, records, batches[-1].number + 1))
+        self._verdicts.clear()
+        while len(self._verdicts) < len(batches):
+            if self._running.done():
+                self._running.result()
+            self._clock.advance(0.05)  # for what waits for company, or for the next commit
+            await asyncio.sleep(0.001)
+        by_number = {_number(sequence): verdict for sequence, verdict in self._verdicts.items()}
+        self.course.decisions.extend(by_number[batch.number].decision for batch in batches)
+        return by_number
+
+    async def hear(self, verdict: Verdict, *, was_right: bool) -> None:
+        """Take an operator's word on an alert."""
+        await self._follower.answered(
+            Feedback(
+                alert_id=verdict.verdict_id,
+                judgement="confirmed" if was_right else "false_alarm",
+                created_at=from_us(self._clock.now_us()),
+            )
+        )
+
+    async def settle(self) -> None:
+        """Return once what the judgements so far call for is done: a training, a swap."""
+        await self._follower.settle()
+
+    async def close(self) -> None:
+        """End the monitor."""
+        await self._follower.close()
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        await self._source.close()
+        await self._batcher.close()
+
+    def _on_judged(self, judged: JudgedSequence) -> None:
+        verdict = judged.judgement.verdict
+        self._verdicts[verdict.sequence] = verdict
+        self._follower.judged(judged.judgement)
+
+    def _on_event(self, event: Event) -> None:
+        told = Told(len(self.course.decisions), event.kind, event.message)
+        last = next((each.kind for each in reversed(self.course.told) if each.kind in _WORTH_SAYING), None)
+        self.course.told.append(told)
+        if told.kind == _NEW_MODEL or (told.kind in _WORTH_SAYING and told.kind != last):
+            print(f"{self._kind:8}  batch {told.n_batches:4}  {told.kind}: {told.message}", file=sys.stderr, flush=True)
+
+
+def _number(sequence: str) -> int:
+    return int(sequence.removeprefix("B-")) - 1

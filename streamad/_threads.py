@@ -1,0 +1,100 @@
+"""Work in a thread of one's own, from the event loop."""
+
+from __future__ import annotations
+
+__all__ = ["LoneThread", "in_thread"]
+
+import asyncio
+import atexit
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+from weakref import WeakSet
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+_LAST_S = 5.0
+_begun: WeakSet[LoneThread] = WeakSet()
+
+
+@atexit.register
+def _wait_at_exit() -> None:
+    """Let go on what has only little to do: cut off in foreign code, it could bring the process down."""
+    until_s = time.monotonic() + _LAST_S
+    threads = list(_begun)
+    for thread in threads:
+        thread.shutdown(cancel_futures=True)
+    for thread in threads:
+        thread.join(max(0.0, until_s - time.monotonic()))
+
+
+class LoneThread(Executor):
+    """One thread, begun with the first call, for what may hang for ever, such as a network share.
+
+    ``shutdown`` does not wait for it, and the end of the process five seconds for all of them; what one does then is
+    cut off, as by a kill. The threads of a ThreadPoolExecutor would keep the interpreter from ending.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._is_shut = False
+        self._is_cancelled = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call ``fn`` after all that was submitted before. Raises RuntimeError after ``shutdown``."""
+        future: Future[T] = Future()
+
+        def call() -> None:
+            if self._is_cancelled:
+                future.cancel()
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+                future.set_exception(error)
+
+        with self._lock:
+            if self._is_shut:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._calls.put(call)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+                _begun.add(self)
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """Take no more calls and end the thread after those that wait, or, ``cancel_futures``, without them."""
+        with self._lock:
+            self._is_cancelled = self._is_cancelled or cancel_futures
+            if not self._is_shut:
+                self._is_shut = True
+                self._calls.put(None)
+        if wait:
+            self.join()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Return when the thread has ended after ``shutdown``, or ``timeout_s`` have passed."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+            del call  # it holds on to its result
+
+
+async def in_thread(thread: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return ``function(...)`` run in ``thread``. Cancelled, the caller leaves, and the function goes on."""
+    call: Callable[[], Any] = lambda: function(*args, **kwargs)  # noqa: E731 - run_in_executor takes no keywords
+    result: T = await asyncio.get_running_loop().run_in_executor(thread, call)
+    return result

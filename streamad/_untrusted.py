@@ -1,0 +1,28 @@
+"""Reading bytes that anybody may have written: one error for whatever is wrong with them."""
+
+from __future__ import annotations
+
+__all__ = ["decode_json"]
+
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def decode_json(content: bytes, kind: type[T]) -> T:
+    """Return ``content`` as a ``kind`` that msgspec knows. Raises msgspec.DecodeError, whatever the bytes are.
+
+    msgspec itself lets UnicodeDecodeError (text that is no UTF-8) and RecursionError (deep nesting) through.
+    """
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.DecodeError:
+        raise
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"JSON is malformed: text that is no UTF-8 ({error.reason})") from error
+    except RecursionError as error:
+        raise msgspec.DecodeError("JSON is malformed: nested too deeply") from error
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise msgspec.DecodeError(str(error)) from error

@@ -1,0 +1,180 @@
+"""Several models side by side: each with a micro-batcher of its own, all of them scoring in one thread."""
+
+from __future__ import annotations
+
+__all__ = ["ModelBank"]
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+from streamad.errors import DetectorError, StreamadError
+from streamad.ingest.windowing import Unscorable
+from streamad.judge.routing import Router
+from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.logs import get_logger
+from streamad.ports import Clock
+from streamad.settings import Settings
+
+RETRY_US = 10_000_000
+"""A model that cannot be used is looked at again after this long, and its sequences are unscorable until then."""
+_LABELS = 5
+_MAX_FAILED = 1000
+
+
+class ModelBank:
+    """Chooses who scores a sequence by its routes (``Router``) and loads each model at the first sight of its value.
+
+    ``load`` returns the model in service under a name and None before its first one; it runs in a thread of its own, so
+    that neither the event loop nor the scoring waits, once for all who ask at the same time. Where it raises,
+    sequences are unscorable and say why; after 10 s it is asked again. ``on_new`` hears of every batcher before it gets
+    its first window. At most ``models.max_models`` values have a model, that for all others aside; those of the config
+    and the ``existing`` ones (names of models) keep their places, whichever values come first. Satisfies ``Batchers``;
+    use inside one running event loop.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        load: Callable[[str], ModelInService | None],
+        on_new: Callable[[str, MicroBatcher], None] | None = None,
+        *,
+        existing: Collection[str] = (),
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._load = load
+        self._on_new = on_new
+        self._router = Router.of(settings)
+        self._reserved = {*self._router.known_names(), *existing}
+        self._batchers: dict[str, MicroBatcher] = {}
+        self._loading: dict[str, asyncio.Task[MicroBatcher]] = {}
+        self._failed: dict[str, tuple[int, StreamadError]] = {}
+        self._scoring = ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-scoring")
+        self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-loading")
+        self._closed = False
+        self._abandoned = False
+        self._log = get_logger().bind(plant=settings.name)
+
+    async def open(self) -> None:
+        """Load the models that are wanted for certain, so that what is wrong says so before the first sequence.
+
+        Those are the values of the config; that for all others may never be asked for. Raises what ``load`` raises.
+        """
+        for name in self._router.known_names():
+            await self._loaded(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the models seen so far."""
+        return tuple(self._batchers)
+
+    def batchers(self) -> Mapping[str, MicroBatcher]:
+        """Return the batchers of the models seen so far by their names; it follows what comes."""
+        return MappingProxyType(self._batchers)
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no batch is being scored."""
+        return all(batcher.is_idle for batcher in self._batchers.values())
+
+    @property
+    def label(self) -> str:
+        """Return name and version of the models in service, for people; of many, the first ones."""
+        labels = [batcher.label for batcher in self._batchers.values()]
+        more = [f"and {len(labels) - _LABELS} more"] if len(labels) > _LABELS else []
+        return ", ".join(labels[:_LABELS] + more) or "none yet"
+
+    async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
+        """Return who scores a sequence with these routes, loading the model if need be, or why nobody does."""
+        name = self._router.name_for(routes)
+        if isinstance(name, Unscorable):
+            return name
+        if (batcher := self._batchers.get(name)) is not None:
+            return batcher
+        if not self._has_place(name):
+            return Unscorable(f"model {name} would be one too many, see models.max_models")
+        failed_us, failure = self._failed.get(name, (0, None))
+        if failure is not None and self._clock.monotonic_us() < failed_us + RETRY_US:
+            return Unscorable(str(failure))
+        try:
+            return await self._loaded(name)
+        except StreamadError as error:
+            return Unscorable(str(error))
+
+    def flush(self) -> None:
+        """Let what waits now, with whichever model, wait no longer for company."""
+        for batcher in self._batchers.values():
+            batcher.flush()
+
+    async def close(self) -> None:
+        """Score all that was submitted, then end tasks and threads; safe to call twice."""
+        self._closed = True
+        if not self._abandoned:
+            await asyncio.gather(*self._loading.values(), return_exceptions=True)
+        await asyncio.gather(*(batcher.close() for batcher in self._batchers.values()))
+        for thread in (self._scoring, self._loader):
+            thread.shutdown(wait=not self._abandoned)
+
+    def abandon(self) -> None:
+        """Give up models that hang: nothing more is scored or loaded, and ``close`` waits for nothing."""
+        self._closed = self._abandoned = True
+        for batcher in self._batchers.values():
+            batcher.abandon()
+        for task in self._loading.values():
+            task.cancel()
+        for thread in (self._scoring, self._loader):
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    def _has_place(self, name: str) -> bool:
+        """Return whether ``name`` may have a model here: those of values that nobody knew before are bounded."""
+        taken = self._reserved | self._batchers.keys() | self._loading.keys() | {self._settings.model.name}
+        return name in taken or self._settings.models is None or len(taken) <= self._settings.models.max_models
+
+    async def _loaded(self, name: str) -> MicroBatcher:
+        """Return the batcher of ``name``, loading its model once for all who wait. Raises StreamadError."""
+        if (batcher := self._batchers.get(name)) is not None:
+            return batcher
+        if self._closed:
+            raise DetectorError("the scorer is closed: no more windows are taken")
+        if name not in self._loading:
+            self._loading[name] = asyncio.create_task(self._new(name))
+            self._loading[name].add_done_callback(_looked_at)
+        return await asyncio.shield(self._loading[name])  # one who gives up must not take it from the others
+
+    async def _new(self, name: str) -> MicroBatcher:
+        try:
+            model = await asyncio.get_running_loop().run_in_executor(self._loader, self._in_service, name)
+            batcher = MicroBatcher(model, self._clock, self._settings.run, name=name, thread=self._scoring)
+            if self._on_new is not None:
+                self._on_new(name, batcher)
+        except StreamadError as error:
+            self._note_failure(name, error)
+            raise
+        finally:
+            del self._loading[name]
+        self._failed.pop(name, None)
+        self._batchers[name] = batcher
+        return batcher
+
+    def _note_failure(self, name: str, error: StreamadError) -> None:
+        if name not in self._failed:
+            self._log.warning("model cannot be used", model=name, reason=str(error))
+        self._failed.pop(name, None)
+        self._failed[name] = self._clock.monotonic_us(), error
+        if len(self._failed) > _MAX_FAILED:  # values are input: nothing may grow with them
+            del self._failed[next(iter(self._failed))]
+
+    def _in_service(self, name: str) -> ModelInService | None:
+        try:
+            return self._load(name)
+        except StreamadError:
+            raise
+        except Exception as error:  # the model is foreign code and may fail in any way
+            raise DetectorError(f"model {name} cannot be loaded: {error!r}") from error
+
+
+def _looked_at(task: asyncio.Task[MicroBatcher]) -> None:
+    if not task.cancelled():
+        task.exception()  # those who wait raise it, if anybody still does

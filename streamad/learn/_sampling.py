@@ -1,0 +1,95 @@
+"""What stays of a share: pure functions of times and hashes, so that every process comes to the same answer."""
+
+from __future__ import annotations
+
+__all__ = ["Bounds", "Kept", "KeyArray", "kept", "key_of", "keys_of"]
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from streamad.types import BoolArray, IntArray
+
+KeyArray: TypeAlias = npt.NDArray[np.uint64]
+
+
+def key_of(sequence_id: str) -> int:
+    """Return the 64-bit hash that stands for an id: in the index, in the memory of ids, and as its priority.
+
+    Two of a million ids share a key with probability 3e-8 (birthday bound); then the second one is not kept.
+    """
+    encoded = sequence_id.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(encoded, digest_size=8, person=b"inlier").digest(), "big")
+
+
+def keys_of(ids: Iterable[str]) -> KeyArray:
+    """Return the keys of ``ids``, uint64 [n]."""
+    return np.fromiter((key_of(one) for one in ids), dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """At most ``limit`` sequences, none older than ``max_age_us`` before the newest."""
+
+    limit: int
+    policy: Literal["newest", "reservoir"]
+    max_age_us: int
+
+
+class Kept(NamedTuple):
+    """``visible`` bool [n]: what the share holds. ``needed`` bool [n]: what storage keeps for that, now and later."""
+
+    visible: BoolArray
+    needed: BoolArray
+
+
+def kept(times: IntArray, keys: KeyArray, pinned: BoolArray, *, bounds: Bounds, now_us: int) -> Kept:
+    """Return what stays of n different sequences that ended at ``times`` [n]; ``keys`` are the hashes of their ids.
+
+    Age counts back from the newest of ``times``, or from ``now_us`` where that is earlier: a machine's clock that jumps
+    ahead makes nothing old, nor does a sensor's. ``newest``: the last ``limit`` by time. ``reservoir``: a uniform
+    sample of ``limit`` out of all that are not too old, those with the highest keys. As time moves on, others move up
+    into the sample, so storage needs every sequence that fewer than ``limit`` later ones precede by key: about
+    limit * (1 + ln(n / limit)) of n (priority sampling over a sliding window: Babcock, Datar, Motwani, SODA 2002).
+    ``pinned`` ones stay beside the others, whatever their age, the newest ``limit`` of them.
+    """
+    if not len(times):
+        return Kept(np.zeros(0, bool), np.zeros(0, bool))
+    oldest = min(int(times.max()), now_us) - bounds.max_age_us
+    order = np.lexsort((keys, times))
+    pins = order[pinned[order]][-bounds.limit :]
+    young = order[~pinned[order] & (times[order] >= oldest)]
+    if bounds.policy == "newest":
+        visible = _mask(len(times), pins, young[-bounds.limit :])
+        return Kept(visible, visible)
+    sample = young[np.argsort(keys[young])[-bounds.limit :]]
+    return Kept(_mask(len(times), pins, sample), _mask(len(times), pins, _successors(young, keys, bounds.limit)))
+
+
+def _mask(n: int, *chosen: IntArray) -> BoolArray:
+    mask = np.zeros(n, bool)
+    for index in chosen:
+        mask[index] = True
+    return mask
+
+
+def _successors(by_time: IntArray, keys: KeyArray, limit: int) -> IntArray:
+    """Return those of ``by_time`` (oldest first) that fewer than ``limit`` later ones have a higher key than."""
+    if len(by_time) <= limit:
+        return by_time
+    highest: list[int] = []
+    needed = []
+    for index, key in zip(by_time[::-1].tolist(), keys[by_time[::-1]].tolist(), strict=True):
+        if len(highest) < limit:
+            heapq.heappush(highest, key)
+        elif key > highest[0]:
+            heapq.heapreplace(highest, key)
+        else:
+            continue
+        needed.append(index)
+    return np.array(needed, dtype=np.int64)

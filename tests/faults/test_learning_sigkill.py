@@ -1,0 +1,200 @@
+"""``streamad run`` killed while it writes a shard, trains, promotes or swaps, and started again, time after time.
+
+Afterwards store, registry and checkpoint are clean, and every sequence has its verdict once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streamad.checkpoint import read_checkpoint
+from streamad.learn.records import SHARES
+from streamad.learn.training_status import read_status
+from tests.support.kafka_child import PLUGINS
+from tests.support.learning import NAME, LearningPlant
+from tests.support.runtime import CHANNELS, ROLES, L
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL")
+
+LIMIT_S = 90.0
+AT_ONCE = 30
+LEARNING: dict[str, Any] = {
+    "first_training": 60,
+    "min_training": 20,
+    "reserve": 0.4,
+    "schedule": None,
+    "min_interval": 0,
+    "flush_interval": "10ms",
+    "max_accepted": 60,
+    "max_reserve": 60,
+    "promotion": {"min_comparison": 5},
+    "drift": {"enabled": False},
+}
+
+
+class Lives:
+    """A plant on disk; each life of its monitor finds ``AT_ONCE`` more sequences, and dies as it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plant = LearningPlant(folder, learning=LEARNING)
+        self._recordings = folder / "recordings"
+        self._recordings.mkdir(parents=True)
+        self._n = 0
+        self.deaths: list[str] = []
+        self.processes: list[subprocess.Popen[str]] = []
+        self.configure()
+
+    def configure(self, *, after_inliers: int | None = 10, **model: Any) -> None:
+        content = {
+            "channels": [{"name": name} for name in CHANNELS],
+            "source": {"url": "recordings"},
+            "window": {"length": L, "min_samples": 1},
+            "model": {"detector": "mean", "device": "cpu", **model},
+            "alerts": {"false_alarm_rate": 0.05},
+            "learning": {**LEARNING, "after_inliers": after_inliers},
+            "sinks": {role: f"out/{role}.jsonl" for role in ROLES},
+            "run": {"commit_interval": "1ms", "batch_windows": 4, "batch_wait": "1ms"},
+        }
+        (self.folder / "plant.yaml").write_text(yaml.safe_dump(content))
+
+    def record(self, n: int = AT_ONCE) -> None:
+        numbers = range(self._n, self._n + n)
+        self._n += n
+        lines = b"".join(self.plant.message(number) + b"\n" for number in numbers)
+        (self._recordings / f"{numbers[0]:06d}.jsonl").write_bytes(lines)
+
+    def start(self, **kill: str) -> subprocess.Popen[str]:
+        path = os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamad", "run", "--quiet"],
+            cwd=self.folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **kill},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def live(self, **kill: str) -> int:
+        """Live once to the end or the death that ``kill`` tells; returns the exit code."""
+        process = self.start(**kill)
+        said = process.communicate(timeout=LIMIT_S)
+        code = process.returncode
+        assert code in (0, -signal.SIGKILL), said
+        if code:
+            self.deaths.append(str(kill))
+        return code
+
+    def die_at(self, who: str, path: str, counts: list[int], then: str = "") -> None:
+        """Live once for each of ``counts`` with more to judge, dying at that touch of ``path``."""
+        for count in counts:
+            self.record()
+            self.live(**{f"KILL_{who}": f"{path}:{count}" + (f":{then}" if then else "")})
+
+    def assert_clean(self) -> None:
+        """Live once more without dying, then look at everything that is on the disk."""
+        self.record()
+        assert self.live() == 0
+        verdicts = [json.loads(line) for line in (self.folder / "out/verdicts.jsonl").read_text().splitlines()]
+        assert Counter(verdict["sequence"] for verdict in verdicts) == {f"B-{n}": 1 for n in range(self._n)}
+        assert len({verdict["verdict_id"] for verdict in verdicts}) == self._n
+        assert {progress.ended for progress in read_checkpoint(self.folder / "checkpoint").progress.values()} == {True}
+        self._assert_store_clean()
+        self._assert_registry_clean()
+
+    def _assert_store_clean(self) -> None:
+        store = self.plant.store()
+        stored = [one.id for share in SHARES for one in store.read(share)]
+        assert store.problems == []
+        assert len(stored) == len(set(stored)) > AT_ONCE
+        assert {one.sequence for one in store.read("accepted")} <= {f"B-{n}" for n in range(self._n)}
+        temporary = [path.name for path in (self.folder / "inliers").rglob("*") if "tmp" in path.name]
+        assert len(temporary) <= len(self.deaths), "at most one for each death, and an hour later none"
+
+    def _assert_registry_clean(self) -> None:
+        registry, versions = self.plant.registry, self.plant.versions
+        assert registry.current(NAME) is not None
+        for version in registry.versions(NAME):
+            assert versions.load(version).ref.version == version
+        assert read_status(registry, NAME).state == "idle"
+        assert [
+            path.name for path in (self.folder / "registry" / NAME / "versions").iterdir() if "." in path.name
+        ] == []
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[Lives]:
+    lives = Lives(tmp_path / "plant")
+    yield lives
+    for process in lives.processes:  # what a failing test leaves behind, each by its id
+        process.kill()
+        process.communicate()
+
+
+def test_killed_while_it_writes_shards(lives: Lives) -> None:
+    lives.die_at("WORKER", "inliers/default/", [2, 5, 7, 10, 14, 19])
+    assert len(lives.deaths) >= 5
+    lives.record(120)
+    lives.assert_clean()
+
+
+def test_killed_while_it_trains_or_promotes(lives: Lives) -> None:
+    lives.record(120)
+    before = trained(lives)
+    lives.die_at("TRAINER", "versions/.", [1, 4, 9])  # the folder in which a version is put together
+    lives.die_at("TRAINER", "CURRENT.tmp", [1, 2])
+    lives.die_at("TRAINER", "training/", [12, 25, 40])
+    lives.assert_clean()
+    assert trained(lives) > before
+    said = [json.loads(line) for line in (lives.folder / "out/events.jsonl").read_text().splitlines()]
+    assert "learning_failed" not in {event["kind"] for event in said}
+
+
+def trained(lives: Lives) -> int:
+    return len(lives.plant.registry.versions(NAME))
+
+
+def test_killed_while_it_swaps(lives: Lives) -> None:
+    lives.configure(
+        after_inliers=None, options={"batch_ms": 60}
+    )  # four sequences at once: a life of 120 takes about two seconds
+    lives.plant.train(0)
+    challengers = [lives.plant.train(seed, promote=False) for seed in range(1, 7)]
+    for challenger, (count, then) in zip(
+        challengers, [(1, ""), (4, ""), (9, ""), (3, "checkpoint"), (6, "checkpoint"), (99, "")], strict=True
+    ):
+        lives.record(120)
+        before = n_verdicts(lives)
+        process = lives.start(KILL_WORKER=f"versions/{challenger}:{count}" + (f":{then}" if then else ""))
+        deadline = time.monotonic() + LIMIT_S
+        while process.poll() is None and n_verdicts(lives) <= before:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        lives.plant.promote(challenger)
+        _, said = process.communicate(timeout=LIMIT_S)
+        assert process.returncode in (0, -signal.SIGKILL), said
+        lives.deaths += [challenger] if process.returncode else []
+    assert len(lives.deaths) == 5
+    lives.assert_clean()
+    verdicts = [json.loads(line) for line in (lives.folder / "out/verdicts.jsonl").read_text().splitlines()]
+    used = Counter((verdict["model"] or {}).get("version") for verdict in verdicts)
+    assert used.keys() == {"0001", *challengers}
+
+
+def n_verdicts(lives: Lives) -> int:
+    path = lives.folder / "out" / "verdicts.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -1,0 +1,191 @@
+"""Writers of an inlier store killed at every step and at random moments.
+
+It opens clean afterwards, holds no id twice and no half shard, and ends as if nobody had been killed.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+import pytest
+
+from streamad.learn.records import SHARES
+from tests.support import store_child
+from tests.support.forks import fork_server_context
+from tests.support.runtime_disk import Disk
+from tests.unit.learn.inlier_cases import sequence_of
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
+
+LIMIT_S = 60.0
+KILLS = 16
+N_RANDOM = 240
+Start = Callable[..., ForkServerProcess]
+
+
+@pytest.fixture(scope="module")
+def fork_server() -> ForkServerContext:
+    return fork_server_context("tests.support.store_child")
+
+
+@pytest.fixture
+def start(fork_server: ForkServerContext) -> Iterator[Start]:
+    """Starts children; those that a failing test leaves behind are ended, each by its id."""
+    children: list[ForkServerProcess] = []
+
+    def run(target: Callable[..., None], *args: object) -> ForkServerProcess:
+        process = fork_server.Process(target=target, args=args)
+        process.start()
+        children.append(process)
+        return process
+
+    yield run
+    for process in children:
+        if process.is_alive():
+            process.kill()
+        process.join(10)
+        process.close()
+
+
+def contents(folder: Path, policy: str = "newest") -> dict[str, list[str]]:
+    """What a fresh process reads; every checksum is verified on the way, and nothing may be wrong."""
+    store = store_child.opened(folder, policy)
+    found = {share: [one.id for one in store.read(share)] for share in SHARES}
+    assert store.problems == []
+    every = [one for of_share in found.values() for one in of_share]
+    assert len(every) == len(set(every))
+    assert not any(store.offer(sequence_of(int(one[3:])), "accepted") for one in every)
+    assert store.counts() == {share: len(of_share) for share, of_share in found.items()}
+    return found
+
+
+def numbered(found: dict[str, list[str]]) -> set[int]:
+    return {int(one[3:]) for of_share in found.values() for one in of_share}
+
+
+def test_sigkill_at_every_step_of_a_flush(tmp_path: Path, start: Start) -> None:
+    base, folder = tmp_path / "base", tmp_path / "store"
+    store_child.prepare(base)
+    shutil.copytree(base, folder)
+    store_child.one_flush(folder)
+    before, expected = contents(base), contents(folder)
+    outcomes = []
+    codes: list[int | None] = []
+    while 0 not in codes:
+        shutil.rmtree(folder)
+        shutil.copytree(base, folder)
+        process = start(store_child.fill_and_die, folder, len(codes) + 1)
+        process.join(LIMIT_S)
+        codes.append(process.exitcode)
+        outcomes.append(contents(folder))
+        store_child.one_flush(folder)  # the same sequences again
+        assert contents(folder) == expected, codes
+    assert set(codes[:-1]) == {-signal.SIGKILL}
+    assert len(codes) > 40  # otherwise the hook no longer sees what a flush touches
+    assert outcomes[0] == before
+    assert outcomes[-1] == expected
+    for found in outcomes:
+        assert numbered(found) <= numbered(before) | numbered(expected)
+    assert any(found not in (before, expected) for found in outcomes)  # one share was there, another not yet
+
+
+@pytest.mark.parametrize("policy", ["newest", "reservoir"])
+def test_killed_at_random_moments_and_started_again_from_the_beginning(
+    tmp_path: Path, fork_server: ForkServerContext, start: Start, policy: str
+) -> None:
+    alone, folder = tmp_path / "alone", tmp_path / "store"
+    began = time.monotonic()
+    store_child.fill(alone, policy, N_RANDOM)
+    alone_s = time.monotonic() - began
+    expected = contents(alone, policy)
+    assert {len(of_share) for of_share in expected.values()} == {store_child.BOUND}
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
+    n_killed = 0
+    for _ in range(KILLS):
+        begins = fork_server.Event()
+        process = start(store_child.fill_announced, begins, folder, policy, N_RANDOM)
+        assert begins.wait(LIMIT_S)
+        time.sleep(rng.uniform(0.0, alone_s / 4))  # no life is long enough to do it all, however fast the disk
+        process.kill()
+        process.join(LIMIT_S)
+        n_killed += process.exitcode == -signal.SIGKILL
+        if folder.exists():
+            contents(folder, policy)
+    final = start(store_child.fill, folder, policy, N_RANDOM)
+    final.join(LIMIT_S)
+    assert final.exitcode == 0
+    assert n_killed > 1
+    assert contents(folder, policy) == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_machine_that_dies_at_any_write_loses_nothing_that_was_there(tmp_path: Path, loses_power: bool) -> None:
+    base, folder = tmp_path / "base", tmp_path / "store"
+    store_child.prepare(base)
+    shutil.copytree(base, folder)
+    store_child.one_flush(folder)
+    expected = contents(folder)
+    dies_at = 0
+    while True:
+        dies_at += 1
+        shutil.rmtree(folder)
+        shutil.copytree(base, folder)
+        with Disk(folder, dies_at, loses_power=loses_power) as disk:
+            store_child.one_flush(folder)
+        if not disk.is_dead:
+            break
+        contents(folder)
+        store_child.one_flush(folder)
+        assert contents(folder) == expected, dies_at
+    assert dies_at > 20
+
+
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_purge_that_dies_at_any_write_loses_nothing_else(tmp_path: Path, loses_power: bool) -> None:
+    base, folder = tmp_path / "base", tmp_path / "store"
+    store_child.prepare(base)
+    before = numbered(contents(base))
+    purged = set(sorted(before)[::3])
+    dies_at = 0
+    while True:
+        dies_at += 1
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(base, folder)
+        with Disk(folder, dies_at, loses_power=loses_power) as disk:
+            store_child.opened(folder).purge(ids=[f"id-{i:06d}" for i in purged])
+        found = numbered(contents(folder))
+        assert found in (before, before - purged)
+        store = store_child.opened(folder)
+        assert store.purge(ids=[f"id-{i:06d}" for i in purged]) == len(found & purged)
+        assert numbered(contents(folder)) == before - purged
+        assert not any(store.offer(sequence_of(i), "accepted") for i in purged)
+        if not disk.is_dead:
+            break
+    assert dies_at > 10
+
+
+def test_a_limit_at_any_byte_is_told_and_nothing_is_lost(tmp_path: Path, start: Start) -> None:
+    base, folder = tmp_path / "base", tmp_path / "store"
+    store_child.prepare(base)
+    shutil.copytree(base, folder)
+    store_child.fill_on_a_small_disk(folder, 1 << 30)
+    expected = contents(folder)
+    codes = []
+    for limit_bytes in [1, *range(200, 6000, 290)]:
+        shutil.rmtree(folder)
+        shutil.copytree(base, folder)
+        process = start(store_child.fill_on_a_small_disk, folder, limit_bytes)
+        process.join(LIMIT_S)
+        codes.append(process.exitcode)
+        assert contents(folder) == expected
+    assert codes[0] == 2
+    assert codes.count(2) > 3
+    assert set(codes) <= {0, 2}

@@ -1,0 +1,132 @@
+"""Fifty swaps under load: every sequence has one verdict, of one version, which was in service at that time."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from streamad.judge.calibration import score_of
+from streamad.testing import ListSource
+from streamad.types import PartitionAssigned, PartitionEnded
+from tests.support.learning import NAME, LearningPlant, LearningRun, batch, learning_run
+from tests.support.runtime import until
+
+SEQUENCES, SWAPS = 10_000, 50
+AT_ONCE = 40
+
+
+class Timeline:
+    """Which version was in service from when on."""
+
+    def __init__(self, version: str) -> None:
+        self._entries = [(0.0, version)]
+
+    def note(self, run: LearningRun) -> None:
+        version = run.counters[NAME].version
+        assert version is not None
+        if self._entries[-1][1] != version:
+            self._entries.append((time.perf_counter(), version))
+
+    def between(self, first: float, last: float) -> set[str]:
+        ends = [begun for begun, _ in self._entries[1:]] + [float("inf")]
+        return {
+            version
+            for (begun, version), ended in zip(self._entries, ends, strict=True)
+            if begun <= last and ended >= first
+        }
+
+
+async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path) -> None:
+    plant = LearningPlant(tmp_path, run={"batch_windows": 16, "commit_interval": "1ms", "batch_wait": "1ms"})
+    plant.train(0)
+    challengers = [plant.train(seed, promote=False) for seed in range(1, SWAPS + 1)]
+    assert len(set(challengers)) == SWAPS
+    timeline = Timeline("0001")
+    fed_s: list[float] = []
+    judged_s: dict[str, float] = {}
+    source = ListSource([PartitionAssigned("p")], endless=True)
+    async with learning_run(plant, source) as run:
+
+        def look() -> None:
+            timeline.note(run)
+            for one in run.judged[len(judged_s) :]:
+                judged_s[one.judgement.verdict.sequence] = time.perf_counter()
+
+        for number in range(0, SEQUENCES, AT_ONCE):
+            source.feed(batch("p", plant.records(range(number, number + AT_ONCE))))
+            fed_s += [time.perf_counter()] * AT_ONCE
+            if number % (SEQUENCES // SWAPS) == 0:
+
+                def has_swapped(swaps: int = number * SWAPS // SEQUENCES) -> bool:
+                    look()
+                    return run.counters[NAME].swaps == swaps
+
+                await until(has_swapped)  # one that the next promotion overtakes would never be in service
+                plant.promote(challengers[number * SWAPS // SEQUENCES])
+                run.learners.wake()
+
+            def has_room(fed: int = number + AT_ONCE) -> bool:
+                look()
+                return len(run.judged) > fed - 4 * AT_ONCE  # there is always more to do than is done
+
+            await until(has_room)
+        source.feed(PartitionEnded("p"))
+
+        def is_through() -> bool:
+            look()
+            return len(run.judged) == SEQUENCES and run.counters[NAME].swaps == SWAPS
+
+        await until(is_through)
+        await source.close()
+        await run.end()
+
+    verdicts = run.verdicts
+    assert Counter(verdict.sequence for verdict in verdicts) == {f"B-{n}": 1 for n in range(SEQUENCES)}
+    versions = {version: plant.versions.load(version) for version in ["0001", *challengers]}
+    used: Counter[str] = Counter()
+    for one in run.judged:
+        verdict, window = one.judgement.verdict, one.judgement.window
+        assert window is not None
+        assert verdict.model is not None
+        version, number = verdict.model.version, int(verdict.sequence[2:])
+        used[version] += 1
+        assert version in timeline.between(fed_s[number], judged_s[verdict.sequence])
+        model = versions[version]
+        terms = model.scorer.score(window.values[None], np.array([window.length]))[0]
+        assert verdict.score == score_of(terms)
+        assert (verdict.p_value, verdict.tail) == model.calibration.p_value(score_of(terms))
+    assert len(used) >= SWAPS - 5, "the swaps came while there was something to score"
+    assert [event.model.version for event in run.of_kind("model_swapped") if event.model] == challengers
+    assert run.of_kind("model_refused") == run.of_kind("learning_failed") == []
+
+
+async def test_what_a_version_judged_that_was_replaced_before_the_commit_does_not_train(tmp_path: Path) -> None:
+    plant = LearningPlant(tmp_path, run={"batch_windows": 16, "commit_interval": "1ms", "batch_wait": "1ms"})
+    plant.train(0)
+    source = ListSource([PartitionAssigned("p")], endless=True)
+    async with learning_run(plant, source) as run:
+        for number in range(0, 2000, AT_ONCE):
+            source.feed(batch("p", plant.records(range(number, number + AT_ONCE))))
+            if number % 200 == 160:
+                plant.train(number)
+                run.learners.wake()
+
+            def has_room(fed: int = number) -> bool:
+                return len(run.judged) > fed - 2 * AT_ONCE
+
+            await until(has_room)
+        source.feed(PartitionEnded("p"))
+        await until(lambda: len(run.judged) == 2000)
+        await source.close()
+        await run.end()
+    champions = dict(zip((verdict.sequence for verdict in run.verdicts), run.champions, strict=True))
+    of_another = {v.sequence for v in run.verdicts if v.model is not None and v.model.version != champions[v.sequence]}
+    accepted = plant.store().read("accepted")
+    assert len(accepted) > 1000
+    assert all(one.model_version == champions[one.sequence] for one in accepted)
+    assert of_another
+    assert of_another.isdisjoint(one.sequence for one in accepted)
+    assert of_another <= plant.stored("aside") | plant.stored("reserve")

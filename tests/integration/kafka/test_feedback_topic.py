@@ -1,0 +1,327 @@
+"""Feedback and promotions over real topics: made as they should be, heard once by a group, and by every worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from streamad.cli import app
+from streamad.clock import SystemClock
+from streamad.errors import OutputError
+from streamad.learn.control import ControlReader, announce
+from streamad.learn.feedback import FeedbackReader, send_feedback
+from streamad.plugins import ConnectorContext
+from streamad.settings import Settings
+from streamad.types import Feedback, ModelRef, from_us
+from streamad.wiring import check_parts, context_for
+from tests.support.kafka import Broker, Message, create_topics, produce, read_committed, unique_name
+from tests.support.kafka_child import PLUGINS
+from tests.support.kafka_topics import Plant, errors_of, texts
+from tests.support.stored import LEARNING, SHARES, add, another, identity, plant_of, sequence, store_of, train
+
+WAIT_S = 30
+
+
+class Place:
+    """A plant with feedback and control topics, all names unique."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = unique_name("plant")
+        self.feedback, self.control = f"{self.name}.feedback", f"{self.name}.control"
+        self.settings = Settings(
+            name=self.name,
+            channels=[{"name": "temp"}],  # type: ignore[arg-type]  # as a config says it
+            source={"url": f"kafka://{bootstrap}/{self.name}.in"},  # type: ignore[arg-type]
+            learning={"feedback": f"kafka:///{self.feedback}", "control": f"kafka:///{self.control}"},  # type: ignore[arg-type]
+        )
+        self.context: ConnectorContext = context_for(self.settings, Path(), SystemClock())
+
+    def said(self, alert_id: str, **changes: Any) -> Feedback:
+        now = from_us(self.context.clock.now_us()) - timedelta(seconds=1)
+        return Feedback(**{"alert_id": alert_id, "judgement": "false_alarm", "created_at": now, **changes})
+
+
+@pytest.fixture
+async def place(kafka: Broker) -> Place:
+    place = Place(kafka.bootstrap)
+    await create_topics(kafka.bootstrap, {place.feedback: 2, place.control: 1})
+    return place
+
+
+@asynccontextmanager
+async def running(reader: FeedbackReader | ControlReader) -> AsyncIterator[None]:
+    task = asyncio.create_task(reader.run())
+    try:
+        yield
+    finally:
+        await reader.close()
+        await task
+
+
+class Ear:
+    """Keeps what a worker hears and is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Feedback] = []
+        self.told: list[tuple[str, str]] = []
+        self.n_woken = 0
+        self.changed = asyncio.Event()
+
+    def hear(self, feedback: Feedback) -> None:
+        self.heard.append(feedback)
+        self.changed.set()
+
+    def wake(self) -> None:
+        self.n_woken += 1
+        self.changed.set()
+
+    def tell(self, kind: str, message: str) -> None:
+        self.told.append((kind, message))
+        self.changed.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+# --- topics ---
+
+
+async def test_topics_create_makes_them_and_check_agrees(kafka: Broker) -> None:
+    plant = Plant(kafka.bootstrap)
+    plant.sink_topics |= {"feedback": f"{plant.name}.feedback", "control": f"{plant.name}.control"}
+    made = await plant.create(partitions=3)
+    (feedback,) = texts(made, f"{plant.name}.feedback", "ok")
+    (control,) = texts(made, f"{plant.name}.control", "ok")
+    assert feedback.startswith("made: 1 partition, 1 copy, cleanup.policy=delete, retention.ms=7776000000")
+    assert control.startswith("made: 1 partition, 1 copy, cleanup.policy=compact")
+    found = await plant.check()
+    assert errors_of(found) == []
+    assert texts(found, "(feedback)", "ok") == [f"allowed to read group streamad.{plant.name}.feedback"]
+    assert not [finding for finding in found if finding.level == "warning" and plant.name in finding.topic]
+
+
+async def test_a_topic_for_feedback_and_something_else_is_an_error(kafka: Broker) -> None:
+    plant = Plant(kafka.bootstrap)
+    plant.sink_topics |= {"feedback": f"{plant.name}.alerts", "control": f"{plant.name}.alerts"}
+    assert errors_of(await plant.create(dry_run=True)) == [
+        (f"{plant.name}.alerts", "is the place of learning.feedback and of sinks.alerts at once: "
+         "give each a topic of its own"),
+        (f"{plant.name}.alerts", "is the place of learning.control and of sinks.alerts at once: "
+         "give each a topic of its own"),
+    ]  # fmt: skip
+
+
+async def test_a_control_topic_that_is_not_compacted_is_a_warning(kafka: Broker) -> None:
+    plant = Plant(kafka.bootstrap)
+    await create_topics(kafka.bootstrap, {f"{plant.name}.c": 1})
+    plant.sink_topics["control"] = f"{plant.name}.c"
+    (warning,) = texts(await plant.check(), f"{plant.name}.c", "warning")
+    assert warning.startswith("has cleanup.policy=delete: cleanup.policy=compact would keep")
+
+
+def test_wrong_places_are_problems_of_the_config(kafka: Broker) -> None:
+    place = Place(kafka.bootstrap)
+    learning = {"feedback": "kafka://no-port/f", "control": "carrier-pigeon:c"}
+    settings = place.settings.model_copy(
+        update={"learning": place.settings.learning.model_copy(update=learning)}  # type: ignore[union-attr]
+    )
+    problems = {problem.path: problem.message for problem in check_parts(settings, place.context)}
+    assert "lacks its port" in next(text for path, text in problems.items() if "no-port" in text)
+    assert "no subscription 'carrier-pigeon'" in problems["learning.control"]
+
+
+# --- feedback ---
+
+
+async def test_feedback_is_keyed_by_its_id_and_says_what_it_is(place: Place) -> None:
+    sent = [place.said("a1", note="Filter getauscht, ä"), place.said("a2", judgement="veto", model="m.B")]
+    await send_feedback(place.settings, place.context, sent)
+    records = {record.key: record for record in await read_committed(place.bootstrap, place.feedback)}
+    assert set(records) == {b"a1", b"a2"}
+    for feedback in sent:
+        record = records[feedback.alert_id.encode()]
+        assert msgspec.json.decode(record.value or b"", type=Feedback) == feedback
+        assert dict(record.headers)["streamad-message"] == b"feedback"
+
+
+async def test_what_came_before_the_first_worker_is_heard_and_foreign_messages_are_skipped(place: Place) -> None:
+    await send_feedback(place.settings, place.context, [place.said("a1")])
+    alert = [("streamad-message", b"alert")]
+    foreign = [
+        Message(b"not json", b"x"),
+        Message(None, b"x"),  # a tombstone
+        Message(msgspec.json.encode(place.said("a9")), b"a9", headers=alert),
+        Message(msgspec.json.encode(place.said("a9", note="x" * 100_000)), b"a9"),
+    ]
+    await produce(place.bootstrap, place.feedback, foreign)
+    bare = msgspec.json.encode(place.said("a2"))  # any producer's: no headers
+    await produce(place.bootstrap, place.feedback, [Message(bare, b"a2")])
+    ear = Ear()
+    reader = FeedbackReader(place.settings, place.context, ear.hear, ear.tell)
+    async with running(reader):
+        await ear.until(lambda: len(ear.heard) == 2 and reader.n_malformed == len(foreign))
+    assert {feedback.alert_id for feedback in ear.heard} == {"a1", "a2"}
+    assert [kind for kind, _ in ear.told] == ["feedback_malformed"]
+    assert f"{place.feedback}-" in ear.told[0][1]
+
+
+async def test_the_workers_of_a_plant_share_the_messages_and_go_on_after_a_restart(place: Place) -> None:
+    ears = [Ear(), Ear()]
+    n = 0
+    for _ in range(2):
+        async with AsyncExitStack() as stack:
+            for ear in ears:
+                reader = FeedbackReader(place.settings, place.context, ear.hear, ear.tell)
+                await stack.enter_async_context(running(reader))
+            await send_feedback(place.settings, place.context, [place.said(f"a{n + i}") for i in range(10)])
+            n += 10
+            async with asyncio.timeout(WAIT_S):
+                while len(ears[0].heard) + len(ears[1].heard) < n:  # noqa: ASYNC110 - two ears, one condition
+                    await asyncio.sleep(0.01)
+    heard = [feedback.alert_id for ear in ears for feedback in ear.heard]
+    assert set(heard) == {f"a{i}" for i in range(n)}
+    assert len(heard) < 1.5 * n  # at least once; but not each by both
+
+
+async def test_a_topic_that_is_not_there_is_told_once_and_a_sender_fails_in_one_line(kafka: Broker) -> None:
+    place, ear = Place(kafka.bootstrap), Ear()
+    async with running(FeedbackReader(place.settings, place.context, ear.hear, ear.tell)):
+        await ear.until(lambda: len(ear.told) == 1)
+    assert ear.told[0][0] == "feedback_unreadable"
+    with pytest.raises(OutputError) as caught:
+        await send_feedback(place.settings, place.context, [place.said("a1")])
+    assert place.feedback in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# --- control ---
+
+
+async def test_every_worker_is_woken_by_a_promotion_and_none_by_those_before(place: Place) -> None:
+    model = ModelRef(place.settings.model.name, "0007")
+    assert await announce(place.settings, place.context, model)
+    (record,) = await read_committed(place.bootstrap, place.control)
+    assert record.key == b"default"
+    assert json.loads(record.value or b"").items() >= {"model": "default", "version": "0007"}.items()
+    assert dict(record.headers)["streamad-message"] == b"promotion"
+    ears = [Ear(), Ear()]
+    n_sent = 0
+    async with AsyncExitStack() as stack:
+        for ear in ears:
+            reader = ControlReader(place.settings, place.context, ear.wake, ear.tell)
+            await stack.enter_async_context(running(reader))
+        async with asyncio.timeout(WAIT_S):
+            while not all(ear.n_woken for ear in ears):  # until both have found the topic's end
+                await announce(place.settings, place.context, model)
+                n_sent += 1
+    assert all(0 < ear.n_woken <= n_sent for ear in ears)
+    assert not any(ear.told for ear in ears)
+
+
+# --- the commands and a running monitor ---
+
+
+def plant_on(kafka: Broker, folder: Path) -> Path:
+    """Write a config over topics that `streamad topics create` makes, with sequences stored and 0001 in service."""
+    name, at = unique_name("plant"), f"kafka://{kafka.bootstrap}"
+    config = plant_of(
+        folder,
+        name=name,
+        source={"url": f"{at}/{name}.in"},
+        model={"detector": "mean_square", "folds": 2, "device": "cpu"},
+        learning={**LEARNING, "feedback": f"kafka:///{name}.feedback", "control": f"kafka:///{name}.control"},
+        sinks={"alerts": f"kafka:///{name}.alerts"},
+        alerts={"false_alarm_rate": 0.2},
+    )
+    assert CliRunner().invoke(app, ["topics", "create", "--partitions", "1", "-c", str(config)]).exit_code == 0
+    add(config, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()})  # type: ignore[misc]
+    assert train(config) == "0001"
+    return config
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PLUGINS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
+
+
+def command(config: Path, *words: str) -> str:
+    result = CliRunner().invoke(app, [*words, "--config", str(config)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_running_monitor_hears_of_feedback_and_takes_a_promotion(kafka: Broker, tmp_path: Path) -> None:
+    config = plant_on(kafka, tmp_path)
+    command(config, "topics", "check")
+    program = [sys.executable, "-m", "streamad", "-v", "run", "--config", str(config)]
+    monitor = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert monitor.stderr is not None
+    try:
+        said = Lines(monitor.stderr)
+        said.wait_for("partition ready", "caught up", "assigned", any_of=True)
+        another(config)
+        said.wait_for("default 0002")  # it is told, or has seen it
+        assert "within 2 s" in command(config, "models", "rollback")
+        began = time.monotonic()
+        said.wait_for("default 0001 is in service")
+        assert time.monotonic() - began < 2
+        told = command(config, "feedback", "--alert", identity(3), "--confirmed")
+        assert "kept in kafka:///" in told
+        deadline = time.monotonic() + WAIT_S
+        while identity(3) not in store_of(config).marks() and time.monotonic() < deadline:
+            time.sleep(0.05)  # another process does the work
+        assert store_of(config).marks()[identity(3)].judgement == "confirmed"
+        monitor.send_signal(signal.SIGTERM)
+        assert monitor.wait(WAIT_S) == 0
+    finally:
+        monitor.kill()
+        monitor.wait()
+        monitor.stderr.close()
+
+
+class Lines:
+    """Reads a process's lines in a thread of its own, so that waiting for one has an end."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._lines: queue.Queue[str] = queue.Queue()
+        self.seen: list[str] = []
+        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+
+    def _read(self, stream: IO[str]) -> None:
+        with contextlib.suppress(ValueError):  # closed
+            for line in stream:
+                self._lines.put(line)
+
+    def wait_for(self, *texts: str, any_of: bool = False) -> None:
+        deadline = time.monotonic() + WAIT_S
+        holds = any if any_of else all
+        while True:
+            try:
+                self.seen.append(self._lines.get(timeout=max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                raise AssertionError(f"{texts} not said:\n{''.join(self.seen)}") from None
+            if holds(text in self.seen[-1] for text in texts):
+                return

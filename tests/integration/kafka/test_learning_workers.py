@@ -1,0 +1,145 @@
+"""Workers of a group that learn together: one of them trains, all swap, every sequence has one verdict all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamad.learn.training_status import read_status
+from tests.support.kafka import Broker, Message, create_topics, read_committed
+from tests.support.kafka_faults import KafkaPlants
+from tests.support.kafka_plant import KafkaPlant
+from tests.support.learning import NAME, LearningPlant
+from tests.support.runtime import START_US
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
+
+LIMIT_S = 120.0
+STOP_S = 20.0
+PARTITIONS = 2
+LEARNING: dict[str, Any] = {
+    "first_training": 60,
+    "min_training": 20,
+    "reserve": 0.4,
+    "schedule": None,
+    "flush_interval": "200ms",
+    "drift": {"enabled": False},
+}
+
+
+@pytest.fixture
+async def plant(kafka: Broker, tmp_path: Path) -> AsyncIterator[KafkaPlant]:
+    """A plant without a model, whose workers learn; what a failing test leaves behind is ended."""
+    plants = KafkaPlants(tmp_path)
+    try:
+        plant = await plants.make(
+            kafka.bootstrap,
+            partitions=PARTITIONS,
+            sequences={"end": ["marker"], "allowed_lateness": 0},
+            model={"detector": "mean"},
+            alerts={"false_alarm_rate": 0.05},
+            learning=LEARNING,
+            sinks={"events": "kafka:///events-of-this-test"},
+        )
+        plant._sections["sinks"] = {"events": f"kafka:///{plant.output('events')}"}
+        plant.write_config()
+        await create_topics(kafka.bootstrap, {plant.output("events"): 1})
+        shutil.rmtree(plant.folder / "registry")
+        yield plant
+    finally:
+        plants.close()
+
+
+def messages(source: LearningPlant, numbers: range) -> list[Message]:
+    """Whole sequences, those of a stream in one partition."""
+    return [
+        Message(
+            source.message(number),
+            key=f"s{number % 3}".encode(),
+            partition=number % 3 % PARTITIONS,
+            timestamp_ms=START_US // 1000 + 60_000 * number + 20_000,
+        )
+        for number in numbers
+    ]
+
+
+async def of(plant: KafkaPlant, role: Any) -> list[dict[str, Any]]:
+    return [json.loads(record.value or b"null") for record in await read_committed(plant.bootstrap, plant.output(role))]
+
+
+async def until(plant: KafkaPlant, is_so: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not await is_so():
+        running = [worker for worker in plant.workers if worker.is_running]
+        assert time.monotonic() < deadline, "".join(worker.said()[-3000:] for worker in running)
+        await asyncio.sleep(0.2)
+
+
+async def test_two_workers_learn_one_model_and_both_take_it(plant: KafkaPlant, tmp_path: Path) -> None:
+    source = LearningPlant(tmp_path / "messages")
+    workers = [plant.start("w1"), plant.start("w2")]
+    for worker in workers:
+        await worker.until(lambda worker=worker: len(worker.owned()) == 1)  # type: ignore[misc]
+    await plant.feed(messages(source, range(90)))
+
+    async def both_have_swapped() -> bool:
+        kinds = Counter(event["kind"] for event in await of(plant, "events"))
+        return kinds == {"model_promoted": 1, "model_swapped": 2}
+
+    await until(plant, both_have_swapped)
+    await plant.feed(messages(source, range(90, 150)))
+
+    async def all_judged() -> bool:
+        return len(await of(plant, "verdicts")) >= 150
+
+    await until(plant, all_judged)
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+    assert [await worker.wait(STOP_S) for worker in workers] == [0, 0]
+    verdicts = await of(plant, "verdicts")
+    assert Counter(verdict["sequence"] for verdict in verdicts) == {f"B-{number}": 1 for number in range(150)}
+    later = [verdict for verdict in verdicts if int(verdict["sequence"][2:]) >= 90]
+    assert {verdict["model"]["version"] for verdict in later} == {"0001"}
+    assert Counter(verdict["decision"] for verdict in later)["normal"] > 45
+    learner = LearningPlant(plant.folder, learning=LEARNING)
+    assert learner.registry.versions(NAME) == ("0001",)
+    assert len(learner.stored("accepted") | learner.stored("reserve") | learner.stored("aside")) == 150
+
+
+async def test_a_worker_that_is_stopped_while_it_trains_leaves_it_to_the_next(
+    plant: KafkaPlant, tmp_path: Path
+) -> None:
+    plant._sections["model"] = {"detector": "mean", "options": {"epoch_ms": 120_000}}
+    plant.write_config()
+    source = LearningPlant(tmp_path / "messages")
+    learner = LearningPlant(plant.folder, learning=LEARNING)
+    worker = plant.start("w1")
+    await plant.feed(messages(source, range(90)))
+
+    async def is_training() -> bool:
+        return read_status(learner.registry, NAME).state == "running"
+
+    await until(plant, is_training)
+    worker.send(signal.SIGTERM)
+    assert await worker.wait(STOP_S) == 0, worker.said()[-3000:]
+    assert read_status(learner.registry, NAME).state == "interrupted"
+    plant._sections["model"] = {"detector": "mean"}
+    plant.write_config()
+    plant.start("w1")
+
+    async def has_swapped() -> bool:
+        return "model_swapped" in {event["kind"] for event in await of(plant, "events")}
+
+    await until(plant, has_swapped)
+    assert len(await of(plant, "verdicts")) == 90
+    assert learner.registry.versions(NAME) == ("0001",)

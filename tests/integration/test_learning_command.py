@@ -1,0 +1,276 @@
+"""``streamad run`` with ``learning``, as a newcomer meets it: recordings and a config are enough."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streamad.learn.registry import Registry
+from streamad.learn.training_status import TrainingStatus, read_status
+from tests.support.kafka_child import PLUGINS
+from tests.support.runtime_cli import Outcome, streamad
+
+LIMIT_S = 90.0
+TRAIN, NORMAL, FAULTY = 70, 24, 16
+SMALL = {"epochs": 8, "n_transformations": 4, "n_blocks": 2, "base_width": 4, "embedding_dim": 8}
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])}
+# Of 70 sequences about 20 are reserved: 0.1 is the smallest rate that they certify by halves.
+CONFIG: dict[str, Any] = {
+    "model": {"detector": "mean", "options": {}, "device": "cpu", "folds": 2, "recordings": None},
+    "alerts": {"false_alarm_rate": 0.1},
+    "learning": {"first_training": 60, "min_training": 20, "reserve": 0.3, "schedule": None, "flush_interval": "100ms"},
+    "run": {"commit_interval": "10ms"},
+}
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated fermenter plant: normal batches to begin with, later ones normal and faulty."""
+    folder = tmp_path_factory.mktemp("simulated") / "plant"
+    counts = ["--train", f"{TRAIN}", "--normal", f"{NORMAL}", "--faulty", f"{FAULTY}"]
+    outcome = streamad("simulate", "--out", folder, *counts)
+    assert outcome.code == 0, outcome.err
+    return folder
+
+
+class Plant:
+    """The simulated plant in a folder of its own; its first life reads the normal batches, later ones the others."""
+
+    def __init__(self, simulated: Path, folder: Path) -> None:
+        shutil.copytree(simulated, folder)
+        self.folder = folder
+        self.configure()
+
+    def configure(self, source: str = "train", **sections: Any) -> None:
+        content = yaml.safe_load((self.folder / "plant.yaml").read_text())
+        content["source"] = {"url": f"{source}/recordings.jsonl"}
+        for name, section in {**CONFIG, **sections}.items():
+            if section is None:
+                content.pop(name, None)
+            else:
+                content[name] = {**content.get(name, {}), **section}
+        (self.folder / "plant.yaml").write_text(yaml.safe_dump(content))
+
+    def streamad(self, *arguments: str) -> Outcome:
+        return streamad(*arguments, cwd=self.folder, **ENVIRONMENT)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "streamad", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **ENVIRONMENT},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def messages(self, role: str) -> list[dict[str, Any]]:
+        path = self.folder / "out" / f"{role}.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def events(self) -> list[str]:
+        return [event["kind"] for event in self.messages("events")]
+
+    def training(self) -> TrainingStatus:
+        return read_status(Registry(self.folder / "registry"), "default")
+
+    def faulty(self) -> set[str]:
+        with (self.folder / "live" / "labels.csv").open(newline="") as file:
+            return {row["sequence"] for row in csv.DictReader(file) if row["label"] != "0"}
+
+    def files(self) -> dict[str, bytes]:
+        found = (path for path in sorted(self.folder.rglob("*")) if path.is_file())
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
+
+
+@pytest.fixture
+def plant(simulated: Path, tmp_path: Path) -> Plant:
+    return Plant(simulated, tmp_path / "plant")
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that a failing test leaves behind are ended, each by its id."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not is_so():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "not within a minute and a half"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("detector", ["mean", "neutral_ad"])
+def test_recordings_and_a_config_are_enough(plant: Plant, detector: str) -> None:
+    model = {**CONFIG["model"], "detector": detector, "options": {} if detector == "mean" else SMALL}
+    plant.configure(model=model)
+    first = plant.streamad("run", "--json", "--quiet")
+    assert first.code == 0, first.err
+    report = first.last_json
+    assert report["model"] == "default 0001"
+    assert report["counters"]["verdicts"] == {"learning": TRAIN}
+    learning = report["counters"]["learning"]["default"]
+    assert (learning["version"], learning["trainings"], learning["promotions"], learning["swaps"]) == ("0001", 1, 1, 1)
+    assert learning["accepted"] + learning["reserved"] == TRAIN
+    assert Counter(plant.events()) == {"model_promoted": 1, "model_swapped": 1}
+    plant.configure("live", model=model)
+    second = plant.streamad("run", "--json", "--quiet")
+    assert second.code == 0, second.err
+    assert second.last_json["counters"]["verdicts"].keys() <= {"normal", "anomalous"}
+    later = plant.messages("verdicts")[TRAIN:]
+    assert len(later) == NORMAL + FAULTY
+    assert {verdict["model"]["version"] for verdict in later} == {"0001"}
+    faulty = plant.faulty()
+    alerted = {verdict["sequence"] for verdict in later if verdict["decision"] == "anomalous"}
+    normal = {verdict["sequence"] for verdict in later} - faulty
+    assert len(alerted & normal) / NORMAL < 0.5
+    if detector == "neutral_ad":  # the other one knows no more of a batch than its mean course
+        assert len(alerted & faulty) / FAULTY > len(alerted & normal) / NORMAL + 0.2
+
+
+def test_it_says_what_the_end_of_the_run_waits_for(plant: Plant) -> None:
+    outcome = plant.streamad("run")
+    assert outcome.code == 0, outcome.err
+    assert "learning 60 of 60" in outcome.err or "all is judged; training" in outcome.err
+    assert "0001" in outcome.out
+    assert re.search(r"learned\s+\d+ accepted, \d+ reserved", outcome.out), outcome.out
+
+
+def test_a_ctrl_c_ends_the_training_and_the_next_run_goes_on_with_it(
+    plant: Plant, processes: list[subprocess.Popen[str]]
+) -> None:
+    plant.configure(model={**CONFIG["model"], "options": {"epoch_ms": 60_000}}, run={"stop_timeout": "6s"})
+    process = plant.start("run", "--quiet")
+    processes.append(process)
+    until(lambda: plant.training().state == "running", process)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    assert time.monotonic() - began < 12  # 6 s, and what the interpreter takes to end
+    assert plant.training().state == "interrupted"
+    assert plant.events() == []
+    assert len(plant.messages("verdicts")) == TRAIN
+    plant.configure()
+    outcome = plant.streamad("run", "--json", "--quiet")
+    assert outcome.code == 0, outcome.err
+    assert outcome.last_json["model"] == "default 0001"
+    assert len(plant.messages("verdicts")) == TRAIN
+    assert Counter(plant.events()) == {"model_promoted": 1, "model_swapped": 1}
+
+
+def test_a_worker_that_is_killed_takes_its_training_process_along(
+    plant: Plant, processes: list[subprocess.Popen[str]]
+) -> None:
+    plant.configure(model={**CONFIG["model"], "options": {"epoch_ms": 60_000}})
+    process = plant.start("run", "--quiet")
+    processes.append(process)
+    until(lambda: plant.training().state == "running", process)
+    trainer = plant.training().pid
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{trainer}").exists() and "Z" not in Path(f"/proc/{trainer}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_replay_learns_nothing(plant: Plant) -> None:
+    assert plant.streamad("run", "--quiet").code == 0
+    before = plant.files()
+    outcome = plant.streamad("replay", "live/recordings.jsonl", "--json", "--quiet")
+    assert outcome.code == 0, outcome.err
+    assert outcome.last_json["model"] == "default 0001"
+    assert "learning" not in outcome.last_json["counters"]
+    assert plant.files() == before
+
+
+def test_without_learning_nothing_of_it_is_there(plant: Plant) -> None:
+    plant.configure(learning=None)
+    outcome = plant.streamad("run")
+    outcome.assert_one_line_error("no model 'default'", "learning: {}", "streamad train")
+    trained = plant.streamad("train", "train/recordings.jsonl")
+    assert trained.code == 0, trained.err
+    before = plant.files()
+    outcome = plant.streamad("run", "--json")
+    assert outcome.code == 0, outcome.err
+    assert "learning" not in outcome.last_json["counters"]
+    changed = {name for name, content in plant.files().items() if before.get(name) != content}
+    assert {name.split("/")[0] for name in changed} == {"out", "checkpoint"}
+
+
+def test_a_replay_without_a_model_says_what_to_do(plant: Plant) -> None:
+    plant.streamad("replay").assert_one_line_error("no model 'default'", "streamad run", "streamad train")
+
+
+def test_a_broken_model_at_the_start_ends_the_run_with_one_line(plant: Plant) -> None:
+    assert plant.streamad("run", "--quiet").code == 0
+    path = plant.folder / "registry" / "default" / "versions" / "0001" / "mean.npz"
+    path.write_bytes(path.read_bytes()[:-1])
+    plant.configure("live")
+    plant.streamad("run").assert_one_line_error("mean.npz is damaged")
+
+
+def test_the_status_line_says_what_is_learned(plant: Plant) -> None:
+    plant.configure(run={"report_interval": "1us"})
+    outcome = plant.streamad("run", "--quiet")
+    lines = [json.loads(line) for line in outcome.err.splitlines() if line.startswith("{")]
+    status = [line for line in lines if line["event"] == "status"]
+    assert status
+    assert {"version", "accepted", "reserved", "aside", "unkept", "drifts", "trainings", "promotions", "swaps"} == set(
+        status[-1]["learning"]["default"]
+    )
+
+
+def test_at_a_terminal_the_status_line_shows_learning_and_training(plant: Plant) -> None:
+    plant.configure(model={**CONFIG["model"], "options": {"epoch_ms": 1500}})
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamad", "run"],
+        cwd=plant.folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "200", **ENVIRONMENT},
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+    )
+    os.close(slave)
+    said = b""
+    try:
+        while chunk := _read(master):
+            said += chunk
+        assert process.wait(10) == 0, said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+    text = said.decode()
+    assert f"{TRAIN} sequences, none judged yet, training" in text
+    assert "epoch " in text
+    assert re.search(r"EVENT.* model_promoted", text)
+    assert re.search(r"EVENT.* model_swapped: default 0001 is in service as the first one", text)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65_536)
+    except OSError:  # Linux: nobody has the other end open any more
+        return b""

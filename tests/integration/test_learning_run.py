@@ -1,0 +1,409 @@
+"""A plant that learns by itself: cold start, drift, lasting change, outages, other workers; scoring goes on throughout.
+
+The pipeline, its learners and the training processes are the real ones; the detector is one without torch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamad.clock import SystemClock
+from streamad.learn.gate import is_reserved
+from streamad.learn.records import Mark
+from streamad.learn.training_status import read_status
+from streamad.ports import Clock
+from streamad.testing import ListSource
+from streamad.types import PartitionAssigned, PartitionEnded
+from tests.support.kafka_child import PLUGINS
+from tests.support.learning import NAME, QUIET, LearningPlant, LearningRun, batch, learning_run
+
+AT_ONCE = 20
+SOON_S = 60.0
+LEARNING: dict[str, Any] = {
+    **QUIET,
+    "flush_interval": "200ms",
+    "first_training": 60,
+    "min_training": 20,
+    "min_interval": 0,
+    "reserve": 0.4,
+    "promotion": {"min_comparison": 5},
+}
+RUN = {"batch_windows": 16, "commit_interval": "1ms", "batch_wait": "1ms"}
+
+
+@pytest.fixture(autouse=True)
+def _detector_in_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training processes find the detector, too."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
+
+
+async def until(is_so: Callable[[], bool], timeout_s: float = SOON_S) -> None:
+    """Return when threads and processes have made it so; they get the processor meanwhile."""
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+class Live:
+    """A run whose sequences come when the test says so."""
+
+    def __init__(self, run: LearningRun, source: ListSource, partition: str, first: int) -> None:
+        self.run = run
+        self._source = source
+        self._partition = partition
+        self._first = self._next = first
+
+    async def judge(self, n: int, **more: Any) -> None:
+        """Feed ``n`` sequences, return when they have their verdicts."""
+        for _ in range(0, n, AT_ONCE):
+            numbers = range(self._next, self._next + AT_ONCE)
+            self._next += AT_ONCE
+            self._source.feed(batch(self._partition, self.run.plant.records(numbers, **more), caught_up=True))
+            await until(lambda: len(self.run.judged) == self._next - self._first)
+
+    async def until_kind(self, kind: str, n: int = 1) -> None:
+        try:
+            await until(lambda: len(self.run.of_kind(kind)) >= n)
+        except TimeoutError:
+            raise AssertionError(f"no {kind}: {self.run.events}") from None
+
+    async def end(self, *, wait: bool = True) -> None:
+        self._source.feed(PartitionEnded(self._partition))
+        await asyncio.sleep(0)
+        await self._source.close()
+        await self.run.end(wait=wait)
+
+    def decisions(self, last: int | None = None) -> Counter[str]:
+        return Counter(verdict.decision for verdict in self.run.verdicts[-last if last else 0 :])
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return self.run.plant.registry.versions(NAME)
+
+
+@asynccontextmanager
+async def live(
+    plant: LearningPlant, *, partition: str = "p", first: int = 0, clock: Clock | None = None
+) -> AsyncIterator[Live]:
+    source = ListSource([PartitionAssigned(partition)], endless=True)
+    async with learning_run(plant, source, clock=clock) as run:
+        yield Live(run, source, partition, first)
+        failed = run.of_kind("learning_failed")
+        assert not failed, failed
+
+
+def plant_of(folder: Path, **learning: Any) -> LearningPlant:
+    return LearningPlant(folder, run=RUN, learning={**LEARNING, **learning})
+
+
+# --- cold start ------------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_model_it_learns_trains_and_then_alerts(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path)
+    async with live(plant) as at:
+        await at.judge(80)
+        assert at.decisions() == {"learning": 80}
+        details = [verdict.detail for verdict in at.run.verdicts]
+        assert details[0] == "1 of 60"
+        assert details[39] == "40 of 60"
+        await at.until_kind("model_swapped")
+        await at.until_kind("model_promoted")
+        assert len(at.run.events) == 2
+        await at.judge(100)
+        await at.judge(20, level=10.0)
+        assert at.decisions(20) == {"anomalous": 20}
+        assert at.decisions(120)["normal"] > 80
+        assert "learning" not in at.decisions(120)
+        await at.end()
+        assert at.versions == ("0001",)
+        counters = at.run.counters[NAME]
+        assert (counters.version, counters.trainings, counters.promotions, counters.swaps) == ("0001", 1, 1, 1)
+        accepted, reserve, aside = plant.stored("accepted"), plant.stored("reserve"), plant.stored("aside")
+        assert (counters.accepted, counters.reserved, counters.aside) == (len(accepted), len(reserve), len(aside))
+        assert len(accepted | reserve | aside) == 200
+        told = at.run.messages("events")
+        assert sorted(event.kind for event in told) == ["model_promoted", "model_swapped"]
+
+
+async def test_the_end_of_a_finite_source_waits_for_the_first_model(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path, flush_interval="1h")
+    source = ListSource.of({"p": plant.records(range(80))}, batch_records=80)
+    async with learning_run(plant, source) as run:
+        await run.end()
+        assert [verdict.decision for verdict in run.verdicts] == ["learning"] * 80
+        assert plant.registry.current(NAME) == "0001"
+        told = [event.kind for event in run.messages("events")]
+        assert told == ["model_promoted", "model_swapped"], "what came after the last verdict is on the sink, too"
+
+
+async def test_too_few_sequences_train_nothing_and_say_nothing(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path)
+    async with learning_run(plant, ListSource.of({"p": plant.records(range(40))})) as run:
+        await run.end()
+        assert run.events == []
+        assert plant.registry.current(NAME) is None
+    async with learning_run(plant, ListSource.of({"p": plant.records(range(40, 80))})) as run:
+        await run.end()
+        assert plant.registry.current(NAME) == "0001", "those of the run before count"
+        assert run.verdicts[0].detail == "41 of 60"
+
+
+async def test_each_recipe_has_its_own_cold_start(tmp_path: Path) -> None:
+    plant = LearningPlant(tmp_path, run=RUN, learning=LEARNING, models={"field": "recipe", "missing": "unscorable"})
+    source = ListSource([PartitionAssigned("p")], endless=True)
+    async with learning_run(plant, source) as run:
+        numbers = iter(range(10_000))
+
+        async def judge(n: int, recipe: str) -> None:
+            for _ in range(0, n, AT_ONCE):
+                first = next(numbers) * AT_ONCE
+                wanted = len(run.judged) + AT_ONCE
+                source.feed(batch("p", plant.records(range(first, first + AT_ONCE), recipe=recipe), caught_up=True))
+                await until(lambda wanted=wanted: len(run.judged) == wanted)  # type: ignore[misc]
+
+        await judge(80, "red")
+        await judge(40, "blue")
+        await until(lambda: bool(run.of_kind("model_swapped")))
+        await judge(20, "red")
+        await judge(20, "blue")
+        last = run.verdicts[-40:]
+        assert {verdict.decision for verdict in last[20:]} == {"learning"}
+        assert last[0].model is not None
+        assert last[0].model.name == "default.red"
+        await source.close()
+        await run.end()
+        assert plant.registry.current("default.red") == "0001"
+        assert plant.registry.current("default.blue") == "0001", "60 were enough, and the end waited"
+        assert len(plant.stored("accepted", "default.blue") | plant.stored("reserve", "default.blue")) == 60
+
+
+# --- the plant changes -----------------------------------------------------------------------------------------------
+
+DRIFT = {"enabled": True, "min_sequences": 40, "changed_over": 20}
+
+
+async def test_drift_is_told_counted_and_trained_on(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path, on_drift=True, drift=DRIFT)
+    async with live(plant) as at:
+        await at.judge(100)
+        await at.until_kind("model_swapped")
+        await at.judge(100)
+        assert at.run.of_kind("drift") == []
+        await at.judge(60, level=0.6)
+        await at.until_kind("drift")
+        event = at.run.of_kind("drift")[0]
+        assert set(event.figures) == {"strength", "before", "after", "since_unix_s"}
+        assert event.figures["strength"] > 0.5
+        assert event.model is not None
+        await until(lambda: at.run.counters[NAME].trainings == 2)
+        assert at.run.counters[NAME].drifts == len(at.run.of_kind("drift")) > 0
+        outcomes = [event for event in at.run.events if event.kind in ("model_promoted", "model_not_promoted")]
+        assert "training after drift" in outcomes[1].message
+        assert "comparison.sequences" in outcomes[1].figures
+
+
+async def test_a_lasting_change_is_told_loudly_and_learned_anew_only_where_that_is_wanted(tmp_path: Path) -> None:
+    folders = {"off": tmp_path / "off", "auto": tmp_path / "auto"}
+    for relearn, folder in folders.items():
+        plant = plant_of(folder, drift=DRIFT, relearn=relearn)
+        async with live(plant) as at:
+            await at.judge(160)
+            await at.until_kind("model_swapped")
+            await at.judge(80)
+            await at.judge(100, level=8.0)
+            await at.until_kind("plant_changed")
+            event = at.run.of_kind("plant_changed")[0]
+            assert event.figures["alert_share"] > 0.9
+            assert "streamad models relearn --since 2026-01-01T0" in event.message
+            assert at.decisions(40) == {"anomalous": 40}
+            if relearn == "off":
+                await asyncio.sleep(2.5)  # two turns of the learner
+                assert at.versions == ("0001",)
+                continue
+            await at.until_kind("model_swapped", 2)
+            await at.until_kind("model_promoted", 2)
+            assert at.run.counters[NAME].version == "0002"
+            assert "learning anew" in at.run.of_kind("model_promoted")[1].message
+            await at.judge(60, level=8.0)
+            assert at.decisions(60)["normal"] > 45
+            await at.judge(20)
+            assert at.decisions(20) == {"anomalous": 20}, "what was normal before is so no more"
+            assert len(at.run.of_kind("plant_changed")) == 1
+
+
+async def test_a_fault_that_was_mended_is_not_learned_anew(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path, drift=DRIFT, relearn="auto", first_training=100)
+    plant.train()
+    async with live(plant) as at:
+        await at.judge(100)
+        await at.judge(40, level=6.0)
+        await at.until_kind("plant_changed")
+        await at.judge(160)
+        await at.until_kind("plant_back")
+        await at.end()  # waits for what is due
+        assert at.versions == ("0001",)
+        assert not at.run.of_kind("model_promoted")
+
+
+async def test_what_an_operator_confirmed_as_an_anomaly_does_not_train(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path, trim=0.0)
+    async with live(plant) as at:
+        await at.judge(40)
+        bad = next(verdict for verdict in at.run.verdicts if not is_reserved(verdict.stream, verdict.sequence, 0.4))
+        await at.run.learners.mark(Mark(id=bad.verdict_id, judgement="confirmed", at_us=SystemClock().now_us()))
+        assert plant.store().marks()[bad.verdict_id].judgement == "confirmed"
+        await at.judge(40)
+        await at.until_kind("model_promoted")
+        accepted = plant.stored("accepted")
+        trained = at.run.of_kind("model_promoted")[0].figures["challenger.training"]
+        assert trained == len(accepted - {bad.sequence})
+        assert bad.sequence in accepted | plant.stored("aside"), "as the mark came after it was stored, or before"
+
+
+# --- several workers -------------------------------------------------------------------------------------------------
+
+
+async def test_workers_share_store_and_registry_and_one_of_them_trains(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path)
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(live(plant, partition=f"p{i}", first=i * 10_000)) for i in range(3)]
+        for _ in range(2):
+            await asyncio.gather(*(worker.judge(20) for worker in workers))
+        await asyncio.gather(*(worker.until_kind("model_swapped") for worker in workers))
+
+        def told() -> Counter[str]:
+            return Counter(event.kind for worker in workers for event in worker.run.events)
+
+        await until(lambda: told() == {"model_promoted": 1, "model_swapped": 3})
+        assert workers[0].versions == ("0001",)
+        for worker in workers:
+            await worker.end()
+        stored = plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")
+        assert len(stored) == 120, "none alone has seen 60"
+
+
+# --- trouble ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_goes_away_in_mid_run_is_told_once_and_scoring_goes_on(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path)
+    plant.train()
+    async with live(plant) as at:
+        await at.judge(40)
+        home = tmp_path / "inliers" / NAME
+        await until(lambda: any(home.rglob("*.npz")))
+        away = home.rename(tmp_path / "away")
+        home.write_text("a file where the store was")
+        await at.judge(40)
+        await at.until_kind("store_failed")
+        await at.judge(40)
+        assert at.decisions()["normal"] > 100
+        home.unlink()
+        away.rename(home)
+        await at.judge(20)
+        await at.until_kind("store_back")
+        await at.end()
+        assert len(at.run.of_kind("store_failed")) == 1
+    assert len(plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")) == 140
+
+
+async def test_a_broken_version_is_refused_and_told_and_a_rollback_is_taken_at_once(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path)
+    plant.train(0)
+    plant.train(1, promote=False)
+    plant.train(2, promote=False)
+    async with live(plant) as at:
+        await at.judge(20)
+        plant.promote("0002")
+        plant.damage("0002")
+        at.run.learners.wake()
+        await at.until_kind("model_refused")
+        await at.judge(20)
+        assert {verdict.model.version for verdict in at.run.verdicts if verdict.model} == {"0001"}
+        plant.promote("0003")
+        at.run.learners.wake()
+        await at.until_kind("model_swapped")
+        plant.promote("0001")
+        at.run.learners.wake()
+        await at.until_kind("model_swapped", 2)
+        await at.judge(20)
+        assert {verdict.model.version for verdict in at.run.verdicts[-20:] if verdict.model} == {"0001"}
+        refused, *swapped = [event for event in at.run.events if event.kind.startswith("model")]
+        assert "0001 stays in service" in refused.message
+        assert [event.model.version for event in swapped if event.model] == ["0003", "0001"]
+        assert swapped[1].figures["load_s"] == 0
+        await at.end()
+
+
+class JumpingClock(SystemClock):
+    """The machine's clock, whose wall time somebody sets."""
+
+    off_us = 0
+
+    def now_us(self) -> int:
+        return super().now_us() + self.off_us
+
+
+@pytest.mark.parametrize("days", [400, -400])
+async def test_a_wall_clock_that_jumps_costs_no_sequence_no_model_and_at_most_one_training(
+    tmp_path: Path, days: int
+) -> None:
+    learning = {**LEARNING, "schedule": "0 3 * * *", "min_interval": "1h"}
+    plant = LearningPlant(tmp_path, run=RUN, learning=learning, decode={"max_clock_skew": "2000d"})
+    plant.train()
+    clock = JumpingClock()
+    async with live(plant, clock=clock) as at:
+        await at.judge(100)
+        await until(lambda: at.run.counters[NAME].accepted > 0)
+        clock.off_us = days * 86_400_000_000
+        await at.judge(40)
+        await asyncio.sleep(2.5)  # turns of the learner, in which a schedule might come due
+        await at.judge(40)
+        await at.end()
+        assert at.decisions()["normal"] > 150
+        assert at.run.counters[NAME].trainings <= 1
+        assert at.run.counters[NAME].version is not None
+        assert [event.kind for event in at.run.events if not event.kind.startswith("model")] == []
+    assert len(plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")) == 180
+
+
+async def test_a_training_that_fails_is_told_and_the_champion_goes_on(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path, first_training=200, min_training=100, after_inliers=30)
+    plant.train()
+    async with live(plant) as at:
+        await at.judge(80)
+        await at.until_kind("training_failed")
+        assert "learning.min_training" in at.run.of_kind("training_failed")[0].message
+        await at.judge(20)
+        assert at.decisions(20)["normal"] > 10
+        assert at.run.counters[NAME].version == "0001"
+
+
+async def test_stopped_while_it_trains_it_ends_within_stop_timeout_and_goes_on_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    slow = LearningPlant(tmp_path, run={**RUN, "stop_timeout": "5s"}, learning=LEARNING, options={"epoch_ms": 60_000})
+    async with live(slow) as at:
+        await at.judge(80)
+        await until(lambda: read_status(slow.registry, NAME).state == "running")
+        began = asyncio.get_running_loop().time()
+        at.run.pipeline.request_stop()
+        at.run.learners.request_stop()
+        await at.run.end(wait=False)
+        assert asyncio.get_running_loop().time() - began < 5
+        assert at.run.of_kind("training_failed") == []
+    assert read_status(slow.registry, NAME).state == "interrupted"
+    plant = plant_of(tmp_path)
+    async with learning_run(plant, ListSource.of({"q": ()})) as run:
+        await run.end()
+        assert plant.registry.current(NAME) == "0001"
+        assert len(run.of_kind("model_promoted")) == 1

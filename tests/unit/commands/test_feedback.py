@@ -1,0 +1,273 @@
+"""streamad feedback: what an operator says is kept where learning finds it, or refused with what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from streamad.cli import app
+from streamad.clock import SystemClock
+from streamad.errors import SourceError, StreamadError, UsageError
+from streamad.learn.feedback import feedback_problem
+from streamad.learn.feedback_csv import read_feedback_csv
+from streamad.learn.records import Mark
+from streamad.types import Feedback, Promotion, from_us
+from tests.support.stored import add, identity, plant_of, sequence, store_of
+
+
+def run(config: Path, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["feedback", *map(str, arguments), "--config", str(config)])
+
+
+def refusal(config: Path, *arguments: str | Path, kind: type[StreamadError] = UsageError) -> str:
+    result = run(config, *arguments)
+    assert isinstance(result.exception, kind), result.output
+    return str(result.exception)
+
+
+def marks(config: Path, model: str = "default") -> dict[str, Mark]:
+    return store_of(config, model).marks()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = plant_of(tmp_path)
+    add(path, {"accepted": [sequence(1)], "aside": [sequence(2, decision="anomalous"), sequence(3)]})
+    return path
+
+
+# --- into the store ---
+
+
+@pytest.mark.parametrize("word", ["false-alarm", "confirmed", "veto"])
+def test_a_word_on_an_alert_is_a_mark_of_the_store(config: Path, word: str) -> None:
+    before_us = SystemClock().now_us()
+    result = run(config, "--alert", identity(2), f"--{word}", "--note", "neuer Filter, ä", "--by", "Schicht 2")
+    assert result.exit_code == 0
+    assert "B-2, ended" in result.stdout
+    assert "kept in the inlier store" in result.stdout
+    assert result.stderr == ""
+    mark = marks(config)[identity(2)]
+    assert (mark.judgement, mark.note, mark.by) == (word.replace("-", "_"), "neuer Filter, ä", "Schicht 2")
+    assert before_us <= mark.at_us <= SystemClock().now_us()
+
+
+def test_the_latest_word_counts(config: Path) -> None:
+    for word in ("--false-alarm", "--confirmed"):
+        assert run(config, "--alert", identity(2), word).exit_code == 0
+    assert marks(config)[identity(2)].judgement == "confirmed"
+
+
+def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
+    result = run(config, "--alert", identity(7), "--confirmed")
+    assert result.exit_code == 0
+    assert f"no sequence {identity(7)} is stored (any more)" in result.stderr
+    assert identity(7) in marks(config)
+    report = json.loads(run(config, "--alert", identity(7), "--veto", "--json").stdout)
+    assert report.items() >= {"kept": 1, "place": "the inlier store", "without_window": [identity(7)]}.items()
+    assert report["overridden"] == []
+
+
+def test_several_alerts_and_the_beginning_of_an_id(tmp_path: Path) -> None:
+    config = plant_of(tmp_path)
+    ids = ["abcdef" + identity(1)[6:], "abcdee" + identity(2)[6:]]
+    add(config, {"accepted": [sequence(n, id=id_) for n, id_ in enumerate(ids)]})
+    assert run(config, "--alert", "abcdef", "--alert", "abcdee", "--veto").exit_code == 0
+    assert set(marks(config)) == set(ids)
+    before = set(store_of(config).marks().items())
+    assert "abcde is too short: give at least six characters" in refusal(config, "--alert", "abcde", "--veto")
+    assert "no stored id begins with abcdeb (" in refusal(config, "--alert", "abcdeb", "--veto")
+    add(config, {"accepted": [sequence(3, id="abcdef" + identity(3)[6:])]})
+    assert "2 stored ids begin with abcdef: give more" in refusal(config, "--alert", "abcdef", "--veto")
+    assert set(store_of(config).marks().items()) == before
+
+
+def test_a_sequence_by_its_own_name(config: Path) -> None:
+    assert run(config, "--stream", "r0", "--sequence", "B-2", "--false-alarm").exit_code == 0
+    assert set(marks(config)) == {identity(2)}
+    assert "name it by its alert's id" in refusal(config, "--stream", "r1", "--sequence", "B-2", "--veto")
+    add(config, {"accepted": [sequence(12, stream="r0", sequence="B-2")]})
+    text = refusal(config, "--stream", "r0", "--sequence", "B-2", "--veto")
+    assert identity(2) in text
+    assert identity(12) in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--confirmed"], "say of which sequence"),
+        (["--alert", identity(1)], "say one of --false-alarm, --confirmed and --veto"),
+        (["--alert", identity(1), "--confirmed", "--veto"], "only one of"),
+        (["--stream", "r0", "--confirmed"], "go together"),
+        (["--sequence", "B-1", "--confirmed"], "go together"),
+        (["--alert", "../../x", "--confirmed"], "alert_id '../../x' is none"),
+        (["--alert", identity(1), "--confirmed", "--note", "x" * 2_001], "note has 2001 characters"),
+        (["--alert", identity(1), "--confirmed", "--model", "other"], "no such model"),
+        (["--alert", identity(1), "--confirmed", "--import", "a.csv"], "--import says of which"),
+        (["--alert", identity(1), "--confirmed", "--skip-bad"], "--skip-bad goes with --import"),
+    ],
+)
+def test_what_contradicts_itself_or_says_too_little_is_refused(config: Path, arguments: list[str], text: str) -> None:
+    assert text in refusal(config, *arguments)
+    assert marks(config) == {}
+
+
+def test_without_learning_there_is_nobody_to_tell(tmp_path: Path) -> None:
+    assert "no section learning" in refusal(plant_of(tmp_path, learning=None), "--alert", identity(1), "--veto")
+
+
+# --- several models ---
+
+
+def test_a_word_goes_to_the_model_that_holds_the_sequence_or_to_all(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, models={"field": "recipe"})
+    assert "no model has stored anything yet" in refusal(config, "--alert", identity(1), "--veto")
+    add(config, {"accepted": [sequence(1)]}, "default.A")
+    add(config, {"accepted": [sequence(2)]}, "default.B")
+    assert run(config, "--alert", identity(2), "--false-alarm").exit_code == 0
+    assert (set(marks(config, "default.A")), set(marks(config, "default.B"))) == (set(), {identity(2)})
+    assert run(config, "--alert", identity(9), "--confirmed").exit_code == 0
+    assert identity(9) in marks(config, "default.A").keys() & marks(config, "default.B").keys()
+    assert run(config, "--alert", identity(8), "--confirmed", "--model", "A").exit_code == 0
+    assert identity(8) in marks(config, "default.A").keys() - marks(config, "default.B").keys()
+
+
+# --- to a topic or file ---
+
+
+def messages(config: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (config.parent / "desk/feedback.jsonl").read_text().splitlines()]
+
+
+def test_where_the_plant_has_a_place_for_feedback_it_goes_there(config: Path) -> None:
+    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
+    result = run(config, "--alert", identity(2), "--false-alarm", "--by", "Jo")
+    assert "kept in desk/feedback.jsonl" in result.stdout
+    (message,) = messages(config)
+    assert message.items() >= {"alert_id": identity(2), "judgement": "false_alarm", "by": "Jo"}.items()
+    assert marks(config) == {}
+    run(config, "--alert", identity(7), "--false-alarm")
+    run(config, "--alert", identity(7), "--false-alarm", "--model", "default")
+    assert [message["model"] for message in messages(config)] == ["default", None, "default"]
+
+
+def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, models={"field": "recipe"}, learning={"feedback": "desk/feedback.jsonl"})
+    add(config, {"accepted": [sequence(1), sequence(3)]}, "default.A")
+    add(config, {"accepted": [sequence(2), sequence(3)]}, "default.B")
+    path = table(config, "alert_id,judgement\n" + "".join(f"{identity(n)},veto\n" for n in range(1, 5)))
+    assert run(config, "--import", path).exit_code == 0
+    assert [message["model"] for message in messages(config)] == ["default.A", "default.B", None, None]
+
+
+def test_a_desk_that_cannot_read_the_store_may_still_write(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning={"feedback": "desk/feedback.jsonl"})
+    result = run(config, "--alert", identity(2), "--false-alarm")
+    assert result.exit_code == 0
+    assert result.stderr == ""  # nobody knows what is stored
+    (tmp_path / "inliers").write_text("no folder")
+    assert run(config, "--alert", identity(3), "--false-alarm").exit_code == 0
+    assert [message["alert_id"] for message in messages(config)] == [identity(2), identity(3)]
+
+
+# --- tables ---
+
+
+def table(config: Path, text: str) -> Path:
+    path = config.parent / "shift.csv"
+    path.write_text(text)
+    return path
+
+
+def test_a_table_is_imported_with_the_words_of_each_line(config: Path) -> None:
+    path = table(
+        config,
+        "alert_id,stream,sequence,judgement,note,by,time\n"
+        f"{identity(1)},,,confirmed,seal leaked,Kim,2026-01-02T03:04:05Z\n"
+        ",r0,B-2,false alarm,,,\n"
+        f"{identity(9)},,,veto,,,\n",
+    )
+    result = run(config, "--import", path, "--by", "desk")
+    assert result.exit_code == 0, result.output
+    assert "kept in the inlier store: 3 words" in result.stdout
+    assert result.stderr.startswith(f"note: no sequence {identity(9)} is stored")
+    found = marks(config)
+    at_us = round(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp() * 1e6)
+    assert found[identity(1)] == Mark(id=identity(1), judgement="confirmed", note="seal leaked", by="Kim", at_us=at_us)
+    assert (found[identity(2)].judgement, found[identity(2)].by) == ("false_alarm", "desk")
+    assert len(found) == 3
+
+
+def test_a_word_that_a_later_stored_one_overrides_is_told(config: Path) -> None:
+    assert run(config, "--alert", identity(2), "--veto", "--by", "Kim").exit_code == 0
+    said_at = from_us(marks(config)[identity(2)].at_us)
+    rows = [f"{identity(2)},confirmed,2026-01-02T03:04:05Z", f"{identity(1)},confirmed,2026-01-02T03:04:05Z"]
+    path = table(config, "\n".join(["alert_id,judgement,time", *rows]))
+    result = run(config, "--import", path)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        f"note: of {identity(2)}: a later veto ({said_at:%Y-%m-%d %H:%M:%S} UTC, by Kim) stands"
+    ]
+    assert marks(config)[identity(2)].judgement == "veto"
+    assert json.loads(run(config, "--import", path, "--json").stdout)["overridden"] == [identity(2)]
+
+
+def test_nothing_is_imported_while_lines_are_wrong_unless_that_is_wanted(config: Path) -> None:
+    text = (
+        "alert_id,stream,sequence,judgement\n"
+        ",r0,B-77,veto\n"
+        f"{identity(1)},,,veto\n"
+        f"{identity(2)},,,perhaps\n"
+    )  # fmt: skip
+    path = table(config, text)
+    result = run(config, "--import", path)
+    assert isinstance(result.exception, UsageError)
+    assert "2 lines are wrong, nothing was imported" in str(result.exception)
+    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["wrong line 2", "wrong line 4"]
+    assert marks(config) == {}
+    one = table(config, f"alert_id,judgement\n{identity(2)},perhaps\n")
+    assert "1 line is wrong, nothing was imported" in refusal(config, "--import", one)
+    path = table(config, text)
+    result = run(config, "--import", path, "--skip-bad")
+    assert result.exit_code == 0
+    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["left out line 2", "left out line 4"]
+    assert set(marks(config)) == {identity(1)}
+
+
+def test_a_table_may_name_models(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, models={"field": "recipe"})
+    add(config, {"accepted": [sequence(1)]}, "default.A")
+    add(config, {"accepted": [sequence(2)]}, "default.B")
+    path = table(config, f"alert_id,judgement,model\n{identity(8)},veto,B\n{identity(9)},veto,C\n")
+    result = run(config, "--import", path, "--skip-bad")
+    assert "left out line 3: --model C: there is no such model" in result.stderr
+    assert set(marks(config, "default.B")) == {identity(8)}
+
+
+def test_a_table_that_is_none_is_one_line(config: Path) -> None:
+    assert "cannot read the feedback" in refusal(config, "--import", "none.csv", kind=SourceError)
+    assert "no column judgement" in refusal(config, "--import", table(config, "a,b\n1,2\n"), kind=SourceError)
+
+
+# --- docs/feedback.md ---
+
+
+def test_the_documented_table_and_message_are_understood(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs/feedback.md").read_text(encoding="utf-8")
+    (csv_text,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
+    (message, promotion) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "shift.csv"
+    path.write_text(csv_text, encoding="utf-8")
+    rows, problems = read_feedback_csv(path, now_us=SystemClock().now_us())
+    assert (len(rows), problems) == (2, [])
+    feedback = msgspec.json.decode(message, type=Feedback)
+    assert feedback_problem(feedback, SystemClock().now_us()) is None
+    assert rows[0].feedback == msgspec.structs.replace(feedback, created_at=rows[0].feedback.created_at)
+    msgspec.json.decode(promotion, type=Promotion)

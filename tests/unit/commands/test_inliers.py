@@ -1,0 +1,300 @@
+"""streamad inliers: what is stored is shown, comes out as it went in, and goes away only when that was meant."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from streamad.cli import app
+from streamad.commands._common import load_plant
+from streamad.commands._windows import Recordings, read_windows
+from streamad.errors import UsageError
+from streamad.learn.records import Mark, StoredSequence
+from streamad.types import from_us
+from streamad.wiring import source_for
+from tests.support.stored import HOUR_US, START_US, add, identity, plant_of, sequence, store_of
+
+
+def run(config: Path, command: str, *arguments: str | Path) -> Result:
+    words = ["inliers", command, *map(str, arguments), "--config", str(config)]
+    return CliRunner().invoke(app, words, catch_exceptions=True)
+
+
+def refusal(config: Path, command: str, *arguments: str | Path) -> str:
+    """Return the text of the UsageError that a command ends with."""
+    result = run(config, command, *arguments)
+    assert isinstance(result.exception, UsageError), result.output
+    return str(result.exception)
+
+
+def json_of(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A plant with six accepted, three reserved and two set aside, one of which is marked."""
+    path = plant_of(tmp_path)
+    reserve = [sequence(6), sequence(7, decision="anomalous", p_value=0.01), sequence(8, model_version="0002")]
+    learning = {"decision": "learning", "score": None, "p_value": None, "model_version": None}
+    aside = [sequence(9, decision="anomalous", p_value=0.004), sequence(10, **learning)]
+    add(path, {"accepted": [sequence(n) for n in range(6)], "reserve": reserve, "aside": aside})
+    for id_, word in ((identity(9), "confirmed"), (identity(99), "veto")):
+        store_of(path).mark(Mark(id=id_, judgement=word, at_us=START_US))  # type: ignore[arg-type]
+    return path
+
+
+# --- list ---
+
+
+def test_counts_spans_versions_and_marks(config: Path) -> None:
+    (model,) = json_of(run(config, "list", "--json"))["models"]
+    shares = model["shares"]
+    assert {share: found["count"] for share, found in shares.items()} == {"accepted": 6, "reserve": 3, "aside": 2}
+    assert shares["accepted"]["first_time"] == from_us(START_US).isoformat().replace("+00:00", "Z")
+    assert shares["accepted"]["at_most"] == 2000
+    assert shares["reserve"]["versions"] == {"0001": 2, "0002": 1}
+    assert shares["aside"]["versions"] == {"0001": 1, "none": 1}
+    assert shares["reserve"]["decisions"] == {"anomalous": 1, "normal": 2}
+    assert model["marks"] == {"confirmed": 1, "veto": 1}
+    assert (model["marks_without_window"], model["problems"]) == (1, [])
+
+
+def test_people_see_the_same(config: Path) -> None:
+    said = run(config, "list").stdout
+    for words in (r"accepted +6 +2000 ", r"reserve +3 +800 .* 0001 \(2\), 0002 \(1\) +1 anomalous, 2 normal"):
+        assert re.search(words, said), said
+    assert re.search(r"no model \(1\)", said)
+    assert "marks: 1 confirmed, 1 veto; of 1 of them no window is stored" in said
+    each = run(config, "list", "--each").stdout
+    assert re.search(rf"{identity(9)} +r1 +B-9 .* aside +anomalous +0.0040 +confirmed", each)
+    assert len(re.findall(r" [rR]\d +B-\d+ ", each)) == 11
+
+
+def test_each_sequence_for_machines(config: Path) -> None:
+    (model,) = json_of(run(config, "list", "--each", "--json"))["models"]
+    by_id = {one["id"]: one for one in model["sequences"]}
+    assert len(by_id) == 11
+    assert by_id[identity(9)].items() >= {"stream": "r1", "sequence": "B-9", "share": "aside", "p_value": 0.004}.items()
+    assert by_id[identity(9)]["mark"]["judgement"] == "confirmed"
+    assert by_id[identity(0)]["mark"] is None
+
+
+def test_a_damaged_shard_is_told(config: Path) -> None:
+    (shard,) = (config.parent / "inliers/default/reserve").iterdir()
+    shard.write_bytes(shard.read_bytes()[:-7])
+    (model,) = json_of(run(config, "list", "--json"))["models"]
+    assert model["shares"]["reserve"]["count"] == 0
+    (problem,) = model["problems"]
+    assert shard.name in problem
+    assert "not used" in run(config, "list").stderr
+
+
+@pytest.mark.parametrize("share", ["accepted", "reserve", "aside"])
+def test_a_shard_whose_windows_are_damaged_is_told_whatever_share_it_is_of(config: Path, share: str) -> None:
+    (shard,) = (config.parent / "inliers/default" / share).iterdir()
+    content = bytearray(shard.read_bytes())
+    content[300] ^= 1  # within the first member: the index behind the windows stays whole
+    shard.write_bytes(content)
+    (model,) = json_of(run(config, "list", "--json"))["models"]
+    assert model["shares"][share]["count"] == 0
+    assert [shard.name in problem for problem in model["problems"]] == [True]
+    assert "not used" in run(config, "list").stderr
+
+
+def test_nothing_is_stored_yet_and_looking_makes_nothing(tmp_path: Path) -> None:
+    config = plant_of(tmp_path)
+    assert "nothing is stored yet" in run(config, "list").stdout
+    assert json_of(run(config, "list", "--json")) == {"models": []}
+    assert [path.name for path in tmp_path.iterdir()] == ["plant.yaml"]
+
+
+def test_without_learning_every_command_says_so(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning=None)
+    for command in (["list"], ["export", "--out", "a.npz"], ["veto", identity(1)], ["purge", "--all"]):
+        assert "no section learning" in refusal(config, *command)
+
+
+# --- several models ---
+
+
+@pytest.fixture
+def routed(tmp_path: Path) -> Path:
+    path = plant_of(tmp_path, models={"field": "recipe.name", "values": ["A"]})
+    add(path, {"accepted": [sequence(1)]}, "default.A")
+    add(path, {"accepted": [sequence(2), sequence(3)]}, "default.B")
+    add(path, {"accepted": [sequence(4)]}, "elsewhere")  # another plant's, in the same place
+    return path
+
+
+def test_all_models_of_the_plant_or_one_by_name_or_value(routed: Path) -> None:
+    models = json_of(run(routed, "list", "--json"))["models"]
+    assert {one["model"]: one["shares"]["accepted"]["count"] for one in models} == {"default.A": 1, "default.B": 2}
+    for name in ("default.B", "B"):
+        (model,) = json_of(run(routed, "list", "--model", name, "--json"))["models"]
+        assert model["model"] == "default.B"
+    assert "default.A, default.B)" in refusal(routed, "list", "--model", "elsewhere")
+
+
+def test_exported_lines_carry_the_field_that_chooses_the_model(routed: Path) -> None:
+    to = routed.parent / "all.jsonl"
+    assert run(routed, "export", "--out", to).exit_code == 0
+    lines = [json.loads(line) for line in to.read_text().splitlines()]
+    assert [(line["sequence"], line["recipe"]) for line in lines] == [
+        ("B-1", {"name": "A"}),
+        ("B-2", {"name": "B"}),
+        ("B-3", {"name": "B"}),
+    ]
+
+
+# --- export ---
+
+
+def read_back(config: Path, url: str) -> Recordings:
+    plant = load_plant(config)
+    return asyncio.run(read_windows(plant, source_for(plant.settings, plant.context, url)))
+
+
+def expect_same(found: Recordings, wanted: list[StoredSequence]) -> None:
+    assert not found.unscorable
+    assert found.counters.late_samples == 0
+    assert len(found.windows) == len(wanted)
+    by_name = {one.sequence: one.window for one in wanted}
+    for read, window in zip(found.sequences, found.windows, strict=True):
+        assert window.length == by_name[read.sequence].length
+        np.testing.assert_array_equal(window.values, by_name[read.sequence].values)
+
+
+@pytest.mark.parametrize("ending", ["npz", "jsonl"])
+@pytest.mark.parametrize("window", [{}, {"longer": "truncate"}, {"resample": {"period": "250ms"}}])
+def test_what_is_exported_is_read_as_the_same_windows(tmp_path: Path, ending: str, window: dict[str, Any]) -> None:
+    config = plant_of(tmp_path, window={"length": 8, **window})
+    stored = [sequence(n, time_us=START_US + n * 1_000) for n in range(20)]  # closer together than they are long
+    add(config, {"accepted": stored[:12], "reserve": stored[12:]})
+    to = tmp_path / f"all.{ending}"
+    said = run(config, "export", "--out", to).stdout
+    assert said.startswith(f"wrote {to}: 20 sequences (12 accepted, 8 reserve), ended ")
+    option = "?period=0.25s" if ending == "npz" and "resample" in window else ""
+    assert (f"read it as '{to}{option}'" in said) == bool(option)
+    expect_same(read_back(config, f"{to}{option}"), stored)
+
+
+def test_only_what_was_asked_for(config: Path, tmp_path: Path) -> None:
+    to = tmp_path / "out" / "part.jsonl"
+    since, until = (from_us(START_US + n * HOUR_US).isoformat() for n in (2, 5))
+    report = json_of(
+        run(config, "export", "--out", to, "--share", "accepted", "--since", since, "--until", until, "--json")
+    )
+    assert report == {"file": str(to), "sequences": 3, "shares": {"accepted": 3}}
+    lines = [json.loads(line) for line in to.read_text().splitlines()]
+    assert [(line["stream"], line["sequence"]) for line in lines] == [("r0", "B-2"), ("r1", "B-3"), ("r0", "B-4")]
+    ends = [datetime.fromisoformat(line["times"][-1]) for line in lines]
+    assert ends == [from_us(START_US + n * HOUR_US) for n in (2, 3, 4)]
+
+
+def test_an_archive_says_what_was_decided_and_said_of_each(config: Path, tmp_path: Path) -> None:
+    to = tmp_path / "all.npz"
+    assert run(config, "export", "--out", to).exit_code == 0
+    with np.load(to, allow_pickle=False) as archive:
+        labels = archive["classes"][archive["y"]]
+        found = dict(zip(archive["id"].tolist(), labels.tolist(), strict=True))
+        assert np.isnan(archive["p_value"]).sum() == 1
+    assert found[identity(9)] == "confirmed"  # the operator's word goes before the decision
+    assert (found[identity(0)], found[identity(7)], found[identity(10)]) == ("normal", "anomalous", "learning")
+    assert len(read_back(config, f"{to}?classes=normal").windows) == 8
+
+
+def test_names_that_repeat_are_told_apart_in_an_archive(tmp_path: Path) -> None:
+    config = plant_of(tmp_path)
+    add(config, {"accepted": [sequence(1, sequence="B"), sequence(2, sequence="B")]})
+    assert run(config, "export", "--out", tmp_path / "a.npz").exit_code == 0
+    assert {one.sequence for one in read_back(config, f"{tmp_path}/a.npz").sequences} == {"r1/B", "r0/B"}
+    add(config, {"accepted": [sequence(3, sequence="B")]})
+    assert run(config, "export", "--out", tmp_path / "b.npz").exit_code == 0
+    assert {one.sequence for one in read_back(config, f"{tmp_path}/b.npz").sequences} == {
+        identity(n) for n in (1, 2, 3)
+    }
+
+
+def test_what_cannot_be_exported(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "there.npz").touch()
+    assert "exists: name another" in refusal(config, "export", "--out", tmp_path / "there.npz")
+    assert run(config, "export", "--out", tmp_path / "there.npz", "--force").exit_code == 0
+    assert ".npz or .jsonl" in refusal(config, "export", "--out", tmp_path / "a.csv")
+    assert "no such share" in refusal(config, "export", "--out", tmp_path / "a.npz", "--share", "normal")
+    assert "no stored sequence" in refusal(config, "export", "--out", tmp_path / "a.npz", "--since", "2099-01-01")
+    other = plant_of(tmp_path, decode={"fields": {"stream": "unit"}})
+    assert "export to .npz" in refusal(other, "export", "--out", tmp_path / "a.jsonl")
+    assert not list(tmp_path.glob("a.*"))
+
+
+# --- veto ---
+
+
+def test_a_veto_is_a_mark_of_the_store(config: Path) -> None:
+    assert "stored ids begin with" in refusal(config, "veto", identity(1), identity(2)[:31])  # of which one?
+    assert identity(1) not in store_of(config).marks()
+    result = run(config, "veto", identity(1), identity(999), "--note", "calibrating", "--by", "Jo")
+    assert f"veto: {identity(999)}" in result.stdout
+    assert "veto: r1 B-1, ended " in result.stdout
+    assert "no window to learn from" in result.stderr
+    mark = store_of(config).marks()[identity(1)]
+    assert (mark.judgement, mark.note, mark.by) == ("veto", "calibrating", "Jo")
+
+
+def test_a_veto_by_name(config: Path) -> None:
+    assert json_of(run(config, "veto", "--stream", "r1", "--sequence", "B-3", "--json"))["kept"] == 1
+    assert store_of(config).marks()[identity(3)].judgement == "veto"
+    assert "no stored sequence 'B-3' of stream 'r0'" in refusal(config, "veto", "--stream", "r0", "--sequence", "B-3")
+    assert "go together" in refusal(config, "veto", "--sequence", "B-3")
+    assert "say which" in refusal(config, "veto")
+
+
+# --- purge ---
+
+
+def test_a_purge_deletes_what_meets_every_condition(config: Path) -> None:
+    before = from_us(START_US + 3 * HOUR_US).isoformat()
+    report = json_of(run(config, "purge", "--before", before, "--share", "accepted", "--yes", "--json"))
+    assert report == {"deleted": 3, "models": {"default": 3}}
+    assert store_of(config).counts() == {"accepted": 3, "reserve": 3, "aside": 2}
+    assert "deleted 2 sequences" in run(config, "purge", "--id", identity(6), "--id", identity(9), "-y").stdout
+    assert store_of(config).counts() == {"accepted": 3, "reserve": 2, "aside": 1}
+    assert not store_of(config).offer(sequence(6), "reserve")  # and it does not come back
+    assert "none meets the conditions" in run(config, "purge", "--id", identity(6)).stdout
+    assert "deleted 6 sequences" in run(config, "purge", "--all", "--yes").stdout
+
+
+def test_a_purge_asks_or_wants_to_be_told(config: Path) -> None:
+    assert "say --yes" in refusal(config, "purge", "--all")
+    assert "11 stored sequences of default would be deleted" in refusal(config, "purge", "--all")
+    assert "say what to delete" in refusal(config, "purge")
+    assert "contradict" in refusal(config, "purge", "--all", "--share", "aside")
+    assert "is no time" in refusal(config, "purge", "--before", "soon")
+    assert sum(store_of(config).counts().values()) == 11
+
+
+@pytest.mark.parametrize(("answer", "n_left"), [("n", 11), ("y", 9)])
+def test_at_a_terminal_the_answer_decides(config: Path, answer: str, n_left: int) -> None:
+    terminal, side = pty.openpty()
+    os.write(terminal, f"{answer}\n".encode())
+    words = [sys.executable, "-m", "streamad", "inliers", "purge", "--share", "aside", "--config", str(config)]
+    done = subprocess.run(words, stdin=side, capture_output=True, text=True, timeout=60, check=False)
+    os.close(terminal)
+    os.close(side)
+    assert "delete 2 stored sequences of default for good?" in done.stderr
+    assert done.returncode == (0 if answer == "y" else 1), done.stderr
+    assert sum(store_of(config).counts().values()) == n_left

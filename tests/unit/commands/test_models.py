@@ -1,0 +1,418 @@
+"""streamad models: versions are shown, compared, trained, put into service as people ask, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from streamad.cli import app
+from streamad.commands._models_figures import figures_table
+from streamad.commands._models_status import progress_text
+from streamad.commands._models_training import how_it_goes_on, same_as_before
+from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError, UsageError
+from streamad.learn.lease import Heartbeat, take_lease
+from streamad.learn.records import Mark
+from streamad.learn.registry import NoModelError
+from streamad.learn.requests import TrainingRequest, posted_requests
+from streamad.learn.training_status import TrainingStatus
+from streamad.types import from_us
+from tests.support.kafka_child import PLUGINS
+from tests.support.stored import (
+    HOUR_US,
+    LEARNING,
+    SHARES,
+    START_US,
+    add,
+    another,
+    identity,
+    plant_of,
+    registry_at,
+    sequence,
+    store_of,
+    train,
+)
+
+MODEL = {"detector": "mean_square", "folds": 2, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PLUGINS)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
+
+
+def run(config: Path, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["models", *map(str, arguments), "--config", str(config)])
+
+
+def said(config: Path, *arguments: str | Path) -> str:
+    result = run(config, *arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def json_of(config: Path, *arguments: str | Path) -> Any:
+    return json.loads(said(config, *arguments, "--json").splitlines()[-1])
+
+
+def refusal(config: Path, *arguments: str | Path, kind: type[StreamadError] = UsageError) -> str:
+    result = run(config, *arguments)
+    assert isinstance(result.exception, kind), (result.output, result.exception)
+    text = str(result.exception)
+    assert "\n" not in text
+    return text
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A plant with stored sequences and no model yet."""
+    path = plant_of(
+        tmp_path, learning={**LEARNING, "control": "control.jsonl"}, model=MODEL, alerts={"false_alarm_rate": 0.2}
+    )
+    add(path, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()})  # type: ignore[misc]
+    return path
+
+
+@pytest.fixture
+def trained(config: Path) -> Path:
+    """The same with version 0001 in service."""
+    assert train(config) == "0001"
+    return config
+
+
+# --- before there is a model ---
+
+
+def test_a_plant_without_anything(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning=None)
+    assert "no version of model 'default' yet" in said(config, "list")
+    assert "no version in service, 0 versions" in said(config, "status")
+    assert "off: the config has no section learning" in said(config, "status")
+    assert "train one with" in refusal(config, "show", kind=NoModelError)
+    assert "nothing to go back from" in refusal(config, "rollback", kind=NoModelError)
+    for command in (["retrain"], ["relearn", "--since", "1d"], ["compare", "0001", "0002"]):
+        assert "no section learning" in refusal(config, *command)
+    assert [path.name for path in tmp_path.iterdir()] == ["plant.yaml"]
+
+
+def test_the_status_of_a_cold_start(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning=LEARNING, model=MODEL)
+    add(config, {"accepted": [sequence(n) for n in range(7)], "reserve": [sequence(8)]})
+    assert "learning    8 of 20 sequences\n" in said(config, "status")
+    assert "next        the first model, once 20 are stored\n" in said(config, "status")
+    (model,) = json_of(config, "status")["models"]
+    assert model["next_schedule"] is None  # it trains a model anew
+    assert (model["champion"], model["learning"], model["state"]) == (None, "8 of 20", "idle")
+    assert model["store"] == {"accepted": 7, "reserve": 1, "aside": 0}
+    add(config, {"accepted": [sequence(n) for n in range(10, 22)]})
+    assert "next        the first model is due when a monitor runs\n" in said(config, "status")
+
+
+# --- training ---
+
+
+def test_a_retraining_is_told_recorded_and_announced(config: Path) -> None:
+    outcome = json_of(config, "retrain")
+    assert outcome.items() >= {"type": "trained", "model": "default", "version": "0001", "promoted": True}.items()
+    assert outcome["request"]["reason"] == "command"
+    assert registry_at(config).current("default") == "0001"
+    (told,) = [json.loads(line) for line in (config.parent / "control.jsonl").read_text().splitlines()]
+    assert (told["model"], told["version"]) == ("default", "0001")
+    (row,) = json_of(config, "list")["versions"]
+    assert row.items() >= {"version": "0001", "in_service": True, "trained_because_of": "command"}.items()
+    (model,) = json_of(config, "status")["models"]
+    assert model["last"]["version"] == "0001"
+    assert "command: version 0001: promoted, there is no champion to beat" in said(config, "status")
+    assert " UTC by schedule" in said(config, "status")
+
+
+def test_people_see_how_far_it_is_and_what_came_of_it(config: Path) -> None:
+    result = run(config, "retrain")
+    assert "model default 0001: promoted" in result.stdout
+    assert "running monitors take it within 2 s" in result.stdout
+    assert all(line.startswith("model default: ") for line in result.stderr.splitlines())
+
+
+def test_learning_anew_takes_what_came_since_whatever_was_decided(trained: Path) -> None:
+    since = from_us(START_US + 20 * HOUR_US)
+    outcome = json_of(trained, "relearn", "--since", since.isoformat())
+    assert outcome["promoted"]
+    assert outcome["reason"].startswith("promoted without a comparison with 0001: ")
+    assert f"; learned anew from what ended since {since.isoformat(timespec='seconds')}" in outcome["reason"]
+    assert "look with `streamad models compare 0001 0002`" in outcome["reason"]
+    manifest = registry_at(trained).manifest("default", "0002")
+    assert manifest.learning is not None
+    assert (manifest.learning.reason, manifest.learning.since_us) == ("relearn", START_US + 20 * HOUR_US)
+    assert "is no time" in refusal(trained, "relearn", "--since", "soon")
+    assert "no time zone" in refusal(trained, "relearn", "--since", "2026-01-01T00:00:00")
+
+
+def test_too_few_sequences_are_a_failure_in_one_line(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning=LEARNING, model=MODEL)
+    result = run(config, "retrain", "--json")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, StreamadError)
+    assert json.loads(result.stdout)["type"] == "failed"
+    assert registry_at(config).versions("default") == ()
+
+
+def test_a_request_waits_for_a_running_monitor(trained: Path) -> None:
+    assert "a running monitor takes it on" in said(trained, "retrain", "--request")
+    since = from_us(START_US).isoformat()
+    assert json_of(trained, "relearn", "--since", since, "--request")["requested"]["since_us"] == START_US
+    posted = posted_requests(registry_at(trained), "default").values()
+    assert [request.reason for request in posted] == ["command", "relearn"]
+    asked = [line for line in said(trained, "status").splitlines() if line.startswith("asked for")]
+    assert len(asked) == 2
+    assert f"relearn from {since[:10]}" in asked[1]
+
+
+def test_while_another_process_trains_it_is_refused(trained: Path) -> None:
+    training = registry_at(trained).training_folder("default")
+    asked = TrainingRequest(reason="schedule", requested_us=1)
+    lease = take_lease(training, asked, prepare=lambda *_: 1, since_us=START_US)
+    with Heartbeat(lease, 0.05, lambda: None):
+        text = refusal(trained, "retrain", kind=StreamadError)
+    lease.release()
+    assert f"a training of the model already runs (pid {os.getpid()} on " in text
+    assert registry_at(trained).versions("default") == ("0001",)
+
+
+def test_ctrl_c_ends_a_training_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    hold, journal = tmp_path / "hold", tmp_path / "journal"
+    options = {"journal": str(journal), "hold": str(hold)}
+    config = plant_of(tmp_path, learning=LEARNING, model={**MODEL, "detector": "paced", "options": options})
+    add(config, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()})  # type: ignore[misc]
+    hold.touch()
+    command = [sys.executable, "-m", "streamad", "models", "retrain", "--config", str(config)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not _is_at_work(config) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)  # another process does the work
+        (model,) = json_of(config, "status")["models"]
+        assert (model["state"], model["training"]["epoch"]) == ("running", 1)
+        assert f"(process {model['training']['pid']} on " in said(config, "status")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, err
+    assert "interrupted: the same command goes on from here" in err
+    assert "Traceback" not in err
+    assert "was interrupted and goes on" in said(config, "status")
+    hold.unlink()
+    assert json_of(config, "retrain")["version"] == "0001"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    epochs = [line["epoch"] for line in lines if line["what"] == "epoch"]
+    assert epochs[:4] == [1, 2, 3, 4], lines  # none of the interrupted fit was done again
+
+
+ASKED = TrainingRequest(reason="relearn", requested_us=START_US, since_us=START_US - HOUR_US, detail="--since 1h")
+
+
+@pytest.mark.parametrize(
+    ("later_us", "since_us", "goes_on"),
+    [
+        (HOUR_US - 1, START_US - HOUR_US, True),
+        (HOUR_US, START_US - HOUR_US, False),
+        (60_000_000, START_US - HOUR_US + 60_000_000, False),  # the same words, another time
+    ],
+)
+def test_an_interrupted_training_goes_on_within_an_hour_for_the_same_time(
+    later_us: int, since_us: int, goes_on: bool
+) -> None:
+    status = TrainingStatus(state="interrupted", request=ASKED, updated_us=START_US)
+    again = msgspec.structs.replace(ASKED, requested_us=START_US + later_us, since_us=since_us)
+    assert same_as_before(status, again) == (ASKED if goes_on else again)
+
+
+def test_a_training_that_is_not_interrupted_is_nothing_to_go_on_with() -> None:
+    again = msgspec.structs.replace(ASKED, requested_us=START_US + 1)
+    assert same_as_before(TrainingStatus(request=ASKED, updated_us=START_US), again) == again
+
+
+def test_whoever_interrupts_it_is_told_the_time_that_goes_on() -> None:
+    since = from_us(START_US - HOUR_US).isoformat().replace("+00:00", "Z")
+    assert how_it_goes_on(ASKED).endswith(f"goes on from here within an hour, with --since {since}")
+
+
+def _is_at_work(config: Path) -> bool:
+    training = json_of(config, "status")["models"][0]["training"]
+    return training is not None and training["epoch"] == 1
+
+
+# --- comparing and showing ---
+
+
+def test_two_versions_side_by_side(trained: Path) -> None:
+    second = another(trained)
+    found = json_of(trained, "compare", "0001", second)
+    assert (found["a"], found["b"]) == ("0001", second)
+    comparison = found["comparison"]
+    assert (comparison["champion"]["version"], comparison["challenger"]["version"]) == ("0001", second)
+    text = said(trained, "compare", "0001", second)
+    assert f"{second} (in service)" in text
+    for model in (comparison["champion"], comparison["challenger"]):
+        low, high = model["interval"]
+        assert f"{model['n_alerts']}: {model['false_alarm_rate']:.1%}, 95 %: {low:.1%} to {high:.1%}" in text
+        assert f"{model['by_fault']['wrong_order']:.1%} (" in text
+    assert json_of(trained, "compare", "0001") == found  # with the one in service
+    assert registry_at(trained).current("default") == second
+
+
+def test_sequences_too_few_for_a_promotion_are_compared_with_a_note(trained: Path) -> None:
+    second = another(trained)
+    assert "are few" not in said(trained, "compare", "0001", second)
+    plant_of(trained.parent, model=MODEL, learning={**LEARNING, "promotion": {"min_comparison": 200}})
+    text = " ".join(said(trained, "compare", "0001", second).split())
+    n = json_of(trained, "compare", "0001", second)["comparison"]["n_sequences"]
+    assert f"{n} sequences are few: a promotion asks for 200 (learning.promotion.min_comparison)" in text
+
+
+def test_what_cannot_be_compared(trained: Path) -> None:
+    assert "one version" in refusal(trained, "compare", "0001")
+    assert "has no version 0009 (there are: 0001)" in refusal(trained, "compare", "0001", "0009", kind=RegistryError)
+    second = another(trained)
+    store_of(trained).purge(share="reserve")
+    assert "no sequences to compare on" in refusal(trained, "compare", "0001", second, kind=TrainingDataError)
+
+
+def test_figures_of_a_lone_challenger_and_of_an_older_manifest() -> None:
+    figures = {
+        "comparison.sequences": 20,
+        "comparison.confirmed": 4,
+        "challenger.alerts": 1,
+        "challenger.false_alarm_rate": 0.05,
+    }
+    table = figures_table(
+        {
+            **figures,
+            "challenger.confirmed_found": 3,
+            "challenger.detection.time_warp": 0.5,
+            "challenger.detection.stuck": 0.45,
+            "challenger.detection.stuck.weak": 0.1,
+            "challenger.detection.stuck.strong": 0.8,
+        },
+        {"challenger": "0001"},
+    )
+    assert [str(column.header) for column in table.columns] == ["", "0001"]
+    assert list(zip(*(list(column.cells) for column in table.columns), strict=True)) == [
+        ("normal sequences compared on", "20"),
+        ("false alarms", "1: 5.0%"),
+        ("  time warp", "50.0%"),
+        ("  stuck", "45.0% (10 / - / 80 %)"),
+        ("confirmed anomalies found", "3 of 4"),
+    ]
+    assert figures_table({}, {"challenger": "0001"}).row_count == 0
+
+
+def test_a_version_on_a_page(trained: Path) -> None:
+    store_of(trained).mark(Mark(id=identity(70), judgement="false_alarm", at_us=START_US))
+    second = another(trained)
+    manifest = registry_at(trained).manifest("default", second)
+    page = said(trained, "show")
+    assert page.startswith(f"model default {second}, in service")
+    assert "from 0001" in page
+    assert f"trained     {manifest.metrics.n_training} sequences" in page
+    assert "because of: command" in page
+    assert f"calibrated  {manifest.metrics.n_calibration} sequences " in page
+    assert manifest.decision is not None
+    assert manifest.decision.reason in page
+    assert "injected faults found" in page
+    assert all(f"{record.sha256[:16]}..." in page for record in manifest.files.values())
+    assert f"not in service ({second} is)" in said(trained, "show", "0001")
+    assert "challenged  " in said(trained, "show", "0001")
+    assert json_of(trained, "show", "0001")["version"] == "0001"
+
+
+# --- which version serves ---
+
+
+def test_promote_and_rollback_tell_workers(trained: Path) -> None:
+    second = another(trained)
+    assert json_of(trained, "rollback") == {"model": "default", "current": "0001", "before": second}
+    assert registry_at(trained).current("default") == "0001"
+    text = said(trained, "promote", second)
+    assert text == f"model default {second} is now in service (before: 0001); running monitors take it within 2 s\n"
+    assert f"{second} is now in service" in said(trained, "rollback", "--to", "0001") + said(trained, "promote", second)
+    told = [json.loads(line)["version"] for line in (trained.parent / "control.jsonl").read_text().splitlines()]
+    assert told[-4:] == ["0001", second, "0001", second]
+
+
+def test_where_there_is_nothing_to_go_back_to(trained: Path) -> None:
+    assert "0001 replaced no other: there is no other version" in refusal(trained, "rollback")
+    assert "that is the version in service" in refusal(trained, "rollback", "--to", "0001")
+    assert "has no version 0009" in refusal(trained, "rollback", "--to", "0009", kind=RegistryError)
+    second = another(trained)
+    (trained.parent / "registry/default/versions/0001").rename(trained.parent / "elsewhere")
+    assert f"0001, which {second} replaced, is gone" in refusal(trained, "rollback")
+
+
+def test_a_damaged_version_does_not_go_into_service(trained: Path) -> None:
+    second = another(trained)
+    probe = trained.parent / "registry/default/versions/0001/probe.npz"
+    probe.write_bytes(probe.read_bytes()[:-1])
+    for command in (["rollback"], ["promote", "0001"]):
+        assert "0001" in refusal(trained, *command, kind=ArtifactError)
+    assert registry_at(trained).current("default") == second
+
+
+def test_workers_that_cannot_be_told_are_no_failure(trained: Path) -> None:
+    (trained.parent / "control.jsonl").mkdir()
+    result = run(trained, "promote", "0001")
+    assert result.exit_code == 0
+    assert "running monitors could not be told" in result.stderr
+
+
+def test_without_learning_running_monitors_do_not_follow(trained: Path) -> None:
+    plant_of(trained.parent, learning=None, model=MODEL)
+    assert "running monitors take it at their next start" in said(trained, "promote", "0001")
+
+
+# --- several models ---
+
+
+def test_of_several_models_one_must_be_named(tmp_path: Path) -> None:
+    config = plant_of(
+        tmp_path, learning=LEARNING, model=MODEL, models={"field": "recipe"}, alerts={"false_alarm_rate": 0.2}
+    )
+    assert "no model yet" in said(config, "list")
+    assert "no model yet" in said(config, "status")
+    for name in ("default.A", "default.B"):
+        add(config, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()}, name)  # type: ignore[misc]
+    assert "which one is meant with --model: default.A, default.B" in refusal(config, "retrain")
+    assert json_of(config, "retrain", "--model", "B")["model"] == "default.B"
+    found = {one["model"]: one["current"] for one in json_of(config, "list")["models"]}
+    assert found == {"default.A": None, "default.B": "0001"}
+    assert [one["model"] for one in json_of(config, "status", "--model", "default.B")["models"]] == ["default.B"]
+    assert "model default.B 0001, in service" in said(config, "show", "--model", "B")
+
+
+# --- progress ---
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ({"phase": "preparing"}, "preparing"),
+        ({"phase": "first", "fit": 1, "n_fits": 2, "epoch": 3, "n_epochs": 9, "loss": 0.25},
+         "first fit 1 of 2, epoch 3 of 9, loss 0.25"),
+        ({"phase": "final", "fit": 1, "n_fits": 1, "epoch": 3, "n_epochs": 9}, "final fit, epoch 3 of 9"),
+        ({"phase": "comparison", "fit": 2, "n_fits": 2, "epoch": 4, "n_epochs": 39, "loss": 0.0},
+         "comparing, step 4 of 39"),
+    ],
+)  # fmt: skip
+def test_how_far_a_training_is_in_words(status: dict[str, Any], text: str) -> None:
+    assert progress_text(TrainingStatus(**status)) == text
