@@ -1,0 +1,49 @@
+"""The command line of the study: each command is a module of its own, loaded when it is asked for.
+
+A module offers ``register(subparsers)``: it adds its parser under its name, with the default ``command``, a function
+that takes the parsed arguments and returns the exit code.
+"""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+import argparse
+import importlib
+import sys
+from typing import Final
+
+from streamad.errors import StreamadError
+
+COMMANDS: Final = {
+    "run": ("benchmarks.paper.run", "train and score cells of the study, and store what came out"),
+    "report": ("benchmarks.paper.report", "build docs/paper.md from the stored cells"),
+    "data": ("benchmarks.paper.archives", "build the data sets from the public archives' own files"),
+    "figures": ("benchmarks.paper.figures", "draw the figures from stored results"),
+}
+_INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command that ``arguments`` name (default: those of the process) and return its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__.splitlines()[0])
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, (module, help_line) in COMMANDS.items():
+        if name == chosen:
+            importlib.import_module(module).register(subparsers)
+        else:
+            subparsers.add_parser(name, help=help_line)
+    parsed = parser.parse_args(words)
+    try:
+        return int(parsed.command(parsed))
+    except StreamadError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

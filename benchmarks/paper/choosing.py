@@ -1,0 +1,108 @@
+"""From the options of ``run`` to its jobs: which cells, in which order, and what is missing for them."""
+
+from __future__ import annotations
+
+__all__ = ["QUICK_METHODS", "Choice", "check_modules", "jobs_of", "together"]
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.paper.cells import Cell
+from benchmarks.paper.methods import GROUPS, METHODS, fits, missing_module, trains_many
+from benchmarks.paper.protocols import TABULAR, Block, blocks_of, normal_sets, variants_of
+from benchmarks.paper.workers import Job
+from streamad.errors import DetectorError, UsageError
+
+QUICK_METHODS: Final = ("lof", "minirocket", "neutral_ad")
+_ABLATED: Final = "neutral_ad"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of the study is wanted; an empty tuple stands for all. ``methods`` may be groups of them."""
+
+    tables: tuple[int, ...] = ()
+    figures: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    normal: tuple[str, ...] = ()
+    n_seeds: int = 1
+
+
+def jobs_of(choice: Choice) -> list[Job]:
+    """Return the jobs of ``choice``, the most valuable first, then seed by seed. Raises UsageError where none fits.
+
+    A deterministic method has seed 0 alone, but where the seed draws what trains.
+    """
+    blocks = [block for block in blocks_of(choice.tables, choice.figures) if _fits(block.dataset, choice.datasets)]
+    methods = [name for name in METHODS if not choice.methods or name in _named(choice.methods)]
+    found = [
+        (block.value, seed, job)
+        for block in blocks
+        for method in methods
+        for seed in _seeds(block, method, choice.n_seeds)
+        for job in _jobs(block, method, seed, choice.normal)
+    ]
+    if not found:
+        raise UsageError(_why_none(choice, blocks, methods))
+    return [job for _, _, job in sorted(found, key=lambda item: item[:2])]
+
+
+def together(jobs: Iterable[Job], n_models: int) -> list[Job]:
+    """Return ``jobs`` of one cell with up to ``n_models`` joined into one where the method can train them together.
+
+    They differ in seed and normal classes alone; a job comes where the first of its cells came.
+    """
+    found: list[list[Job]] = []
+    of_kind: dict[tuple[str, ...], list[Job]] = {}
+    for job in jobs:
+        cell = job.cells[0]
+        kind = (cell.dataset, cell.protocol, cell.method, cell.variant)
+        fellows = of_kind.get(kind, [])
+        if trains_many(cell.method, cell.dataset) and 0 < len(fellows) < n_models:
+            fellows.append(job)
+        else:
+            of_kind[kind] = [job]
+            found.append(of_kind[kind])
+    return [Job(tuple(cell for job in group for cell in job.cells), group[0].settings) for group in found]
+
+
+def check_modules(cells: Iterable[Cell]) -> None:
+    """Raise DetectorError, one line, where a method of ``cells`` has no module yet."""
+    pairs = dict.fromkeys((cell.method, cell.dataset in TABULAR, cell.dataset) for cell in cells)
+    missing = {method: module for method, _, dataset in pairs if (module := missing_module(method, dataset))}
+    if missing:
+        told = ", ".join(f"{method} ({module})" for method, module in missing.items())
+        raise DetectorError(f"no module for {told}: leave them out by --methods")
+
+
+def _fits(name: str, wanted: tuple[str, ...]) -> bool:
+    return not wanted or name in wanted
+
+
+def _named(methods: tuple[str, ...]) -> set[str]:
+    return {name for word in methods for name in GROUPS.get(word, (word,))}
+
+
+def _seeds(block: Block, method: str, n_seeds: int) -> range:
+    return range(1 if METHODS[method].is_deterministic and not block.is_drawn else n_seeds)
+
+
+def _jobs(block: Block, method: str, seed: int, normal: tuple[str, ...]) -> Iterator[Job]:
+    if not fits(method, block.dataset) or (block.protocol == "ablation" and method != _ABLATED):
+        return
+    for name, classes in normal_sets(block).items():
+        if _fits(name, normal):
+            for variant, settings in variants_of(block).items():
+                cell = Cell(block.dataset, block.protocol, method, seed, classes, name, variant)
+                yield Job((cell,), settings)
+
+
+def _why_none(choice: Choice, blocks: list[Block], methods: list[str]) -> str:
+    if not blocks:
+        return f"{', '.join(choice.datasets)}: not in these tables and figures: choose others by --table or --figure"
+    names = list(dict.fromkeys(name for block in blocks for name in normal_sets(block)))
+    if choice.normal and not set(choice.normal) & set(names):
+        return f"--normal {' '.join(choice.normal)}: there are {', '.join(names)}"
+    return f"{', '.join(methods)}: not for these data sets: choose others by --methods or --datasets"

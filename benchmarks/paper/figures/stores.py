@@ -1,0 +1,69 @@
+"""What the figures that are no curves show: measured once, kept as NPZ beside the results, read from there.
+
+Each store is of one small model, seed 0 and class 0 normal: nothing was chosen by how it looks.
+"""
+
+from __future__ import annotations
+
+__all__ = ["STORES", "Arrays", "forget", "stored"]
+
+import io
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.paper.datasets import read_sequences
+from benchmarks.paper.figures import models
+from benchmarks.paper.tables import table_task
+from streamad.files import write_atomically, writing
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+
+STORES: Final[dict[str, Callable[[], Arrays]]] = {
+    "sad_scores": lambda: models.scores_before_and_after(read_sequences("spoken_arabic_digits"), models.SAD),
+    "sad_views": lambda: models.views_of_classes(read_sequences("spoken_arabic_digits"), models.SAD_FOUR),
+    "natops_views": lambda: models.views_of_classes(read_sequences("natops"), models.NATOPS_FOUR),
+    "thyroid_terms": lambda: models.table_terms(table_task("thyroid", models.SEED), models.THYROID_FOUR),
+}
+_OF_FIGURE: Final = {
+    "histogram": "sad_scores",
+    "pca": "sad_views",
+    "masks": "sad_views",
+    "sad_transformations": "sad_views",
+    "natops_transformations": "natops_views",
+    "thyroid_masks": "thyroid_terms",
+    "simplex": "thyroid_terms",
+}
+
+
+def stored(name: str, results: Path) -> Arrays:
+    """Return the arrays of a store; those that are not there are measured and kept. Raises SourceError, OutputError."""
+    path = _path(name, results)
+    if not path.is_file():
+        print(f"measuring {name}", file=sys.stderr)
+        _keep(path, STORES[name]())
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def forget(results: Path, figures: Iterable[str]) -> None:
+    """Remove what is kept for ``figures`` (modules), so that it is measured anew."""
+    for figure in figures:
+        if figure in _OF_FIGURE:
+            _path(_OF_FIGURE[figure], results).unlink(missing_ok=True)
+
+
+def _path(name: str, results: Path) -> Path:
+    return results / "figures" / f"{name}.npz"
+
+
+def _keep(path: Path, arrays: dict[str, Any]) -> None:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, stream.getvalue())

@@ -1,0 +1,24 @@
+"""What the figures have in common: colours, sizes, and figures without a window system."""
+
+from __future__ import annotations
+
+__all__ = ["ANOMALY", "NORMAL", "VIEWS", "new_figure", "view_name"]
+
+from typing import Final
+
+from matplotlib.figure import Figure
+
+NORMAL: Final = "C0"
+ANOMALY: Final = "C1"
+VIEWS: Final = ("C0", "C1", "C2", "C3", "C4")
+"""The original first, then T_1 to T_4."""
+
+
+def new_figure(width_inches: float, height_inches: float) -> Figure:
+    """Return an empty figure whose parts make room for one another."""
+    return Figure(figsize=(width_inches, height_inches), layout="constrained")
+
+
+def view_name(k: int) -> str:
+    """Return how view ``k`` is called: the original is 0."""
+    return f"$T_{k}(x)$" if k else "$x$"

@@ -1,0 +1,196 @@
+"""The methods of the study, and the settings that each has on a data set.
+
+Deep baselines have the encoder of NeuTraL AD's preset, as in the paper; whatever else they leave to their own
+defaults. Detectors are loaded when one is made: each is a module of its own.
+"""
+
+from __future__ import annotations
+
+__all__ = ["GROUPS", "METHODS", "Method", "fits", "make", "missing_module", "trains_many"]
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from benchmarks.paper.protocols import LARGE_TABLES, TABULAR
+from streamad.errors import DetectorError, UsageError
+from streamad.ports import Detector
+
+Settings = dict[str, Any]
+
+
+def _preset_of(dataset: str) -> Settings:
+    from streamad_models.neutral_ad.presets import PRESETS, TABULAR_PRESETS  # noqa: PLC0415 - torch comes with it
+
+    return (TABULAR_PRESETS if dataset in TABULAR else PRESETS)[dataset]
+
+
+def _none(dataset: str) -> Settings:
+    return {}
+
+
+_BFLOAT16: Final = ("spoken_arabic_digits", "character_trajectories")
+"""Where one model takes minutes: in bfloat16 it takes about half (python -m benchmarks.precision).
+
+EPSY is left in float32: its scores scatter so widely that a small loss could not be seen.
+"""
+
+
+def _neutral_ad(dataset: str) -> Settings:
+    return {"preset": dataset} | ({"precision": "bfloat16"} if dataset in _BFLOAT16 else {})
+
+
+def _encoder(dataset: str) -> Settings:
+    """Return the sizes of the preset's encoder, and on a large table the preset's batch and epochs as well."""
+    preset = _preset_of(dataset)
+    if dataset not in TABULAR:
+        return {name: preset[name] for name in ("n_blocks", "embedding_dim")}
+    encoder = {
+        "tabular_width": preset["encoder_width"],
+        "embedding_dim": preset["embedding_dim"],
+        "tabular_norm": preset.get("batch_norm", False),
+    }
+    return encoder | ({name: preset[name] for name in ("batch_size", "epochs")} if dataset in LARGE_TABLES else {})
+
+
+def _encoder_and_batch(dataset: str) -> Settings:
+    """Return the encoder's sizes, and on every table the preset's batch."""
+    return _encoder(dataset) | ({"batch_size": _preset_of(dataset)["batch_size"]} if dataset in TABULAR else {})
+
+
+def _drocc(dataset: str) -> Settings:
+    settings = _encoder_and_batch(dataset)
+    return settings | ({"warm_up_epochs": settings["epochs"] // 2} if dataset in LARGE_TABLES else {})
+
+
+def _deep_svdd(dataset: str) -> Settings:
+    """Return with the encoder and batch, on a table that is not standardised yet, that it be, as published."""
+    scaling = {"scaling": "standard"} if dataset in TABULAR and dataset not in LARGE_TABLES else {}
+    return _encoder_and_batch(dataset) | scaling
+
+
+def _dagmm(dataset: str) -> Settings:
+    """Return NeuTraL AD's encoder, but on Arrhythmia the autoencoder that was published for it."""
+    from streamad_models.baselines.presets import DAGMM_TABLES  # noqa: PLC0415 - torch comes with it
+
+    return _encoder(dataset) | dict(DAGMM_TABLES.get(dataset, {}))
+
+
+def _goad(dataset: str) -> Settings:
+    """Return on a table what was published for it."""
+    if dataset not in TABULAR:
+        return {}
+    from streamad_models.baselines.presets import GOAD_TABLES  # noqa: PLC0415 - torch comes with it
+
+    return dict(GOAD_TABLES[dataset])
+
+
+def _learnable_views(dataset: str) -> Settings:
+    preset = _preset_of(dataset)
+    return {**_encoder(dataset), **{name: preset[name] for name in ("transformation", "n_transformations")}}
+
+
+def _simclr(dataset: str) -> Settings:
+    return {**_learnable_views(dataset), "temperature": _preset_of(dataset)["temperature"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A detector and its settings on each data set; ``tabular`` is what stands in for it on a table, "" if nothing.
+
+    ``trains_many``: models of several sets of sequences and seeds can be trained at once (``neutral_ad.ensemble``).
+    """
+
+    detector: str
+    settings: Callable[[str], Settings] = _none
+    tabular: str = ""
+    is_deterministic: bool = False
+    trains_many: bool = False
+
+
+_BASELINES = "streamad_models.baselines"
+
+
+def _both(place: str, settings: Callable[[str], Settings] = _none, *, is_deterministic: bool = False) -> Method:
+    return Method(f"{_BASELINES}.{place}", settings, f"{_BASELINES}.{place}", is_deterministic)
+
+
+METHODS: Final[dict[str, Method]] = {
+    "neutral_ad": Method(
+        "streamad_models.neutral_ad:NeutralAD",
+        _neutral_ad,
+        "streamad_models.neutral_ad.tabular_detector:NeutralADTabular",
+        trains_many=True,
+    ),
+    "oc_svm": _both("shallow:OneClassSvm", is_deterministic=True),
+    "isolation_forest": _both("shallow:IsolationForest"),
+    "lof": _both("shallow:LocalOutlierFactor", is_deterministic=True),
+    "nearest": _both("nearest:NearestNeighbour", is_deterministic=True),
+    "minirocket": Method(f"{_BASELINES}.minirocket:MiniRocketNearest"),
+    "rockad": Method(f"{_BASELINES}.rockad:Rockad"),
+    "deep_svdd": _both("deep_svdd:DeepSvdd", _deep_svdd),
+    "drocc": _both("drocc:Drocc", _drocc),
+    "dagmm": _both("dagmm:Dagmm", _dagmm),
+    "goad": _both("goad:Goad", _goad),
+    "rnn": Method(f"{_BASELINES}.rnn:Rnn"),
+    "lstm_ed": Method(f"{_BASELINES}.lstm_ed:LstmEncoderDecoder"),
+    "fixed_transformations": Method(f"{_BASELINES}.fixed:FixedTransformations", _encoder),
+    "transformation_prediction": Method(f"{_BASELINES}.prediction:TransformationPrediction", _learnable_views),
+    "simclr": Method(f"{_BASELINES}.simclr:SimClr", _simclr),
+}
+_PEERS = ("nearest", "minirocket", "rockad")
+_LOSSES = ("transformation_prediction", "simclr")
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "all": tuple(METHODS),
+    "printed": tuple(name for name in METHODS if name not in (*_PEERS, *_LOSSES)),
+    "peers": _PEERS,
+    "losses": _LOSSES,
+}
+
+
+def fits(method: str, dataset: str) -> bool:
+    """Say whether ``method`` can be had for the data set: some are for sequences alone."""
+    return dataset not in TABULAR or bool(METHODS[method].tabular)
+
+
+def trains_many(method: str, dataset: str) -> bool:
+    """Say whether several models of ``method`` can be trained at once on the data set."""
+    return METHODS[method].trains_many and dataset not in TABULAR
+
+
+def missing_module(method: str, dataset: str) -> str | None:
+    """Return the name of the module that ``method`` needs and that is not there; nothing heavy is loaded."""
+    module = _place(method, dataset)[0]
+    return None if importlib.util.find_spec(module) else module
+
+
+def make(method: str, dataset: str, changes: Mapping[str, Any] | None = None) -> Detector:
+    """Return the detector with its settings for ``dataset`` and ``changes`` to them.
+
+    Raises UsageError where the method is not for this data set, DetectorError where its module or class is missing or
+    refuses the settings.
+    """
+    if not fits(method, dataset):
+        raise UsageError(f"{method} is for sequences, and {dataset} is a table: choose other methods")
+    module, name = _place(method, dataset)
+    try:
+        kind = getattr(importlib.import_module(module), name)
+        settings = {**METHODS[method].settings(dataset), **(changes or {})}
+        detector: Detector = kind(kind.options_model.model_validate(settings))
+    except (ImportError, AttributeError) as error:
+        raise DetectorError(f"{method} cannot be had ({module}:{name}): {error}") from error
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        raise DetectorError(f"{method} refuses its settings for {dataset}: {where}: {problem['msg']}") from error
+    return detector
+
+
+def _place(method: str, dataset: str) -> tuple[str, str]:
+    known = METHODS[method]
+    module, _, name = (known.tabular if dataset in TABULAR else known.detector).partition(":")
+    return module, name

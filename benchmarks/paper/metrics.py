@@ -1,0 +1,46 @@
+"""What the study measures of scores: average precision, and F1 where as many are flagged as there are anomalies.
+
+The AUC is the product's own (``streamad.judge.evaluation``). None depends on the order of equal scores.
+"""
+
+from __future__ import annotations
+
+__all__ = ["average_precision", "f1_at_true_fraction"]
+
+import numpy as np
+import numpy.typing as npt
+
+
+def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """Return the sum over thresholds of precision times the recall gained; equal scores share one threshold.
+
+    ``labels`` bool [N], true = anomalous. Raises ValueError where none is, or a score is NaN.
+    """
+    n_anomalies, hits, flagged = _by_threshold(scores, labels)
+    gained = np.diff(hits, prepend=0.0) / n_anomalies
+    return float((gained * hits / flagged).sum())
+
+
+def f1_at_true_fraction(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """Return the F1 of flagging exactly as many as are anomalous, the highest scores first (paper, table 3).
+
+    Then precision, recall and F1 are one number. Of those that tie at the threshold as many are flagged as fit, and
+    count as if drawn at random: by their share of anomalies. Raises ValueError as ``average_precision``.
+    """
+    n_anomalies, hits, flagged = _by_threshold(scores, labels)
+    return float(np.interp(n_anomalies, np.r_[0.0, flagged], np.r_[0.0, hits]) / n_anomalies)
+
+
+def _by_threshold(
+    scores: npt.ArrayLike, labels: npt.ArrayLike
+) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the number of anomalies, and for each distinct score from the highest: anomalies and all at or above."""
+    values, is_anomaly = np.asarray(scores, np.float64), np.asarray(labels, np.bool_)
+    if not is_anomaly.any():
+        raise ValueError("no anomaly among the labels: there is nothing to find")
+    if np.isnan(values).any():
+        raise ValueError("NaN among the scores")
+    order = np.argsort(-values, kind="stable")
+    last = np.flatnonzero(np.r_[np.diff(values[order]) != 0, True])
+    hits = np.cumsum(is_anomaly[order])[last].astype(np.float64)
+    return int(is_anomaly.sum()), hits, (last + 1).astype(np.float64)

@@ -1,0 +1,120 @@
+"""The tasks of the study: which classes are normal, what is trained on what, and to which table or figure it belongs.
+
+One against the rest: each class in turn is normal. n against the rest: all but one. Sweep: n consecutive classes, the
+last followed by the first, for every n between; its ends n = 1 and n = N - 1 are the two protocols before. A table has
+one task a seed. Halves: the same with a half of the inliers that the seed draws. Ablation: K and parametrisation, on
+NATOPS one against the rest and on Arrhythmia.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ABLATION_KS",
+    "CLASSES",
+    "FIGURES",
+    "LARGE_TABLES",
+    "PARAMETRISATIONS",
+    "TABLES",
+    "TABULAR",
+    "Block",
+    "blocks_of",
+    "normal_sets",
+    "variants_of",
+]
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.paper.cells import Protocol
+
+CLASSES: Final[dict[str, tuple[int, ...]]] = {
+    "spoken_arabic_digits": tuple(range(10)),
+    "natops": tuple(range(6)),
+    "character_trajectories": tuple(range(1, 21)),
+    "epilepsy": tuple(range(4)),
+    "racket_sports": tuple(range(4)),
+}
+LARGE_TABLES: Final = ("kdd", "kdd_rev")
+TABULAR: Final = ("arrhythmia", "thyroid", *LARGE_TABLES)
+ABLATION_KS: Final = tuple(range(2, 16))
+PARAMETRISATIONS: Final = ("feed_forward", "residual", "multiplicative")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A data set under a protocol; ``value``: what is run first has the lowest."""
+
+    dataset: str
+    protocol: Protocol
+    value: int
+
+    @property
+    def is_table(self) -> bool:
+        """Say whether its rows are no sequences."""
+        return self.dataset in TABULAR
+
+    @property
+    def is_drawn(self) -> bool:
+        """Say whether the seed draws what trains."""
+        return self.protocol == "tabular_drawn" or self.dataset in LARGE_TABLES
+
+
+_SMALL = ("racket_sports", "epilepsy", "natops")
+_LARGE = ("character_trajectories", "spoken_arabic_digits")
+
+TABLES: Final[dict[int, tuple[Block, ...]]] = {
+    1: (*(Block(name, "one_vs_rest", 0) for name in _SMALL), *(Block(name, "one_vs_rest", 1) for name in _LARGE)),
+    2: (*(Block(name, "n_vs_rest", 2) for name in _SMALL), *(Block(name, "n_vs_rest", 5) for name in _LARGE)),
+    3: (
+        *(Block(name, "tabular", 0) for name in ("arrhythmia", "thyroid")),
+        *(Block(name, "tabular", 1) for name in LARGE_TABLES),
+    ),
+}
+FIGURES: Final[dict[str, tuple[Block, ...]]] = {
+    "sweep": (Block("natops", "sweep", 3), Block("spoken_arabic_digits", "sweep", 4)),
+    "ablation": (Block("natops", "ablation", 3), Block("arrhythmia", "ablation", 3)),
+    "halves": (Block("arrhythmia", "tabular_drawn", 3), Block("thyroid", "tabular_drawn", 3)),
+}
+
+
+def blocks_of(tables: Sequence[int], figures: Sequence[str]) -> list[Block]:
+    """Return the blocks of the tables and figures named, of all where none is, most valuable first."""
+    if not tables and not figures:
+        tables, figures = tuple(TABLES), tuple(FIGURES)
+    chosen = [block for table in tables for block in TABLES[table]]
+    chosen += [block for figure in figures for block in FIGURES[figure]]
+    return sorted(dict.fromkeys(chosen), key=lambda block: block.value)
+
+
+def variants_of(block: Block) -> dict[str, dict[str, Any]]:
+    """Return name -> settings that differ from the method's own; all but the ablation have the one variant "".
+
+    >>> variants_of(FIGURES["ablation"][0])["residual-k04"]
+    {'transformation': 'residual', 'n_transformations': 4}
+    """
+    if block.protocol != "ablation":
+        return {"": {}}
+    return {
+        f"{name}-k{k:02d}": {"transformation": name, "n_transformations": k}
+        for name in PARAMETRISATIONS
+        for k in ABLATION_KS
+    }
+
+
+def normal_sets(block: Block) -> dict[str, tuple[int, ...]]:
+    """Return name -> classes taken for normal, for each task of ``block``; a table has the one task "inliers"."""
+    if block.is_table:
+        return {"inliers": ()}
+    classes = CLASSES[block.dataset]
+    if block.protocol == "n_vs_rest":
+        return {f"not-{left_out}": tuple(c for c in classes if c != left_out) for left_out in classes}
+    if block.protocol == "sweep":
+        return _consecutive(classes)
+    return {str(normal): (normal,) for normal in classes}
+
+
+def _consecutive(classes: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    twice, n_classes = classes * 2, len(classes)
+    runs = [twice[start : start + n] for n in range(2, n_classes - 1) for start in range(n_classes)]
+    return {f"{run[0]}to{run[-1]}": run for run in runs}

@@ -1,0 +1,238 @@
+"""``python -m benchmarks.paper run``: train and score cells of the study, side by side, and store what came out.
+
+A cell is one model: data set, protocol, normal classes, method, seed. What is stored already is left alone, so that
+a stopped run goes on where it was. The most valuable cells come first. Exit code 1 where a cell failed.
+"""
+
+from __future__ import annotations
+
+__all__ = ["QUICK", "register", "run"]
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from types import FrameType
+from typing import Any, Final
+
+from rich.console import Console
+
+from benchmarks.paper.cells import RESULTS, Cell, Result, read_result, read_results, write_result
+from benchmarks.paper.choosing import QUICK_METHODS, Choice, check_modules, jobs_of, together
+from benchmarks.paper.datasets import data_path
+from benchmarks.paper.methods import GROUPS, METHODS
+from benchmarks.paper.protocols import CLASSES, FIGURES, TABLES, TABULAR
+from benchmarks.paper.tables import KDD_FILE
+from benchmarks.paper.telling import Estimate, Telling, duration
+from benchmarks.paper.workers import Failure, Job, run_jobs
+from streamad.errors import UsageError
+
+QUICK: Final = Path(__file__).resolve().parent / "quick"
+_QUICK: Final = Choice(tables=(1,), datasets=("racket_sports",), normal=("0",), methods=QUICK_METHODS)
+_INTERRUPTED: Final = 130
+_THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def register(subparsers: Any) -> None:
+    """Add the command to the study's command line."""
+    told = "train and score cells of the study"
+    parser = subparsers.add_parser("run", help=told, description=__doc__.partition(": ")[2])
+    add, many = parser.add_argument, {"nargs": "+", "default": ()}
+    add("--table", type=int, choices=[*TABLES], metavar="1|2|3", help="tables of the paper", **many)
+    add("--figure", choices=[*FIGURES], help="beside them: sweep (n classes), ablation (K), halves (of tables)", **many)
+    add("--methods", choices=[*METHODS, *GROUPS], metavar="METHOD", help=f"{', '.join([*GROUPS, *METHODS])}", **many)
+    add("--datasets", choices=[*CLASSES, *TABULAR], metavar="NAME", help=", ".join([*CLASSES, *TABULAR]), **many)
+    add("--normal", metavar="NAME", help="tasks by their normal classes: 0, not-0, 2to5 (default: all)", **many)
+    add("--seeds", type=_positive, default=1, metavar="N", help="seeds 0 to N - 1 (default: 1)")
+    add("--device", default="auto", help="auto, cpu, cuda or cuda:0 (default: auto)")
+    add("--jobs", type=_positive, default=1, metavar="N", help="cells at the same time, a process each (default: 1)")
+    add(
+        "--at-once",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="models trained together where the method can (default: 1)",
+    )
+    add("--threads", type=_positive, metavar="N", help="threads of each (default: OMP_NUM_THREADS, else cores / jobs)")
+    add("--out", type=Path, metavar="DIR", help="folder of the results (default: results, or quick, in the study's)")
+    add("--redo", action="store_true", help="measure again what is stored already")
+    add("--dry-run", action="store_true", help="only say what would be run, and how long it may take")
+    add("--quick", action="store_true", help="one class of RacketSports by three methods, apart from the results")
+    parser.set_defaults(command=run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where results lie, and which of them count as done."""
+
+    folder: Path
+    redo: bool
+
+    def stored(self, cell: Cell) -> Result | None:
+        """Return the result of ``cell``, None where there is none, or a damaged one."""
+        result = read_result(self.folder / cell.path)
+        return result if result is not None and result.cell == cell else None
+
+    def is_done(self, job: Job) -> bool:
+        """Say whether no cell of ``job`` need be measured."""
+        return not self.redo and all(self.stored(cell) is not None for cell in job.cells)
+
+
+def _cells(jobs: list[Job]) -> list[Cell]:
+    return [cell for job in jobs for cell in job.cells]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure what ``arguments`` choose and return the exit code. Raises StreamadError before anything was begun."""
+    place = _place(arguments)
+    jobs = jobs_of(_choice(arguments))
+    left = [job for job in jobs if not place.is_done(job)]
+    cells = _cells(left)
+    check_modules(cells)
+    for name in dict.fromkeys(cell.dataset for cell in cells):
+        data_path(KDD_FILE if name.startswith("kdd") else f"{name}.npz")
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    estimate = Estimate(read_results(place.folder))
+    console.print(_plan(jobs, left, place, estimate, arguments.jobs))
+    if arguments.dry_run:
+        for cell in cells:
+            print(cell)
+        return 0
+    code = _measure_all(
+        together(left, arguments.at_once), arguments, place, Telling(console, cells, estimate, arguments.jobs)
+    )
+    for line in _means(_cells(jobs), place):
+        print(line)
+    return code
+
+
+def _place(arguments: argparse.Namespace) -> _Place:
+    folder = (arguments.out or (QUICK if arguments.quick else RESULTS)).resolve()
+    if arguments.quick and (folder == RESULTS or RESULTS in folder.parents):
+        raise UsageError("--quick is no part of the study: give --out another folder")
+    return _Place(folder, arguments.redo or arguments.quick)
+
+
+def _choice(arguments: argparse.Namespace) -> Choice:
+    choice = Choice(
+        tables=tuple(arguments.table),
+        figures=tuple(arguments.figure),
+        methods=tuple(arguments.methods),
+        datasets=tuple(arguments.datasets),
+        normal=tuple(arguments.normal),
+        n_seeds=arguments.seeds,
+    )
+    if not arguments.quick:
+        return choice
+    if choice != Choice():
+        raise UsageError("--quick chooses the cells itself: leave the other choices out")
+    return _QUICK
+
+
+def _plan(jobs: list[Job], left: list[Job], place: _Place, estimate: Estimate, n_workers: int) -> str:
+    damaged = sum((place.folder / cell.path).exists() for cell in _cells(left)) if not place.redo else 0
+    seconds = estimate.left_s(_cells(left), n_workers)
+    told = [f"{len(left)} of {len(jobs)} cells to measure"]
+    told += [f"{len(jobs) - len(left)} are stored in {place.folder}"] if len(left) < len(jobs) else []
+    told += [f"{damaged} stored ones are damaged"] if damaged else []
+    told += [f"about {duration(seconds)}"] if left and seconds is not None else []
+    return ", ".join(told)
+
+
+def _measure_all(jobs: list[Job], arguments: argparse.Namespace, place: _Place, telling: Telling) -> int:
+    _set_threads(arguments.threads, arguments.jobs)
+    measure = partial(_measure, device=arguments.device, git_commit=_git_commit())
+    n_workers, failed, n_done = min(arguments.jobs, len(jobs)), 0, 0
+    try:
+        with (
+            _interrupted_by_sigterm(),
+            telling,
+            closing(run_jobs(jobs, measure, n_workers=n_workers, is_done=place.is_done)) as outcomes,
+        ):
+            for outcome in outcomes:
+                if isinstance(outcome.results, Failure):
+                    failed += len(outcome.job.cells)
+                else:
+                    for result in outcome.results:
+                        write_result(result, place.folder)
+                    n_done += len(outcome.results)
+                telling.tell(outcome)
+    except KeyboardInterrupt:
+        print(f"stopped: {n_done} more cells are stored; the same command goes on from here", file=sys.stderr)
+        return _INTERRUPTED
+    if failed:
+        told = f"{failed} of {len(_cells(jobs))} cells failed, see above"
+        print(f"error: {told}; the same command tries them again", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _measure(job: Job, device: str, git_commit: str | None) -> tuple[Result, ...]:
+    from benchmarks.paper.measure import measure  # noqa: PLC0415 - in the workers: the run itself needs no torch
+
+    return measure(job.cells, job.settings, device, git_commit)
+
+
+def _set_threads(wanted: int | None, n_jobs: int) -> None:
+    """Say to the libraries of workers that begin from now on how many threads they have."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    threads = wanted or (int(said) if said.isdecimal() and int(said) else max(1, cores // n_jobs))
+    os.environ.update(dict.fromkeys(_THREADS, str(threads)))
+
+
+def _git_commit() -> str | None:
+    """Return the checkout's commit, "+changes" behind it where files differ from it; None outside of one."""
+
+    def git(*words: str) -> str:
+        folder = Path(__file__).resolve().parent
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _means(cells: list[Cell], place: _Place) -> Iterator[str]:
+    """Yield the means over the cells of each data set, protocol and method, in percent."""
+    groups: dict[str, list[Result]] = defaultdict(list)
+    counts: dict[str, int] = defaultdict(int)
+    for cell in cells:
+        group = f"{cell.dataset} {cell.protocol} {cell.method} {cell.variant}".rstrip()
+        counts[group] += 1
+        if (result := place.stored(cell)) is not None:
+            groups[group].append(result)
+    for group, count in counts.items():
+        results = groups[group]
+        means = [100 * fmean(getattr(one, name) for one in results) for name in ("auc", "ap", "f1") if results]
+        figures = "AUC {:.1f}, AP {:.1f}, F1 {:.1f}".format(*means) if means else "nothing"
+        yield f"{group}: {figures} ({len(results)} of {count} cells)"
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number

@@ -1,0 +1,135 @@
+"""DAGMM: an autoencoder and the density of what it gives in one training (Zong et al., "Deep Autoencoding Gaussian
+Mixture Model for Unsupervised Anomaly Detection", ICLR 2018).
+
+Legend: B windows, C channels, L window length, E latent dimension, Z = E + 2 what the mixture is over, K components.
+"""
+
+__all__ = ["Dagmm", "DagmmOptions"]
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import NonNegativeFloat, PositiveInt
+from torch import Tensor, nn
+
+from streamad_models.baselines._decoder import SequenceDecoder, tanh_layers
+from streamad_models.baselines._mixture import energy, fit_mixture, matched_gaussian
+from streamad_models.baselines._network import Network, NetworkOptions, embed_shape, make_encoder
+from streamad_models.baselines._selection import SelectingDetector
+from streamad_models.neutral_ad.encoder import depth_for_length
+
+_CHUNK = 1024  # windows at a time when the mixture is fitted
+
+
+class DagmmOptions(NetworkOptions):
+    """Settings; weights of energy and covariance as published; components "auto": chosen on held-out windows."""
+
+    n_components: Literal["auto"] | PositiveInt = "auto"
+    latent_dim: PositiveInt = 2
+    table: bool = False
+    table_widths: tuple[PositiveInt, ...] = (12, 4)
+    estimation_dim: PositiveInt = 10
+    energy_weight: NonNegativeFloat = 0.1
+    variance_weight: NonNegativeFloat = 0.005
+    epochs: PositiveInt = 400
+    batch_size: Literal["auto"] | PositiveInt = 1024
+    scaling: Literal["standard", "none"] = "standard"
+
+
+class DagmmNetwork(Network):
+    """Autoencoder, mixture over its latent values and reconstruction errors, and the network that assigns to it."""
+
+    weights_K: Tensor  # noqa: N815 - shape suffixes
+    means_KZ: Tensor  # noqa: N815
+    factors_KZZ: Tensor  # noqa: N815
+
+    def __init__(self, n_channels: int, length: int, options: DagmmOptions, generator: torch.Generator) -> None:
+        super().__init__(n_channels, length)
+        n_components, n_dims = int(options.n_components), options.latent_dim + 2
+        self.energy_weight, self.variance_weight = options.energy_weight, options.variance_weight
+        self.table = options.table and length == 1
+        if self.table:
+            self.encoder: nn.Module = tanh_layers([n_channels, *options.table_widths, options.latent_dim])
+        else:
+            self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=options.latent_dim)
+        if length == 1:
+            self.decoder: nn.Module = tanh_layers([options.latent_dim, *options.table_widths[::-1], n_channels])
+        else:
+            n_blocks = depth_for_length(length) if options.n_blocks == "auto" else options.n_blocks
+            self.decoder = SequenceDecoder(
+                n_channels, length, n_blocks=n_blocks, embedding_dim=options.latent_dim, base_width=options.base_width
+            )
+        self.hidden = nn.Sequential(nn.Linear(n_dims, options.estimation_dim), nn.Tanh())
+        self.head = nn.Linear(options.estimation_dim, n_components)
+        self.register_buffer("weights_K", torch.zeros(n_components, dtype=torch.float64))
+        self.register_buffer("means_KZ", torch.zeros(n_components, n_dims, dtype=torch.float64))
+        self.register_buffer("factors_KZZ", torch.zeros(n_components, n_dims, n_dims, dtype=torch.float64))
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return terms [B, 1]: the energy of windows [B, C, L]."""
+        _, points_BZ = self.compress(self.prepare(windows_BCL, lengths_B), lengths_B)
+        return energy(points_BZ, self.weights_K, self.means_KZ, self.factors_KZZ).to(points_BZ.dtype)[:, None]
+
+    def compress(self, x_BCL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        latent_BE = self.encoder(embed_shape(x_BCL))
+        back_BCL = self.decoder(latent_BE)
+        if self.window_length == 1:
+            back_BCL = back_BCL[:, :, None]
+        steps_L = torch.arange(self.window_length, device=x_BCL.device)
+        back_BCL = back_BCL.masked_fill(steps_L >= lengths_B[:, None, None], 0.0)
+        x_BD, back_BD = x_BCL.flatten(1), back_BCL.flatten(1)
+        size_B = torch.linalg.vector_norm(x_BD, dim=1).clamp(min=1e-6)
+        distance_B = torch.linalg.vector_norm(x_BD - back_BD, dim=1) / size_B
+        cosine_B = F.cosine_similarity(x_BD, back_BD, dim=1, eps=1e-6)
+        error_B = (x_BD - back_BD).square().sum(1)
+        return error_B, torch.cat([latent_BE, distance_B[:, None], cosine_B[:, None]], dim=1)
+
+    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        error_B, points_BZ = self.compress(self.prepare(windows_BCL, lengths_B), lengths_B)
+        hidden_BH = self.hidden(points_BZ)
+        kept_BH = torch.rand(hidden_BH.shape, generator=generator).to(hidden_BH.device) < 0.5
+        shares_BK = self.head(2.0 * hidden_BH * kept_BH).softmax(1)
+        weights_K, means_KZ, factors_KZZ = fit_mixture(points_BZ, shares_BK)
+        energy_B = energy(points_BZ, weights_K, means_KZ, factors_KZZ)
+        variance_KZ = factors_KZZ.square().sum(2)
+        mixture = self.energy_weight * energy_B.mean() + self.variance_weight * variance_KZ.reciprocal().sum()
+        return error_B.mean() + mixture.float()
+
+    def after_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
+        points = []
+        for part in torch.split(torch.arange(len(windows_BCL), device=lengths_B.device), _CHUNK):
+            x_BCL = self.prepare(windows_BCL[part], lengths_B[part])
+            points.append(self.compress(x_BCL, lengths_B[part])[1])
+        points_NZ = torch.cat(points)
+        shares_NK = self.head(self.hidden(points_NZ)).softmax(1)
+        weights_K, means_KZ, factors_KZZ = fit_mixture(points_NZ, shares_NK)
+        self.weights_K.copy_(weights_K)
+        self.means_KZ.copy_(means_KZ)
+        self.factors_KZZ.copy_(factors_KZZ)
+
+
+class Dagmm(SelectingDetector[DagmmOptions]):
+    """The detector; the score is the energy, minus the log density of the mixture."""
+
+    options_model = DagmmOptions
+    selected = "n_components"
+
+    def __init__(self, options: DagmmOptions | None = None) -> None:
+        super().__init__(options or DagmmOptions())
+
+    def build(self, n_channels: int, length: int, generator: torch.Generator) -> DagmmNetwork:
+        """Return the untrained network."""
+        return DagmmNetwork(n_channels, length, self.options, generator)
+
+    def candidates(self, length: int) -> Sequence[int]:
+        """Return the numbers of components to choose from."""
+        return (4, 8, 12)
+
+    def judge(self, network: Network, windows_BCL: Tensor, lengths_B: Tensor) -> float:
+        """Return by how much the mixture explains held-out windows better than one Gaussian does."""
+        assert isinstance(network, DagmmNetwork)
+        _, points_BZ = network.compress(network.prepare(windows_BCL, lengths_B), lengths_B)
+        mixture = (network.weights_K, network.means_KZ, network.factors_KZZ)
+        return float((energy(points_BZ, *matched_gaussian(*mixture)) - energy(points_BZ, *mixture)).mean())

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from streamad.errors import DetectorError
+from streamad.testing import check_detector
+from streamad_models.baselines.fixed import (
+    N_VIEWS,
+    FixedTransformations,
+    FixedTransformationsNetwork,
+    FixedTransformationsOptions,
+    fixed_views,
+)
+from tests.support.detectors import ROWS, SEQUENCES
+from tests.unit.models.small import windows
+
+
+def options(**changes: Any) -> FixedTransformationsOptions:
+    small = {"base_width": 8, "epochs": 12}
+    return FixedTransformationsOptions.model_validate({**small, **changes})
+
+
+def test_it_keeps_the_laws_of_a_detector(tmp_path: Path) -> None:
+    normal, anomalous = SEQUENCES
+    check_detector(lambda: FixedTransformations(options()), normal=normal, anomalous=anomalous, folder=tmp_path)
+
+
+def test_the_twelve_views_are_all_compositions_of_flips_and_shifts() -> None:
+    x_LC = torch.tensor([[1, 10], [2, 20], [3, 30], [4, 40]])
+    views_KLC = fixed_views(x_LC[:, None].float())[:, :, 0]
+    assert len(views_KLC) == N_VIEWS == len({tuple(view.flatten().tolist()) for view in views_KLC})
+    as_lists = views_KLC.tolist()
+    assert as_lists[0] == x_LC.tolist()
+    assert [[2, 20], [3, 30], [4, 40], [1, 10]] in as_lists  # a quarter earlier
+    assert [[4, 40], [1, 10], [2, 20], [3, 30]] in as_lists  # a quarter later
+    assert [[4, 40], [3, 30], [2, 20], [1, 10]] in as_lists  # time flipped
+    assert [[10, 1], [20, 2], [30, 3], [40, 4]] in as_lists  # channels flipped
+    assert [[10, 1], [40, 4], [30, 3], [20, 2]] in as_lists  # both, a quarter later
+
+
+def test_an_untrained_classifier_is_about_as_good_as_guessing() -> None:
+    net = FixedTransformationsNetwork(3, 16, options(), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        terms_BK = net(*windows(6))
+    guessing = torch.log(torch.tensor(12.0))
+    assert (terms_BK.mean(dim=1) - guessing).abs().max() < 0.1
+    assert terms_BK.shape == (6, 12)
+
+
+def test_training_tells_the_views_apart() -> None:
+    losses: list[float] = []
+    FixedTransformations(options(epochs=30)).fit(
+        SEQUENCES.normal, seed=0, device="cpu", progress=lambda step: losses.append(step.loss)
+    )
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def test_windows_too_short_to_shift_are_refused() -> None:
+    with pytest.raises(DetectorError, match="at least 4 steps"):
+        FixedTransformations(options()).fit(ROWS.normal, seed=0, device="cpu")

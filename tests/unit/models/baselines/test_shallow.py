@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.testing import check_detector
+from streamad.types import WindowSet
+from streamad_models.baselines.shallow import (
+    IsolationForest,
+    IsolationForestOptions,
+    LocalOutlierFactor,
+    OneClassSvm,
+    OneClassSvmOptions,
+)
+from tests.support.detectors import ROWS, SEQUENCES, Case, rows
+
+KINDS = [OneClassSvm, lambda: IsolationForest(IsolationForestOptions(n_trees=50)), LocalOutlierFactor]
+
+
+@pytest.mark.parametrize("case", [SEQUENCES, ROWS], ids=["sequences", "rows"])
+@pytest.mark.parametrize("make", KINDS, ids=["oc_svm", "isolation_forest", "lof"])
+def test_it_keeps_the_laws_of_a_detector(make: Callable[[], Any], case: Case, tmp_path: Path) -> None:
+    check_detector(make, normal=case.normal, anomalous=case.anomalous, folder=tmp_path)
+
+
+@pytest.mark.parametrize("nu", [0.1, 0.5])
+def test_nu_bounds_the_share_of_training_windows_outside(nu: float) -> None:
+    data = rows(200)
+    scores = OneClassSvm(OneClassSvmOptions(nu=nu)).fit(data, seed=0).score(data.values, data.lengths)
+    assert np.mean(scores > 1e-6) == pytest.approx(nu, abs=0.03)
+
+
+def test_a_forest_scores_within_0_and_1_and_grows_from_its_seed() -> None:
+    first, other = (IsolationForest().fit(ROWS.normal, seed=seed) for seed in (0, 1))
+    scores = first.score(ROWS.anomalous.values, ROWS.anomalous.lengths)
+    assert scores.min() > 0.5
+    assert scores.max() <= 1
+    assert not np.array_equal(scores, other.score(ROWS.anomalous.values, ROWS.anomalous.lengths))
+
+
+def test_the_factor_is_1_amid_an_even_grid_and_grows_with_the_distance() -> None:
+    grid = np.stack(np.meshgrid(np.arange(15.0), np.arange(15.0)), axis=-1).reshape(-1, 2, 1).astype(np.float32)
+    fitted = LocalOutlierFactor().fit(_rows(grid), seed=0)
+    queries = np.array([[7.5, 7.5], [7.5, 20.0], [7.5, 50.0]], np.float32)[:, :, None]
+    amid, near, far = fitted.score(queries, np.ones(3, np.int64))[:, 0]
+    assert amid == pytest.approx(1, abs=0.05)
+    assert 2 < near < far / 3
+
+
+def test_fewer_windows_than_neighbours_are_neighbours_all() -> None:
+    fitted = LocalOutlierFactor().fit(ROWS.normal.take(np.arange(5)), seed=0)
+    scores = fitted.score(ROWS.anomalous.values, ROWS.anomalous.lengths)
+    assert scores.min() > 1.5
+
+
+def _rows(values: np.ndarray) -> WindowSet:
+    return WindowSet(values, np.ones(len(values), np.int64), tuple(str(i) for i in range(len(values))))
+
+
+@pytest.mark.parametrize(("make", "printed"), [(OneClassSvm, 89.2), (LocalOutlierFactor, 86.0)])
+def test_the_papers_value_on_natops_comes_out(
+    make: Callable[[], Any], printed: float, data_file: Callable[[str], Path]
+) -> None:
+    """One-vs-rest AUC x 100, mean over the classes: table 1, whose columns of these two are exchanged there."""
+    with np.load(data_file("natops.npz"), allow_pickle=False) as arrays:
+        train, test, y, test_y = (arrays[name] for name in ("train_x", "test_x", "train_y", "test_y"))
+    lengths = np.full(len(test), test.shape[2], np.int64)
+    aucs = []
+    for normal in np.unique(y):
+        known = train[y == normal]
+        data = WindowSet(known, lengths[: len(known)], tuple(str(i) for i in range(len(known))))
+        scores = make().fit(data, seed=0).score(test, lengths)[:, 0]
+        high, low = scores[test_y != normal][:, None], scores[test_y == normal]
+        aucs.append(np.mean((high > low) + 0.5 * (high == low)))
+    assert 100 * np.mean(aucs) == pytest.approx(printed, abs=0.05)

@@ -1,0 +1,189 @@
+"""``python -m benchmarks.paper run``, end to end: on made-up strokes, and the quick subset on real ones."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.paper.__main__ import main
+from benchmarks.paper.cells import RESULTS, read_result, read_results
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = ["run", "--table", "1", "--datasets", "racket_sports"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+
+
+@pytest.fixture
+def strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Four classes of waves as RacketSports has them; of the last only four sequences train."""
+    rng, arrays = np.random.default_rng(0), {}
+    for split in ("train", "test"):
+        classes = np.r_[np.repeat([0, 1, 2], 24), np.repeat(3, 4 if split == "train" else 24)]
+        speed, phase = (0.3 + 0.35 * classes)[:, None, None], rng.uniform(0, 0.5, (len(classes), 1, 1))
+        x = np.sin(np.arange(30) * speed + phase) + rng.normal(0, 0.1, (len(classes), 6, 30))
+        lengths = np.full(len(classes), 30, np.int32)
+        arrays |= {f"{split}_x": x.astype(np.float32), f"{split}_len": lengths, f"{split}_y": classes}
+    data = tmp_path / "data"
+    data.mkdir()
+    np.savez(data / "racket_sports.npz", **arrays)
+    monkeypatch.setenv("STREAMAD_DATA", str(data))
+    return tmp_path
+
+
+def is_alive(pid: str) -> bool:
+    """Say whether a process runs; an ended one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_run_stores_each_cell_and_the_next_leaves_out_what_is_stored(
+    strokes: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = strokes / "results"
+    command = [*SMALL, "--methods", "lof", "isolation_forest", "--seeds", "2", "--out", str(out)]
+    assert main(command) == 0
+    told = capfd.readouterr()
+    assert told.err.startswith("12 of 12 cells to measure\n")
+    assert "12/12 racket_sports one_vs_rest" in told.err
+    assert "racket_sports one_vs_rest lof: AUC" in told.out
+    assert "(4 of 4 cells)" in told.out
+    found = list(read_results(out))
+    assert len(found) == 12
+    for one in found:
+        assert one.auc > 0.9, "classes of different speed are told apart"
+        assert 0 <= one.ap <= 1
+        assert (one.n_train, one.n_test, one.n_anomalies) == (4 if one.normal == (3,) else 24, 96, 72)
+        assert one.fit_s > 0
+        assert one.cpu_s is not None
+        assert 0 < one.cpu_s < 60
+        assert 50 < one.peak_memory_mb < 5000
+        assert (one.device, one.threads) == ("cpu", 1)
+        assert {"python", "torch", "numpy", "scikit-learn"} <= set(one.versions)
+        assert one.git_commit is None or len(one.git_commit.removesuffix("+changes")) == 40
+        assert one.options
+
+    damaged, misplaced = out / "racket_sports/one_vs_rest/lof/0-0.json", out / "racket_sports/one_vs_rest/lof/1-0.json"
+    before = damaged.stat().st_mtime_ns
+    misplaced.write_bytes(damaged.read_bytes())
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert main(command) == 0
+    assert capfd.readouterr().err.startswith(
+        f"2 of 12 cells to measure, 10 are stored in {out}, 2 stored ones are damaged"
+    )
+    assert damaged.stat().st_mtime_ns != before
+    assert len(list(read_results(out))) == 12
+    assert main(command) == 0
+    assert capfd.readouterr().err == f"0 of 12 cells to measure, 12 are stored in {out}\n"
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = strokes / "data" / "racket_sports.npz"
+    with np.load(data) as archive:
+        arrays = dict(archive)
+    keep = np.r_[:72, 72]  # one sequence of the last class
+    np.savez(data, **{name: a[keep] if name.startswith("train") else a for name, a in arrays.items()})
+    out = strokes / "results"
+    assert main([*SMALL, "--methods", "lof", "--normal", "2", "3", "--out", str(out)]) == 1
+    told = capfd.readouterr()
+    assert "failed racket_sports one_vs_rest lof, normal 3, seed 0: 1 training sequences" in told.err
+    assert told.err.endswith("error: 1 of 2 cells failed, see above; the same command tries them again\n")
+    assert "(1 of 2 cells)" in told.out
+    assert [one.normal_name for one in read_results(out)] == ["2"]
+
+
+def test_ctrl_c_ends_the_run_and_its_processes_and_the_same_command_goes_on(strokes: Path) -> None:
+    out = strokes / "results"
+    command = [*SMALL, "--methods", "isolation_forest", "--seeds", "100", "--out", str(out)]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits none
+    try:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.paper", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    deadline_s = time.monotonic() + 120
+    while not any(out.rglob("*.json")):
+        assert time.monotonic() < deadline_s
+        assert run.poll() is None
+        time.sleep(0.05)
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    run.send_signal(signal.SIGINT)
+    _, told = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "the same command goes on from here" in told.splitlines()[-1]
+    assert "Traceback" not in told
+    assert children
+    while any(is_alive(pid) for pid in children):  # multiprocessing's own helper ends when it sees that the run has
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    n_stored = len(list(read_results(out)))
+    assert 1 <= n_stored < 400
+    assert not [path for path in out.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_a_dry_run_names_the_cells_and_measures_nothing(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = strokes / "results"
+    assert main([*SMALL, "--methods", "lof", "--dry-run", "--out", str(out)]) == 0
+    told = capfd.readouterr()
+    assert told.out.splitlines()[0] == "racket_sports one_vs_rest lof, normal 0, seed 0"
+    assert len(told.out.splitlines()) == 4
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        (
+            ["run", "--table", "1", "--datasets", "natops", "--methods", "lof", "--redo"],
+            1,
+            r"no .*natops\.npz: set STREAMAD_DATA",
+        ),
+        (["run", "--table", "3", "--methods", "rnn"], 2, "rnn: not for these data sets"),
+        (["run", "--quick", "--table", "1"], 2, "--quick chooses the cells itself"),
+        (["run", "--quick", "--out", str(RESULTS / "quick")], 2, "--quick is no part of the study"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    strokes: Path, capfd: pytest.CaptureFixture[str], command: list[str], code: int, said: str
+) -> None:
+    assert main(command) == code
+    told = capfd.readouterr().err
+    assert len(told.splitlines()) == 1
+    assert re.match(f"error: .*{said}", told)
+
+
+@pytest.mark.parametrize("words", [["run", "--methods", "svm"], ["run", "--seeds", "0"], ["walk"], []])
+def test_a_word_that_is_not_known_is_a_usage_error(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "usage: python -m benchmarks.paper" in capfd.readouterr().err
+
+
+def test_the_quick_subset_measures_three_methods_on_real_strokes(
+    data_file: Callable[[str], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data_file("racket_sports.npz")
+    assert main(["run", "--quick", "--jobs", "2", "--out", str(tmp_path)]) == 0
+    found = {one.method: one for one in read_results(tmp_path)}
+    assert set(found) == {"lof", "minirocket", "neutral_ad"}
+    assert found["lof"].auc == pytest.approx(0.657, abs=0.002)  # what scikit-learn's LOF gives on these arrays
+    assert found["minirocket"].auc > 0.7
+    assert found["neutral_ad"].auc > 0.65
+    assert {one.normal_name for one in found.values()} == {"0"}
+    assert read_result(RESULTS / found["lof"].cell.path) != found["lof"]
