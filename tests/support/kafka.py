@@ -168,8 +168,10 @@ class Broker:
             self._wait()
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP): its connections stay open and nothing answers."""
+        """Freeze it (SIGSTOP): its connections stay open and nothing answers from when this returns."""
         self._signal(signal.SIGSTOP)
+        # The signal is taken by one thread, which stops the others: where it waits for a core, they still answer.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a paused one go on (SIGCONT)."""
