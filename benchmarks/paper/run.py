@@ -23,6 +23,7 @@ from statistics import fmean
 from types import FrameType
 from typing import Any, Final
 
+import yaml
 from rich.console import Console
 
 from benchmarks.paper.cells import RESULTS, Cell, Result, read_result, read_results, write_result
@@ -62,6 +63,7 @@ def register(subparsers: Any) -> None:
         help="models trained together where the method can (default: 1)",
     )
     add("--threads", type=_positive, metavar="N", help="threads of each (default: OMP_NUM_THREADS, else cores / jobs)")
+    add("--options", type=_option, metavar="KEY=VALUE", help="other settings of the methods; needs --out", **many)
     add("--out", type=Path, metavar="DIR", help="folder of the results (default: results, or quick, in the study's)")
     add("--redo", action="store_true", help="measure again what is stored already")
     add("--dry-run", action="store_true", help="only say what would be run, and how long it may take")
@@ -93,7 +95,8 @@ def _cells(jobs: list[Job]) -> list[Cell]:
 def run(arguments: argparse.Namespace) -> int:
     """Measure what ``arguments`` choose and return the exit code. Raises StreamadError before anything was begun."""
     place = _place(arguments)
-    jobs = jobs_of(_choice(arguments))
+    changes = dict(arguments.options)
+    jobs = [Job(job.cells, job.settings | changes) for job in jobs_of(_choice(arguments))]
     left = [job for job in jobs if not place.is_done(job)]
     cells = _cells(left)
     check_modules(cells)
@@ -116,8 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _place(arguments: argparse.Namespace) -> _Place:
     folder = (arguments.out or (QUICK if arguments.quick else RESULTS)).resolve()
-    if arguments.quick and (folder == RESULTS or RESULTS in folder.parents):
-        raise UsageError("--quick is no part of the study: give --out another folder")
+    other = "--quick" if arguments.quick else "--options" if arguments.options else ""
+    if other and (folder == RESULTS or RESULTS in folder.parents):
+        raise UsageError(f"{other} is no part of the study: give --out another folder")
     return _Place(folder, arguments.redo or arguments.quick)
 
 
@@ -229,6 +233,16 @@ def _means(cells: list[Cell], place: _Place) -> Iterator[str]:
         means = [100 * fmean(getattr(one, name) for one in results) for name in ("auc", "ap", "f1") if results]
         figures = "AUC {:.1f}, AP {:.1f}, F1 {:.1f}".format(*means) if means else "nothing"
         yield f"{group}: {figures} ({len(results)} of {count} cells)"
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in epochs=250")
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise argparse.ArgumentTypeError(f"{key}: {value!r} is not a value in YAML, as 3, true or [12, 4]") from None
 
 
 def _positive(text: str) -> int:

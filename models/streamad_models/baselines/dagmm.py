@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 
 from streamad_models.baselines._decoder import SequenceDecoder, tanh_layers
@@ -24,15 +24,23 @@ _CHUNK = 1024  # windows at a time when the mixture is fitted
 
 
 class DagmmOptions(NetworkOptions):
-    """Settings; weights of energy and covariance as published; components "auto": chosen on held-out windows."""
+    """Settings beside those of the encoder; the weights of energy and variance are the published ones (section 4.3)."""
 
-    n_components: Literal["auto"] | PositiveInt = "auto"
-    latent_dim: PositiveInt = 2
-    table: bool = False
-    table_widths: tuple[PositiveInt, ...] = (12, 4)
-    estimation_dim: PositiveInt = 10
-    energy_weight: NonNegativeFloat = 0.1
-    variance_weight: NonNegativeFloat = 0.005
+    n_components: Literal["auto"] | PositiveInt = Field(
+        default="auto", description="Gaussians in the mixture; auto: 4, 8 or 12, chosen on held-out windows"
+    )
+    latent_dim: PositiveInt = Field(default=2, description="values that the encoder gives; two errors join them")
+    table: bool = Field(
+        default=False, description="windows of one step: the published encoder of table_widths, not NeuTraL AD's"
+    )
+    table_widths: tuple[PositiveInt, ...] = Field(
+        default=(12, 4), description="layers between the attributes of a table and the latent values"
+    )
+    estimation_dim: PositiveInt = Field(default=10, description="width of the network that assigns to components")
+    energy_weight: NonNegativeFloat = Field(default=0.1, description="of the mean energy in the loss")
+    variance_weight: NonNegativeFloat = Field(
+        default=0.005, description="of the inverse variances in the loss, which keeps components from collapsing"
+    )
     epochs: PositiveInt = 400
     batch_size: Literal["auto"] | PositiveInt = 1024
     scaling: Literal["standard", "none"] = "standard"
@@ -73,6 +81,11 @@ class DagmmNetwork(Network):
         return energy(points_BZ, self.weights_K, self.means_KZ, self.factors_KZZ).to(points_BZ.dtype)[:, None]
 
     def compress(self, x_BCL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """Return squared errors of reconstruction [B] of prepared windows [B, C, L], and the mixture's points [B, Z].
+
+        A point is the latent values, the relative Euclidean distance and the cosine similarity (eq. 2); padding has no
+        part in either.
+        """
         latent_BE = self.encoder(embed_shape(x_BCL))
         back_BCL = self.decoder(latent_BE)
         if self.window_length == 1:
@@ -87,6 +100,7 @@ class DagmmNetwork(Network):
         return error_B, torch.cat([latent_BE, distance_B[:, None], cosine_B[:, None]], dim=1)
 
     def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the scalar of eq. 7: error, energy under the batch's own mixture, inverse variances."""
         error_B, points_BZ = self.compress(self.prepare(windows_BCL, lengths_B), lengths_B)
         hidden_BH = self.hidden(points_BZ)
         kept_BH = torch.rand(hidden_BH.shape, generator=generator).to(hidden_BH.device) < 0.5
@@ -98,6 +112,7 @@ class DagmmNetwork(Network):
         return error_B.mean() + mixture.float()
 
     def after_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
+        """Fit the mixture that scores to all training windows [B, C, L]."""
         points = []
         for part in torch.split(torch.arange(len(windows_BCL), device=lengths_B.device), _CHUNK):
             x_BCL = self.prepare(windows_BCL[part], lengths_B[part])

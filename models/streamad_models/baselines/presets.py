@@ -1,6 +1,6 @@
 """Published settings of baselines on the paper's tables; on its sequences their defaults are the settings.
 
-KDD's continuous columns are standardised before a detector sees them, hence no scaling of them here.
+The study standardises KDD's continuous columns before a detector sees them, hence no scaling of them here.
 """
 
 from __future__ import annotations

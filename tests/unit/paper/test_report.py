@@ -121,10 +121,13 @@ def test_every_part_is_in_the_template() -> None:
 def test_json_is_the_last_line_and_has_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in TASKS:
         write_result(result(normal_name=name, auc=0.574), tmp_path)
+    halves = {"protocol": "tabular_drawn", "method": "lof", "normal": (), "f1": 0.755}
+    write_result(result("thyroid", "inliers", **halves), tmp_path)
     assert main(["report", "--results", str(tmp_path), "--json"]) == 0
     cells = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
-    assert len(cells) == 2 * 5 * 14 + 4 * 9
-    (mine,) = [cell for cell in cells if cell["ours"] is not None]
+    assert len(cells) == 2 * 5 * 14 + 4 * 9 + 2 * 8
+    mine, drawn = (cell for cell in cells if cell["ours"] is not None)
+    assert (drawn["protocol"], drawn["method"], drawn["ours"], drawn["paper"]) == ("tabular_drawn", "lof", 75.5, None)
     assert (mine["dataset"], mine["method"], mine["ours"], mine["paper"], mine["seeds"]) == (
         "racket_sports",
         "lof",

@@ -91,6 +91,22 @@ def test_a_run_stores_each_cell_and_the_next_leaves_out_what_is_stored(
     assert capfd.readouterr().err == f"0 of 12 cells to measure, 12 are stored in {out}\n"
 
 
+def test_options_change_the_methods_own_settings_and_are_kept_apart_from_the_study(
+    strokes: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = strokes / "results"
+    command = [*SMALL, "--methods", "lof", "--normal", "0", "--options", "n_neighbors=3", "--out"]
+    assert main([*command, str(RESULTS)]) == 2
+    assert "error: --options is no part of the study: give --out another folder" in capfd.readouterr().err
+    assert main([*command, str(out)]) == 0
+    assert [one.options["n_neighbors"] for one in read_results(out)] == [3]
+    assert main([*command[:-2], "n_neighbors=none", "--out", str(out), "--redo"]) == 1
+    assert "failed racket_sports one_vs_rest lof, normal 0, seed 0: lof refuses its settings" in capfd.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*command[:-2], "n_neighbors", "--out", str(out)])
+    assert "'n_neighbors' is not KEY=VALUE, as in epochs=250" in capfd.readouterr().err
+
+
 def test_a_cell_that_fails_is_told_and_the_others_go_on(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = strokes / "data" / "racket_sports.npz"
     with np.load(data) as archive:
