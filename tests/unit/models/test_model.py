@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 
+from streamad_models.neutral_ad import NeutralADOptions
+from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.reference import ReferenceModel
 from tests.unit.models.small import PARAMETRISATIONS, model, windows
 
@@ -52,6 +56,31 @@ def test_gradients_equal_those_of_the_reference() -> None:
     assert shortcut is not None
     assert block is not None
     torch.testing.assert_close(block[0].permute(2, 1, 0), shortcut, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("dataset", "n_channels", "length"), [("epilepsy", 3, 206), ("natops", 24, 51)])
+def test_terms_and_gradients_are_the_reference_s_at_a_published_size(
+    dataset: Literal["epilepsy", "natops"], n_channels: int, length: int
+) -> None:
+    fast = NeutralADModel(n_channels, length, NeutralADOptions.from_preset(dataset), 0).double().eval()
+    plain = ReferenceModel(fast).double()
+    x_BCL, lengths_B = windows(3, n_channels, length)
+    x_BCL = x_BCL.double().requires_grad_()
+    found, expected = fast(x_BCL, lengths_B), plain(x_BCL, lengths_B)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
+    weights = [fast.transformations.inwards, *fast.encoder.blocks.parameters()]
+    by_input, *by_weights = torch.autograd.grad(found.sum(), [x_BCL, *weights])
+    torch.testing.assert_close(by_input, torch.autograd.grad(expected.sum(), x_BCL)[0], atol=1e-10, rtol=1e-8)
+    # Along the gradient itself, central differences of the sum of the terms give its squared length.
+    size = sum(one.square().sum() for one in by_weights).sqrt()
+    step = 1e-6 / size
+    with torch.no_grad():
+        ends = []
+        for sign in (1.0, -2.0):
+            for weight, gradient in zip(weights, by_weights, strict=True):
+                weight.add_(sign * step * gradient)
+            ends.append(fast(x_BCL, lengths_B).sum())
+    torch.testing.assert_close((ends[0] - ends[1]) / 2e-6, size, atol=0, rtol=1e-5)
 
 
 def test_terms_do_not_depend_on_batch_neighbours() -> None:
