@@ -228,7 +228,9 @@ class _Retraining:
     def _ruling(
         self, version: str, plan: Plan, selection: Selection, champion: LoadedModel | None, n_fits: int
     ) -> Ruling:
-        metrics = self.registry.manifest(self.model, version).metrics
+        manifest = self.registry.manifest(self.model, version)
+        metrics = manifest.metrics
+        self.notes += manifest.training.remarks
         self.figures |= {
             "challenger.training": metrics.n_training,
             "challenger.calibration": metrics.n_calibration,

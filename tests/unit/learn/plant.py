@@ -36,9 +36,17 @@ class FixedClock:
 class MeanModel:
     """Scorer and fitted detector in one; ``offset`` makes a build of it that scores otherwise."""
 
-    def __init__(self, mean: FloatArray, scale: FloatArray, n_sequences: int, offset: float = 0.0) -> None:
+    def __init__(
+        self,
+        mean: FloatArray,
+        scale: FloatArray,
+        n_sequences: int,
+        offset: float = 0.0,
+        remarks: tuple[str, ...] = (),
+    ) -> None:
         self.mean, self.scale, self.offset = mean, scale, offset
-        self.summary = TrainingSummary(n_sequences, N_EPOCHS, N_EPOCHS, 0.5, 0.1, "cpu", {"scale": scale.max()})
+        settings = {"scale": scale.max()}
+        self.summary = TrainingSummary(n_sequences, N_EPOCHS, N_EPOCHS, 0.5, 0.1, "cpu", settings, remarks)
 
     @property
     def window_shape(self) -> tuple[int, int]:
@@ -64,7 +72,10 @@ class MeanOptions(BaseModel):
 
 
 class MeanDetector:
-    """Keeps the ids of every fit in ``fits`` and the epochs it really ran in ``epochs``; resumes from a JSON file."""
+    """Keeps the ids of every fit in ``fits`` and the epochs it really ran in ``epochs``; resumes from a JSON file.
+
+    Each model that it fits has its ``remarks``.
+    """
 
     options_model: type[BaseModel] = MeanOptions
 
@@ -72,6 +83,7 @@ class MeanDetector:
         self.fits: list[tuple[str, ...]] = []
         self.epochs: list[int] = []
         self.offset = offset
+        self.remarks: tuple[str, ...] = ()
 
     def fit(
         self,
@@ -92,7 +104,7 @@ class MeanDetector:
                 progress(TrainingStep(epoch, N_EPOCHS, 1 / epoch))
         mean = data.values.mean(axis=0, dtype=np.float64).astype(np.float32)
         scale = data.values.std(axis=(0, 2), dtype=np.float64).astype(np.float32)[:, None]
-        return MeanModel(mean, scale, len(data))
+        return MeanModel(mean, scale, len(data), remarks=self.remarks)
 
     def load(self, folder: Path, *, device: str) -> MeanModel:
         try:

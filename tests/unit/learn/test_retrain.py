@@ -95,6 +95,15 @@ def test_what_stands_apart_among_the_first_sequences_is_told(tmp_path: Path) -> 
     assert "stand apart" not in clean.retrain("first").reason
 
 
+def test_what_the_detector_remarks_on_a_training_stands_in_its_outcome(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.run(200)
+    assert "its start" not in life.retrain("first").reason
+    life.run(200)
+    life.detector.remarks = ("training did not leave its start",)
+    assert life.retrain().reason.endswith("; training did not leave its start")
+
+
 def test_anomalies_presumed_before_any_model_neither_calibrate_nor_train(tmp_path: Path) -> None:
     life = Life(tmp_path, presumed_anomalies=0.1)
     kept = life.run(300, shift=9.0, shifted_share=0.1)
