@@ -70,13 +70,16 @@ def test_the_weights_of_a_member_are_named_as_in_its_model() -> None:
 
 @pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
 def test_members_end_as_if_each_had_been_trained_alone(parametrisation: str) -> None:
-    chosen = options(transformation=parametrisation, learning_rate=3e-4, epochs=3)
+    """Up to rounding, which Adam magnifies where a gradient is nearly 0: measured by what training changes at all."""
+    chosen = options(transformation=parametrisation, learning_rate=1e-4, epochs=3)
+    untrained = chosen.model_copy(update={"learning_rate": 1e-12})
     shared = sines(24)
     members = [Member(shared, 0), Member(shared, 1), Member(sines(24, seed=5), 2)]
     together = fit_ensemble(members, chosen, device="cpu")
     for member, fitted in zip(members, together, strict=True):
         alone = NeutralAD(chosen).fit(member.data, seed=member.seed, device="cpu")
-        assert _gap(fitted, alone) < 1e-4
+        before = NeutralAD(untrained).fit(member.data, seed=member.seed, device="cpu")
+        assert _gap(fitted, alone) < 1e-3 * _gap(before, alone)
         assert fitted.summary.best_loss == pytest.approx(alone.summary.best_loss, rel=1e-3)
         assert fitted.summary.best_epoch == alone.summary.best_epoch
         assert fitted.summary.settings == alone.summary.settings
@@ -84,7 +87,7 @@ def test_members_end_as_if_each_had_been_trained_alone(parametrisation: str) -> 
 
 
 def test_a_member_with_fewer_and_smaller_batches_waits_for_the_others() -> None:
-    chosen = options(learning_rate=3e-4, epochs=3)
+    chosen = options(learning_rate=1e-4, epochs=3)
     members = [Member(sines(11), 0), Member(sines(40, seed=3), 1)]  # 5 batches of 2, 4 of 10
     for member, fitted in zip(members, fit_ensemble(members, chosen, device="cpu"), strict=True):
         assert _gap(fitted, NeutralAD(chosen).fit(member.data, seed=member.seed, device="cpu")) < 1e-4
@@ -92,15 +95,26 @@ def test_a_member_with_fewer_and_smaller_batches_waits_for_the_others() -> None:
 
 
 def test_each_member_keeps_its_own_best_epoch() -> None:
-    chosen = options(learning_rate=0.1, epochs=6)
-    members = [Member(sines(24), seed) for seed in range(4)]
-    best = [fitted.summary.best_epoch for fitted in fit_ensemble(members, chosen, device="cpu")]
-    assert min(best) < 6, "the learning rate is meant to be far too high"
+    """Steps so small that chance decides which epoch is best: the one whose left-out window is the worst."""
+    members = [Member(sines(11), seed) for seed in range(4)]  # 5 batches of 2
+    together = fit_ensemble(members, options(learning_rate=1e-6, epochs=6), device="cpu")
+    best = [fitted.summary.best_epoch for fitted in together]
+    assert min(best) < 6
     assert len(set(best)) > 1
+    for index, epoch in enumerate(best):
+        until_then = fit_ensemble(members, options(learning_rate=1e-6, epochs=epoch), device="cpu")[index]
+        assert until_then.summary.best_epoch == epoch
+        assert _gap(together[index], until_then) == 0.0
+        if epoch < 6:
+            steps: list[TrainingStep] = []
+            NeutralAD(options(learning_rate=1e-6, epochs=6)).fit(
+                members[index].data, seed=members[index].seed, device="cpu", progress=steps.append
+            )
+            assert min(steps, key=lambda step: step.loss).epoch == epoch
 
 
 def test_pieces_change_nothing_but_the_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen, members = options(learning_rate=3e-4, epochs=2), [Member(sines(40), seed) for seed in range(2)]
+    chosen, members = options(learning_rate=1e-4, epochs=2), [Member(sines(40), seed) for seed in range(2)]
     whole = fit_ensemble(members, chosen, device="cpu")
     monkeypatch.setattr(ensemble, "piece_size", lambda *_: 6)
     for one, other in zip(whole, fit_ensemble(members, chosen, device="cpu"), strict=True):
@@ -108,7 +122,7 @@ def test_pieces_change_nothing_but_the_rounding(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_validation_shares_are_left_out_as_alone() -> None:
-    chosen = options(learning_rate=3e-4, epochs=2, validation=0.25)
+    chosen = options(learning_rate=1e-4, epochs=2, validation=0.25)
     fitted = fit_ensemble([Member(sines(24), 3)], chosen, device="cpu")[0]
     assert fitted.summary.n_sequences == 18
     assert _gap(fitted, NeutralAD(chosen).fit(sines(24), seed=3, device="cpu")) < 1e-4
