@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from rich.console import Console
 from benchmarks.paper.cells import RESULTS, Cell, Result, read_result, read_results, write_result
 from benchmarks.paper.choosing import QUICK_METHODS, Choice, check_modules, jobs_of, together
 from benchmarks.paper.datasets import data_path
-from benchmarks.paper.methods import GROUPS, METHODS
+from benchmarks.paper.methods import GROUPS, METHODS, make
 from benchmarks.paper.protocols import CLASSES, FIGURES, TABLES, TABULAR
 from benchmarks.paper.tables import KDD_FILE
 from benchmarks.paper.telling import Estimate, Telling, duration
@@ -84,8 +84,16 @@ class _Place:
         return result if result is not None and result.cell == cell else None
 
     def is_done(self, job: Job) -> bool:
-        """Say whether no cell of ``job`` need be measured."""
-        return not self.redo and all(self.stored(cell) is not None for cell in job.cells)
+        """Say whether no cell of ``job`` need be measured. Raises UsageError for one that other settings gave."""
+        if self.redo:
+            return False
+        found = [self.stored(cell) for cell in job.cells]
+        for result in found:
+            for key, wanted in job.settings.items():
+                if result is not None and wanted not in ("auto", had := result.options.get(key)):
+                    told = f"{self.folder} holds {result.cell} with {key}={had}, not {wanted}"
+                    raise UsageError(f"{told}: give another folder by --out, or --redo")
+        return all(result is not None for result in found)
 
 
 def _cells(jobs: list[Job]) -> list[Cell]:
@@ -95,11 +103,12 @@ def _cells(jobs: list[Job]) -> list[Cell]:
 def run(arguments: argparse.Namespace) -> int:
     """Measure what ``arguments`` choose and return the exit code. Raises StreamadError before anything was begun."""
     place = _place(arguments)
-    changes = dict(arguments.options)
-    jobs = [Job(job.cells, job.settings | changes) for job in jobs_of(_choice(arguments))]
+    jobs = _with_options(jobs_of(_choice(arguments)), dict(arguments.options))
     left = [job for job in jobs if not place.is_done(job)]
     cells = _cells(left)
     check_modules(cells)
+    if arguments.options:
+        _check_options(left)
     for name in dict.fromkeys(cell.dataset for cell in cells):
         data_path(KDD_FILE if name.startswith("kdd") else f"{name}.npz")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -115,6 +124,20 @@ def run(arguments: argparse.Namespace) -> int:
     for line in _means(_cells(jobs), place):
         print(line)
     return code
+
+
+def _with_options(jobs: list[Job], changes: dict[str, Any]) -> list[Job]:
+    """Return ``jobs`` with ``changes`` to their settings, but not to what tells the variants of a cell apart."""
+    if own := {key for job in jobs for key in job.settings} & changes.keys():
+        raise UsageError(f"--options {', '.join(sorted(own))}: the figure varies that itself")
+    return [Job(job.cells, job.settings | changes) for job in jobs]
+
+
+def _check_options(jobs: list[Job]) -> None:
+    """Raise DetectorError, one line, where a method refuses its settings: before anything is trained."""
+    kinds = {(job.cells[0].method, job.cells[0].dataset): job.settings for job in jobs}
+    for (method, dataset), settings in kinds.items():
+        make(method, dataset, settings)
 
 
 def _place(arguments: argparse.Namespace) -> _Place:
@@ -240,13 +263,15 @@ def _option(text: str) -> tuple[str, Any]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in epochs=250")
     try:
-        return key, yaml.safe_load(value)
+        read = yaml.safe_load(value)
     except yaml.YAMLError:
         raise argparse.ArgumentTypeError(f"{key}: {value!r} is not a value in YAML, as 3, true or [12, 4]") from None
+    with suppress(ValueError, TypeError):
+        return key, float(read) if isinstance(read, str) else read  # 1e-3 is text to YAML 1.1
+    return key, read
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)

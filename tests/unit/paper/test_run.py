@@ -95,16 +95,47 @@ def test_options_change_the_methods_own_settings_and_are_kept_apart_from_the_stu
     strokes: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = strokes / "results"
-    command = [*SMALL, "--methods", "lof", "--normal", "0", "--options", "n_neighbors=3", "--out"]
-    assert main([*command, str(RESULTS)]) == 2
+    chosen = [*SMALL, "--methods", "lof", "--normal", "0"]
+    to_out, changed = ["--out", str(out)], ["--options", "n_neighbors=3"]
+    assert main([*chosen, *changed, "--out", str(RESULTS)]) == 2
     assert "error: --options is no part of the study: give --out another folder" in capfd.readouterr().err
-    assert main([*command, str(out)]) == 0
+    assert main([*chosen, *changed, *to_out]) == 0
     assert [one.options["n_neighbors"] for one in read_results(out)] == [3]
-    assert main([*command[:-2], "n_neighbors=none", "--out", str(out), "--redo"]) == 1
-    assert "failed racket_sports one_vs_rest lof, normal 0, seed 0: lof refuses its settings" in capfd.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*command[:-2], "n_neighbors", "--out", str(out)])
-    assert "'n_neighbors' is not KEY=VALUE, as in epochs=250" in capfd.readouterr().err
+    assert main([*chosen, *changed, *to_out]) == 0
+    assert capfd.readouterr().err.endswith(f"0 of 1 cells to measure, 1 are stored in {out}\n")
+    assert main([*chosen, "--options", "n_neighbors=4", *to_out]) == 2
+    told = f"error: {out} holds racket_sports one_vs_rest lof, normal 0, seed 0 with n_neighbors=3, not 4: give another"
+    assert told in capfd.readouterr().err
+    assert main([*chosen, "--options", "n_neighbors=4", *to_out, "--redo"]) == 0
+    assert [one.options["n_neighbors"] for one in read_results(out)] == [4]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--options", "n_neighbors=none"], "error: lof refuses its settings for racket_sports: n_neighbors: "),
+        (["--options", "neighbours=3"], "error: lof refuses its settings for racket_sports: neighbours: "),
+        (["--options", "n_neighbors"], "'n_neighbors' is not KEY=VALUE, as in epochs=250"),
+        (["--options", "n_neighbors=["], "n_neighbors: '[' is not a value in YAML, as 3, true or [12, 4]"),
+        (["--seeds", "0"], "argument --seeds: '0' is not a whole number from 1 on"),
+        (["--jobs", "two"], "argument --jobs: 'two' is not a whole number from 1 on"),
+    ],
+)
+def test_what_cannot_be_meant_is_told_before_anything_is_measured(
+    words: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main([*SMALL, "--methods", "lof", "--dry-run", "--out", str(tmp_path), *words])
+    except SystemExit as end:
+        code = end.code  # type: ignore[assignment]
+    assert code in (1, 2)
+    assert told in capfd.readouterr().err
+
+
+def test_options_cannot_change_what_the_ablation_varies(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--figure", "ablation", "--datasets", "natops", "--dry-run", "--out", str(tmp_path)]
+    assert main(["run", *words, "--options", "transformation=residual", "epochs=1e1"]) == 2
+    assert "error: --options transformation: the figure varies that itself" in capfd.readouterr().err
 
 
 def test_a_cell_that_fails_is_told_and_the_others_go_on(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
