@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["RESULTS", "Cell", "Result", "read_result", "read_results", "write_result"]
+__all__ = ["NO_CODE", "RESULTS", "Cell", "Code", "Result", "read_result", "read_results", "write_result"]
 
 import os
 from collections.abc import Iterator
@@ -45,12 +45,25 @@ class Cell:
         return f"{self.dataset} {self.protocol} {method}, normal {self.normal_name}, seed {self.seed}"
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What git calls the code that measures: the checkout's commit, and the tree of models/; None outside of one."""
+
+    commit: str | None = None
+    detectors_tree: str | None = None
+
+
+NO_CODE: Final = Code()
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a cell: figures as shares (not x100), times in seconds, memory in megabytes (1e6 bytes).
 
     ``cpu_s`` is the processor's time of fit and score, all threads: unlike the other times, no busy machine adds to it.
     ``peak_memory_mb`` is the process's, the libraries' 200 to 500 MB in it; ``peak_gpu_memory_mb`` the device's.
     ``models_at_once``: how many models shared that time and memory; the times are this one's share.
+    ``best_epoch`` of ``best_loss`` is the one whose weights were kept. ``git_commit`` is the checkout's, and
+    ``detectors_tree`` git's name of what models/ held there, which lasts when commits are folded into one.
     """
 
     dataset: str
@@ -76,8 +89,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     n_test: int
     n_anomalies: int
     options: dict[str, Any]
+    best_epoch: int | None = None
+    best_loss: float | None = None
     versions: dict[str, str]
     git_commit: str | None
+    detectors_tree: str | None = None
     finished_at: str
 
     @property

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from benchmarks.paper.cells import Cell, Result
+from benchmarks.paper.cells import NO_CODE, Cell, Code, Result
 from benchmarks.paper.datasets import Task, class_task, read_sequences
 from benchmarks.paper.methods import make
 from benchmarks.paper.metrics import average_precision, f1_at_true_fraction
@@ -39,9 +39,7 @@ def task_of(cell: Cell) -> Task:
     return class_task(read_sequences(cell.dataset), cell.normal)
 
 
-def measure(
-    cells: tuple[Cell, ...], settings: dict[str, Any], device: str, git_commit: str | None
-) -> tuple[Result, ...]:
+def measure(cells: tuple[Cell, ...], settings: dict[str, Any], device: str, code: Code = NO_CODE) -> tuple[Result, ...]:
     """Train the cells' models with ``settings`` beside the method's own, score their test sets, return what came out.
 
     Several cells are of one method and data set, and their models are trained at once; the time of the training is
@@ -54,7 +52,7 @@ def measure(
     fitted = _fit(detector, tasks, [cell.seed for cell in cells], device)
     training.stop()
     return tuple(
-        _judge(cell, task, model, training.shared(len(cells)), git_commit)
+        _judge(cell, task, model, training.shared(len(cells)), code)
         for cell, task, model in zip(cells, tasks, fitted, strict=True)
     )
 
@@ -88,9 +86,7 @@ class _Stopwatch:
         return self.wall_s / n, self.cpu_s / n, n
 
 
-def _judge(
-    cell: Cell, task: Task, model: FittedDetector, training: tuple[float, float, int], git_commit: str | None
-) -> Result:
+def _judge(cell: Cell, task: Task, model: FittedDetector, training: tuple[float, float, int], code: Code) -> Result:
     scoring = _Stopwatch()
     scores = model.score(task.test.values, task.test.lengths).sum(axis=1, dtype=np.float64)
     scoring.stop()
@@ -122,8 +118,11 @@ def _judge(
         n_test=len(task.test),
         n_anomalies=int(task.is_anomaly.sum()),
         options=dict(model.summary.settings),
+        best_epoch=model.summary.best_epoch,
+        best_loss=model.summary.best_loss,
         versions={"python": platform.python_version(), **_versions()},
-        git_commit=git_commit,
+        git_commit=code.commit,
+        detectors_tree=code.detectors_tree,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 import yaml
 from rich.console import Console
 
-from benchmarks.paper.cells import RESULTS, Cell, Result, read_result, read_results, write_result
+from benchmarks.paper.cells import NO_CODE, RESULTS, Cell, Code, Result, read_result, read_results, write_result
 from benchmarks.paper.choosing import QUICK_METHODS, Choice, check_modules, jobs_of, together
 from benchmarks.paper.datasets import data_path
 from benchmarks.paper.methods import GROUPS, METHODS, make
@@ -176,7 +176,7 @@ def _plan(jobs: list[Job], left: list[Job], place: _Place, estimate: Estimate, n
 
 def _measure_all(jobs: list[Job], arguments: argparse.Namespace, place: _Place, telling: Telling) -> int:
     _set_threads(arguments.threads, arguments.jobs)
-    measure = partial(_measure, device=arguments.device, git_commit=_git_commit())
+    measure = partial(_measure, device=arguments.device, code=_code())
     n_workers, failed, n_done = min(arguments.jobs, len(jobs)), 0, 0
     try:
         with (
@@ -201,10 +201,10 @@ def _measure_all(jobs: list[Job], arguments: argparse.Namespace, place: _Place, 
     return 1 if failed else 0
 
 
-def _measure(job: Job, device: str, git_commit: str | None) -> tuple[Result, ...]:
+def _measure(job: Job, device: str, code: Code) -> tuple[Result, ...]:
     from benchmarks.paper.measure import measure  # noqa: PLC0415 - in the workers: the run itself needs no torch
 
-    return measure(job.cells, job.settings, device, git_commit)
+    return measure(job.cells, job.settings, device, code)
 
 
 def _set_threads(wanted: int | None, n_jobs: int) -> None:
@@ -215,17 +215,18 @@ def _set_threads(wanted: int | None, n_jobs: int) -> None:
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
 
 
-def _git_commit() -> str | None:
-    """Return the checkout's commit, "+changes" behind it where files differ from it; None outside of one."""
+def _code() -> Code:
+    """Return what git calls the code that runs, "+changes" behind it where files differ; nothing outside of git."""
 
     def git(*words: str) -> str:
         folder = Path(__file__).resolve().parent
         return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+        changes = "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+        return Code(git("rev-parse", "HEAD") + changes, git("rev-parse", "HEAD:models") + changes)
     except (OSError, subprocess.CalledProcessError):
-        return None
+        return NO_CODE
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from benchmarks.paper import tables
-from benchmarks.paper.cells import Cell
+from benchmarks.paper.cells import Cell, Code
 from benchmarks.paper.datasets import read_sequences
 from benchmarks.paper.measure import measure, task_of
 from benchmarks.paper.methods import METHODS, Method
@@ -39,7 +39,7 @@ class Distance:
 class FittedDistance:
     def __init__(self, data: WindowSet, seed: int) -> None:
         self.centre = data.values.mean(axis=0)
-        self.summary = TrainingSummary(len(data), 1, 1, 0.0, 0.0, "cpu", {"seed": seed})
+        self.summary = TrainingSummary(len(data), 4, 3, 0.25, 0.0, "cpu", {"seed": seed})
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         terms: FloatArray = np.square(windows - self.centre).mean(axis=2)
@@ -77,18 +77,24 @@ def cell(normal: int, seed: int = 0, method: str = "lof") -> Cell:
 
 
 def test_a_cell_s_figures_are_of_its_own_classes() -> None:
-    (one,) = measure((cell(2, seed=5),), {}, "cpu", "commit")
+    (one,) = measure((cell(2, seed=5),), {}, "cpu", Code("commit", "tree"))
     assert (one.cell, one.auc, one.ap, one.f1) == (cell(2, seed=5), 1.0, 1.0, 1.0)
     assert (one.n_train, one.n_test, one.n_anomalies) == (8, 32, 24)
     assert one.options == {"seed": 5}
-    assert (one.models_at_once, one.git_commit, one.peak_gpu_memory_mb) == (1, "commit", None)
+    assert (one.models_at_once, one.git_commit, one.detectors_tree, one.peak_gpu_memory_mb) == (
+        1,
+        "commit",
+        "tree",
+        None,
+    )
+    assert (one.best_epoch, one.best_loss) == (3, 0.25)
 
 
 def test_models_trained_at_once_are_judged_each_by_its_own_task() -> None:
     cells = tuple(cell(normal, seed, "neutral_ad") for normal, seed in ((0, 0), (3, 0), (3, 1)))
     small = {"epochs": 3, "n_transformations": 2, "base_width": 4}
-    several = measure(cells, small, "cpu", None)
-    alone = [measure((one,), small, "cpu", None)[0] for one in cells]
+    several = measure(cells, small, "cpu")
+    alone = [measure((one,), small, "cpu")[0] for one in cells]
     assert [one.cell for one in several] == list(cells)
     assert [one.auc for one in several] == pytest.approx([one.auc for one in alone], abs=0.02)
     assert len({one.auc for one in several}) == 3
@@ -113,4 +119,4 @@ def test_the_seed_draws_the_rows_that_train_only_where_the_protocol_says_so(
 
 def test_scores_that_are_not_finite_are_a_failure_of_the_cell() -> None:
     with pytest.raises(DetectorError, match="normal 0, seed 0: 32 of 32 scores are not finite"):
-        measure((cell(0, method="goad"),), {}, "cpu", None)
+        measure((cell(0, method="goad"),), {}, "cpu")

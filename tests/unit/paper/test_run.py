@@ -74,7 +74,9 @@ def test_a_run_stores_each_cell_and_the_next_leaves_out_what_is_stored(
         assert 50 < one.peak_memory_mb < 5000
         assert (one.device, one.threads) == ("cpu", 1)
         assert {"python", "torch", "numpy", "scikit-learn"} <= set(one.versions)
-        assert one.git_commit is None or len(one.git_commit.removesuffix("+changes")) == 40
+        for name in (one.git_commit, one.detectors_tree):
+            assert name is None or len(name.removesuffix("+changes")) == 40
+        assert one.git_commit != one.detectors_tree or one.git_commit is None
         assert one.options
 
     damaged, misplaced = out / "racket_sports/one_vs_rest/lof/0-0.json", out / "racket_sports/one_vs_rest/lof/1-0.json"

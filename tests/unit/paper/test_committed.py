@@ -1,0 +1,43 @@
+"""The committed results are those of the settings that the methods have today."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.paper.cells import Result, read_results
+from benchmarks.paper.methods import make
+
+RESOLVED = ("auto", "quarter")
+VARIED = {"transformation", "n_transformations"}
+KIND = tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[KIND, list[Result]]:
+    """All of them, by method and data set."""
+    found: dict[KIND, list[Result]] = {}
+    for one in read_results():
+        found.setdefault((one.method, one.dataset), []).append(one)
+    return found
+
+
+def differences(one: Result, settings: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return what was measured with other settings than ``settings``, but for what the training itself resolves.
+
+    An option that is younger than the result, and at its default, is none.
+    """
+    chosen = {name: value for name, value in settings.items() if value not in RESOLVED}
+    if one.variant:
+        chosen = {name: value for name, value in chosen.items() if name not in VARIED}
+    return {name: (one.options[name], value) for name, value in chosen.items() if one.options.get(name, value) != value}
+
+
+def test_every_stored_cell_has_its_method_s_settings_of_today(results: dict[KIND, list[Result]]) -> None:
+    assert sum(map(len, results.values())) > 1000
+    stale = {}
+    for (method, dataset), cells in results.items():
+        settings = make(method, dataset).options.model_dump(mode="json")  # type: ignore[attr-defined]
+        stale |= {str(one.cell): changed for one in cells if (changed := differences(one, settings))}
+    assert not stale, "measure them again: run --redo"
