@@ -26,11 +26,13 @@ def results() -> dict[KIND, list[Result]]:
 def differences(one: Result, settings: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return what was measured with other settings than ``settings``, but for what the training itself resolves.
 
-    An option that is younger than the result, and at its default, is none.
+    An option that is younger than the result, and at its default, is none; nor is a batch cut to what trains.
     """
     chosen = {name: value for name, value in settings.items() if value not in RESOLVED}
     if one.variant:
         chosen = {name: value for name, value in chosen.items() if name not in VARIED}
+    if one.options.get("batch_size") == one.n_train:
+        chosen.pop("batch_size", None)
     return {name: (one.options[name], value) for name, value in chosen.items() if one.options.get(name, value) != value}
 
 
