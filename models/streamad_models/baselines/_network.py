@@ -17,7 +17,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
@@ -53,7 +53,9 @@ class NetworkOptions(TrainingOptions):
     """Settings of every baseline that embeds windows with NeuTraL AD's encoder, and its defaults."""
 
     embedding_dim: PositiveInt = Field(default=64, description="z, the width of what the encoder gives")
-    n_blocks: Literal["auto"] | int = Field(default="auto", description="stride-2 blocks; auto = from the length")
+    n_blocks: Literal["auto"] | Annotated[int, Field(ge=0, le=16)] = Field(
+        default="auto", description="stride-2 blocks; auto = from the length"
+    )
     base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
     tabular_width: PositiveInt = Field(default=64, description="hidden width of the encoder where L is 1")
     tabular_norm: bool = Field(default=False, description="batch norm without affine in that encoder")

@@ -18,7 +18,7 @@ from streamad_models.neutral_ad.transformations import MIN_LENGTH, Parametrisati
 
 
 class LearnableViewsOptions(NetworkOptions):
-    """How the views of a window are made."""
+    """How the views of a window are made. In transformation prediction the encoder gives K logits, not embeddings."""
 
     transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
     n_transformations: int = Field(default=11, ge=2, le=64, description="K")
