@@ -23,7 +23,7 @@ def draw(results: Path) -> Figure:
     figure = new_figure(13, 2.7)
     axes = figure.subplots(1, 1 + len(masks_KCL), sharey=True)
     shown = axes[0].imshow(x_CL, cmap="viridis", **_IMAGE)
-    figure.colorbar(shown, ax=axes[0], label="coefficient's value", shrink=0.9)
+    figure.colorbar(shown, ax=axes[0], shrink=0.9).ax.set_title("value", fontsize=8)  # beside it begins M_1
     axes[0].set(title="$x$ (digit 0, held out)", ylabel="MFCC number")
     for k, (axis, mask_CL) in enumerate(zip(axes[1:], masks_KCL, strict=True), start=1):
         shown = axis.imshow(mask_CL, vmin=0, vmax=1, cmap="gray", **_IMAGE)

@@ -21,17 +21,17 @@ _SPACES = {"x": "data space", "z": "embedding space"}
 def draw(results: Path) -> Figure:
     """Return four clouds; the axes of both spaces are those of the inliers and their views, shared by the anomalies."""
     arrays = stored("sad_views", results)
-    figure = new_figure(14, 4.1)
+    figure = new_figure(9.5, 8.8)
     for place, (kind, space) in enumerate(_PANELS, start=1):
-        axis: Any = figure.add_subplot(1, 4, place, projection="3d")
+        axis: Any = figure.add_subplot(2, 2, place, projection="3d")
         points_Vn3 = _projected(arrays, kind, space)
         for view, points_n3 in enumerate(points_Vn3):
             axis.scatter(*points_n3.T, s=5, color=VIEWS[view], depthshade=False, label=view_name(view))
-        axis.set_box_aspect(None, zoom=0.88)
-        axis.set_title(f"{kind}, {_SPACES[space]}", fontsize=10)
+        axis.set_box_aspect(None, zoom=0.9)
+        axis.set_title(f"{kind}, {_SPACES[space]}", fontsize=10, y=0.98)
         for number, name in enumerate("xyz", start=1):
-            getattr(axis, f"set_{name}label")(f"component {number}", fontsize=7, labelpad=-10)
-            axis.tick_params(axis=name, labelsize=6, pad=-4)
+            getattr(axis, f"set_{name}label")(f"component {number}", fontsize=8, labelpad=-4)
+            axis.tick_params(axis=name, labelsize=7, pad=-1)
         _same_limits(axis, np.concatenate([_projected(arrays, other, space) for other in ("inliers", "anomalies")]))
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(VIEWS), frameon=False, markerscale=3)

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from benchmarks.paper.figures.stores import stored
@@ -20,24 +21,26 @@ SHOWN: Final = (0, 2, 3)
 
 
 def draw(results: Path) -> Figure:
-    """Return as many inliers as anomalies on the simplex, drawn at random, twice: by kind, and the score as opacity."""
+    """Return as many inliers as anomalies on the simplex, drawn at random, twice: by kind, and with their scores."""
     arrays = stored("thyroid_terms", results)
     shown = _as_many_of_each(arrays["is_anomaly"])
-    terms, is_anomaly = arrays["terms"][shown][:, SHOWN], arrays["is_anomaly"][shown]
-    points, sums = on_simplex(terms), terms.sum(axis=1)
-    opacity = np.clip(sums / np.quantile(sums[is_anomaly], 0.9), 0.0, 1.0)
-    figure = new_figure(9.5, 4.5)
+    terms, is_anomaly = arrays["terms"][shown], arrays["is_anomaly"][shown]
+    points, scores = on_simplex(terms[:, SHOWN]), terms.sum(axis=1)
+    figure = new_figure(10.5, 4.5)
     left, right = figure.subplots(1, 2)
-    for axis, alphas, title in (
-        (left, np.full(len(points), 0.6), "which transformation dominates"),
-        (right, opacity, "the same, opacity: size of the score"),
+    coloured = {"c": scores, "norm": LogNorm(scores.min(), scores.max()), "cmap": "viridis_r"}
+    for kind, colour, marker, name in ((~is_anomaly, NORMAL, "o", "inliers"), (is_anomaly, ANOMALY, "^", "anomalies")):
+        left.scatter(*points[kind].T, s=14, color=colour, marker=marker, alpha=0.6, linewidths=0, label=name)
+        chosen = coloured | {"c": scores[kind]}
+        drawn = right.scatter(*points[kind].T, s=14, marker=marker, linewidths=0, **chosen)
+    for axis, title in (
+        (left, "which transformation dominates"),
+        (right, "the same, with the score (sum of all terms)"),
     ):
         _frame(axis)
-        for kind, colour, name in ((~is_anomaly, NORMAL, "inliers"), (is_anomaly, ANOMALY, "anomalies")):
-            axis.scatter(*points[kind].T, s=14, color=colour, alpha=alphas[kind], linewidths=0)
-            axis.scatter([], [], color=colour, label=name)
         axis.set_title(title, fontsize=10, pad=14)
     left.legend(frameon=False, fontsize=9, loc="upper left")
+    figure.colorbar(drawn, ax=right, label="score (logarithmic)", shrink=0.8)
     return figure
 
 
