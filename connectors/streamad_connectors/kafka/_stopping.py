@@ -24,6 +24,7 @@ async def stop_client(client: _Client, within_s: float) -> None:
     Nothing is awaited under a time-out's cancellation: aiokafka swallows some of them and would wait on.
     """
     stopping = asyncio.ensure_future(client.stop())
+    stopping.add_done_callback(look_at)
     try:
         await asyncio.wait({stopping}, timeout=within_s)
     finally:
@@ -31,15 +32,24 @@ async def stop_client(client: _Client, within_s: float) -> None:
         # leaves the rest as it is.
         stopping.cancel()
         await discard(client)
-        if stopping.done():
-            look_at(stopping)
 
 
 async def discard(client: _Client) -> None:
     """Close the sockets of ``client`` and end its tasks, whatever they wait for; bounded, never raises.
 
-    Nothing is said to the broker: an open transaction stays open until it is fenced or times out.
+    Nothing is said to the broker: an open transaction stays open until it is fenced or times out. All of it is done
+    before a cancellation of the caller goes on.
     """
+    ending = asyncio.ensure_future(_discard(client))
+    ending.add_done_callback(look_at)
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await asyncio.wait({ending})
+        raise
+
+
+async def _discard(client: _Client) -> None:
     net = client.client if isinstance(client, AIOKafkaProducer) else client._client
     for connection in net._conns.values():
         if connection._writer is not None:

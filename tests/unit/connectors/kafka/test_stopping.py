@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+from streamad_connectors.kafka._stopping import discard, stop_client
+
+
+class SilentBroker:
+    """A server that takes whatever it is sent and never answers."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.is_reached = asyncio.Event()
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Keep the connection."""
+        self.writers.append(writer)
+        self.is_reached.set()
+
+
+@pytest.fixture
+async def silent_broker() -> AsyncIterator[SilentBroker]:
+    """One that is up."""
+    broker = SilentBroker()
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield broker
+    server.close()
+    for writer in broker.writers:
+        writer.close()
+
+
+@pytest.mark.parametrize("end", [discard, partial(stop_client, within_s=0.05)], ids=["discard", "stop_client"])
+@pytest.mark.parametrize("turns", range(1, 12))
+async def test_a_client_is_closed_whenever_its_end_is_cancelled(
+    end: Callable[[AIOKafkaConsumer], Coroutine[Any, Any, None]], turns: int, silent_broker: SilentBroker
+) -> None:
+    """aiokafka complains of what was left open when the collector finds it, in the midst of whatever runs then."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=silent_broker.address)
+    async with asyncio.timeout(20):
+        starting = asyncio.ensure_future(consumer.start())
+        await silent_broker.is_reached.wait()
+        ending = asyncio.ensure_future(end(consumer))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        is_cancelled = ending.cancel()
+        await asyncio.wait([ending, starting])
+    assert ending.cancelled() == is_cancelled
+    assert consumer._closed
+    assert starting.cancelled() or starting.exception() is not None
