@@ -10,6 +10,7 @@ __all__ = ["main"]
 
 import argparse
 import importlib
+import os
 import sys
 from typing import Final
 
@@ -21,7 +22,7 @@ COMMANDS: Final = {
     "data": ("benchmarks.paper.archives", "build the data sets from the public archives' own files"),
     "figures": ("benchmarks.paper.figures", "draw the figures from stored results"),
 }
-_INTERRUPTED = 130
+_INTERRUPTED, _BROKEN_PIPE = 130, 141  # as a shell has it for a process that the signal ended
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,12 +38,17 @@ def main(arguments: list[str] | None = None) -> int:
             subparsers.add_parser(name, help=help_line)
     parsed = parser.parse_args(words)
     try:
-        return int(parsed.command(parsed))
+        code = int(parsed.command(parsed))
+        sys.stdout.flush()
+        return code
     except StreamadError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except BrokenPipeError:  # whoever read it has had enough; what is left to flush at the end must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ class NetworkDetector(ABC, Generic[OptionsT]):
     ) -> FittedModule:
         """Train on ``data``, deterministic per seed on a CPU; the caller's random state is left alone.
 
-        ``resume`` is not used: these trainings are short, and begin anew. Raises TrainingDataError, DetectorError.
+        ``resume`` is not used: trainings begin anew. Raises TrainingDataError, DetectorError.
         """
         check_windows(data)
         target, generator = resolve_device(device), torch.Generator().manual_seed(seed)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from string import Template
 
@@ -15,6 +18,7 @@ from benchmarks.paper.summary import entries
 
 from .results import result
 
+ROOT = Path(__file__).resolve().parents[3]
 TASKS = ("0", "1", "2", "3")
 
 
@@ -135,6 +139,15 @@ def test_json_is_the_last_line_and_has_every_cell(tmp_path: Path, capsys: pytest
         57.4,
         1,
     )
+
+
+def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "benchmarks.paper", "report", "--json", "--results", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_the_document_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
