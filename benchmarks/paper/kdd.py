@@ -23,15 +23,8 @@ from streamad.errors import SourceError
 from streamad.types import BoolArray, FloatArray
 
 N_COLUMNS: Final = 41
-SYMBOLIC: Final = (
-    1,
-    2,
-    3,
-    6,
-    11,
-    20,
-    21,
-)  # protocol_type, service, flag, land, logged_in, is_host_login, is_guest_login
+# protocol_type, service, flag, land, logged_in, is_host_login, is_guest_login
+SYMBOLIC: Final = (1, 2, 3, 6, 11, 20, 21)
 CONTINUOUS: Final = tuple(column for column in range(N_COLUMNS) if column not in SYMBOLIC)
 NORMAL: Final = "normal."
 _BLOCK_LINES: Final = 20_000

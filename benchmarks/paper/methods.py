@@ -1,7 +1,8 @@
 """The methods of the study, and the settings that each has on a data set.
 
-Deep baselines have the encoder of NeuTraL AD's preset, as in the paper; whatever else they leave to their own
-defaults. Detectors are loaded when one is made: each is a module of its own.
+Deep baselines have the encoder of NeuTraL AD's preset, as in the paper, but RNN, LSTM-ED and GOAD, which have networks
+of their own; whatever else they leave to their own defaults. Detectors are loaded when one is made: each is a module of
+its own.
 """
 
 from __future__ import annotations
