@@ -20,6 +20,7 @@ from streamad.errors import CheckpointError, OutputError
 from streamad.files import sync_folder, writing
 from streamad.plugins import ConnectorContext
 from streamad.types import OutputRecord
+from streamad_connectors._finishing import finished
 
 _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")
@@ -85,12 +86,7 @@ class JsonlSink:
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         async with self._lock:
-            task = asyncio.ensure_future(asyncio.to_thread(self._guarded, work))
-            try:
-                return await asyncio.shield(task)
-            except asyncio.CancelledError:
-                await asyncio.wait([task])  # the thread must leave the file before anybody else touches it
-                raise
+            return await finished(asyncio.to_thread(self._guarded, work))
 
     def _guarded(self, work: Callable[[], _T]) -> _T:
         if self.path.is_dir():

@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -24,6 +24,7 @@ from streamad.logs import get_logger
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad.units import Duration
+from streamad_connectors._finishing import finished
 
 _CHUNK_BYTES = 1 << 20
 _SAVE_S = 1.0
@@ -97,9 +98,9 @@ class FileSubscription:
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
         """Yield lines as they come. Raises SourceError where the file or the group's position cannot be read."""
-        await self._in_thread(self._begin)
+        await finished(asyncio.to_thread(self._begin))
         while not self._is_closed:
-            lines = await self._in_thread(self._read)
+            lines = await finished(asyncio.to_thread(self._read))
             for start, line in lines:
                 found = _line(start, line)
                 if self._again[found.identity]:
@@ -125,7 +126,7 @@ class FileSubscription:
         self._is_closed = True
         try:
             if self._is_changed and self._lock is not None:
-                await self._in_thread(self._save)
+                await finished(asyncio.to_thread(self._save))
         finally:
             file, self._file = self._file, None
             lock, self._lock = self._lock, None
@@ -133,15 +134,6 @@ class FileSubscription:
                 file.close()
             if lock is not None:
                 os.close(lock)
-
-    @staticmethod
-    async def _in_thread(work: Callable[[], _T]) -> _T:
-        task = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])  # the thread must leave the files before anybody else touches them
-            raise
 
     def _begin(self) -> None:
         if self._memory is not None:
@@ -239,7 +231,7 @@ class FileSubscription:
 
     async def _save_if_due(self) -> None:
         if self._lock is not None and self._is_changed and time.monotonic() - self._saved_at >= _SAVE_S:
-            await self._in_thread(self._save)
+            await finished(asyncio.to_thread(self._save))
 
     def _save(self) -> None:
         assert self._memory is not None

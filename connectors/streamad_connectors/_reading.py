@@ -26,6 +26,7 @@ from typing import BinaryIO, TypeAlias, cast
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import Record, RecordBatch
+from streamad_connectors._finishing import finished
 from streamad_connectors._options import FileOptions
 
 MAX_BATCH_RECORDS = 512
@@ -58,12 +59,8 @@ class BatchReader:
 
     async def next_batch(self) -> RecordBatch | None:
         """Return the next batch, None at the end. Raises SourceError."""
-        task = asyncio.ensure_future(asyncio.to_thread(next, self._batches, None))
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])  # the thread must leave the generator before it can be closed
-            raise
+            return await finished(asyncio.to_thread(next, self._batches, None))
         except READ_FAILURES as error:
             raise read_error(self._path, error) from error
 

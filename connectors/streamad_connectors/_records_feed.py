@@ -18,6 +18,7 @@ from streamad.files import sync_folder, writing
 from streamad.plugins import ConnectorContext
 from streamad.ports import FeedRecord
 from streamad.types import Record
+from streamad_connectors._finishing import finished
 from streamad_connectors._records import RECORDS_ENDING, encode_header, encode_record
 
 _UNFINISHED = ".part"
@@ -73,12 +74,7 @@ class RecordsFeed:
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
         async with self._lock:
-            task = asyncio.ensure_future(asyncio.to_thread(self._guarded, work))
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                await asyncio.wait([task])  # the thread must leave the file before anybody else touches it
-                raise
+            await finished(asyncio.to_thread(self._guarded, work))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         with writing(self.path if self._published else self._unfinished):

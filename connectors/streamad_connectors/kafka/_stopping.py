@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from streamad_connectors._finishing import finished
+
 _Client: TypeAlias = AIOKafkaProducer | AIOKafkaConsumer
 _STOP_S = 1.0
 _ROUNDS = 5
@@ -40,13 +42,7 @@ async def discard(client: _Client) -> None:
     Nothing is said to the broker: an open transaction stays open until it is fenced or times out. All of it is done
     before a cancellation of the caller goes on.
     """
-    ending = asyncio.ensure_future(_discard(client))
-    ending.add_done_callback(look_at)
-    try:
-        await asyncio.shield(ending)
-    except asyncio.CancelledError:
-        await asyncio.wait({ending})
-        raise
+    await finished(_discard(client))
 
 
 async def _discard(client: _Client) -> None:
