@@ -14,6 +14,7 @@ __all__ = [
     "OneClassSvmOptions",
 ]
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from streamad.types import WindowSet
@@ -32,7 +33,8 @@ class OneClassSvmOptions(BaseModel):
 class OneClassSvm(RefitDetector[OneClassSvmOptions]):
     """One-class SVM (Schölkopf et al., Neural Computation 13, 2001), RBF kernel of scale 1 / (C L variance).
 
-    Score: the negative signed distance to the boundary. Training takes time quadratic in N.
+    Score: the negative signed distance to the boundary. Training takes time quadratic in the windows that differ: such
+    as repeat others weigh what their number is, which is the same problem (its dual's variables of equal rows add up).
     """
 
     options_model: type[BaseModel] = OneClassSvmOptions
@@ -43,7 +45,13 @@ class OneClassSvm(RefitDetector[OneClassSvmOptions]):
 
     def train(self, data: WindowSet, seed: int) -> Score:
         """Return the score of the SVM; nothing is random."""
-        svm = study_module("sklearn.svm").OneClassSVM(nu=self.options.nu).fit(flat(data.values, data.lengths))
+        rows = flat(data.values, data.lengths)
+        variance = rows.var()
+        gamma = 1.0 / (rows.shape[1] * variance) if variance > 0 else 1.0  # its default, of all rows
+        _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
+        kept = np.argsort(first)
+        make = study_module("sklearn.svm").OneClassSVM
+        svm = make(nu=self.options.nu, gamma=gamma).fit(rows[first[kept]], sample_weight=counts[kept])
         return lambda windows, lengths: -svm.decision_function(flat(windows, lengths))
 
 

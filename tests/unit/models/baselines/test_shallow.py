@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.svm import OneClassSVM
 
 from streamad.testing import check_detector
 from streamad.types import WindowSet
@@ -32,6 +33,21 @@ def test_nu_bounds_the_share_of_training_windows_outside(nu: float) -> None:
     data = rows(200)
     scores = OneClassSvm(OneClassSvmOptions(nu=nu)).fit(data, seed=0).score(data.values, data.lengths)
     assert np.mean(scores > 1e-6) == pytest.approx(nu, abs=0.03)
+
+
+def test_repeated_windows_weigh_as_the_library_itself_weighs_them() -> None:
+    values = np.random.default_rng(0).normal(size=(60, 3, 1)).astype(np.float32)
+    data = _rows(np.concatenate([values, np.repeat(values[:10], 20, axis=0)]))
+    svm = OneClassSVM(nu=0.5).fit(data.values[:, :, 0].astype(np.float64))
+    ours = OneClassSvm().fit(data, seed=0).score(values, np.ones(60, np.int64))[:, 0]
+    assert ours == pytest.approx(-svm.decision_function(values[:, :, 0]), abs=0.02)
+    assert np.ptp(ours) > 5
+
+
+def test_windows_all_alike_are_no_obstacle_to_the_svm() -> None:
+    data = _rows(np.ones((20, 3, 1), np.float32))
+    alike, other = OneClassSvm().fit(data, seed=0).score(np.float32([[[1]] * 3, [[3]] * 3]), np.ones(2, np.int64))[:, 0]
+    assert alike < other
 
 
 def test_a_forest_scores_within_0_and_1_and_grows_from_its_seed() -> None:
