@@ -36,7 +36,7 @@ def test_a_map_takes_the_flattened_window_to_r_values() -> None:
     x_BCL, lengths_B = windows(2)
     x_D, maps_DR = x_BCL[1].flatten(), net.maps_DMR[:, 3]
     with torch.no_grad():
-        expected_Z = net.features(x_D @ maps_DR + net.shifts_MR[3])
+        expected_Z = net.features(x_D @ maps_DR)
         torch.testing.assert_close(net.embed(x_BCL, lengths_B)[1, 3], expected_Z)
 
 
@@ -44,7 +44,7 @@ def test_the_maps_are_standard_normal_and_never_trained() -> None:
     net = network()
     assert abs(float(net.maps_DMR.mean())) < 0.1
     assert float(net.maps_DMR.std()) == pytest.approx(1.0, abs=0.1)
-    assert {name for name, _ in net.named_parameters()} == {"features.0.weight", "head.1.weight", "head.1.bias"}
+    assert {name for name, _ in net.named_parameters()} == {"features.0.weight", "head.weight", "head.bias"}
 
 
 def test_a_term_is_minus_the_log_of_the_softmax_of_negative_squared_distances() -> None:
@@ -84,15 +84,18 @@ def test_the_centres_are_the_mean_features_of_the_training_windows() -> None:
         torch.testing.assert_close(fitted.model.centres_MZ, fitted.model.embed(values, lengths).mean(dim=0))
 
 
-def test_centres_differ_where_the_training_rows_have_the_mean_zero_and_the_network_is_linear() -> None:
-    """Without the shift of the maps they would coincide, and every score be M log M."""
+def test_features_are_those_after_the_activation_so_that_rows_of_mean_zero_have_centres_that_differ() -> None:
+    """Of a linear network all centres would coincide, and every score be M log M."""
     rng = np.random.default_rng(0)
     half = rng.normal(size=(40, 6, 1)).astype(np.float32)
     rows = WindowSet(np.concatenate([half, -half]), np.ones(80, np.int64), tuple(str(i) for i in range(80)))
     fitted = Goad(GoadOptions(epochs=1, n_maps=16)).fit(rows, seed=0, device="cpu")
-    assert torch.pdist(fitted.model.centres_MZ).min() > 0.1
+    model, lengths = fitted.model, rows.lengths[:8]
+    with torch.no_grad():
+        there, back = (model.embed(torch.from_numpy(x[:8]), torch.from_numpy(lengths)) for x in (half, -half))
+    torch.testing.assert_close(torch.minimum(there, back), -0.2 * torch.maximum(there, back), rtol=1e-4, atol=1e-5)
+    assert torch.pdist(model.centres_MZ).min() > 0.1
     far = rows.values[:8] * 10
-    lengths = rows.lengths[:8]
     assert (fitted.score(far, lengths).sum(axis=1) > 5 * fitted.score(rows.values[:8], lengths).sum(axis=1)).all()
 
 
