@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import ArtifactError
+from streamad.judge.calibration import scores_of
 from streamad.ports import Scorer
 from streamad.types import FloatArray, IntArray, Window
 
@@ -94,8 +95,7 @@ def _scores_replaced(scorer: Scorer, window: Window, normal: FloatArray) -> npt.
 
 def _scores(scorer: Scorer, values: FloatArray, length: int) -> npt.NDArray[np.float64]:
     terms = scorer.score(values, np.full(len(values), length, dtype=np.int64))
-    scores: npt.NDArray[np.float64] = terms.sum(axis=1, dtype=np.float64)
-    return scores
+    return scores_of(terms)
 
 
 def _stretched(reference: Reference, to_length: int) -> FloatArray:

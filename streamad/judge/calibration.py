@@ -5,7 +5,7 @@ Shapes: n calibration sequences, K transformations.
 
 from __future__ import annotations
 
-__all__ = ["Calibration", "certifiable_rate", "score_of"]
+__all__ = ["Calibration", "certifiable_rate", "score_of", "scores_of"]
 
 from dataclasses import dataclass, field
 
@@ -27,6 +27,12 @@ def score_of(terms: FloatArray) -> float:
     return float(terms.sum(dtype=np.float64))
 
 
+def scores_of(terms: FloatArray) -> npt.NDArray[np.float64]:
+    """Return the scores float64 [N] of the terms float32 [N, K]: ``score_of`` each."""
+    scores: npt.NDArray[np.float64] = terms.sum(axis=1, dtype=np.float64)
+    return scores
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
     """What held-out inliers scored: ``scores`` float64 [n], ``terms`` float32 [n, K], both ascending by column."""
@@ -46,7 +52,7 @@ class Calibration:
             raise ArtifactError(f"calibration terms are {terms.shape}, not sequences x transformations: train again")
         if not np.isfinite(terms).all():
             raise ArtifactError("calibration terms hold NaN or infinity: the model is unusable, train again")
-        scores = np.sort(terms.sum(axis=1, dtype=np.float64))
+        scores = np.sort(scores_of(terms))
         below = false_alarm_rate is not None and false_alarm_rate < certifiable_rate(len(scores))
         return cls(scores, np.sort(terms, axis=0), fit_tail(scores) if below else None)
 

@@ -13,6 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from streamad.errors import TrainingDataError
+from streamad.judge.calibration import scores_of
 from streamad.learn._fits import Fits
 from streamad.learn._publishing import Calibrated, Publisher
 from streamad.learn._scores import joined, score_windows
@@ -81,7 +82,7 @@ class Challenger:
     def _kept(self, fits: Fits) -> BoolArray:
         keep = np.ones(len(self.training), dtype=np.bool_)
         if self.n_dropped:
-            scores = fits.first(self.training).sum(axis=1, dtype=np.float64)
+            scores = scores_of(fits.first(self.training))
             free = np.flatnonzero([name not in self.plan.protected for name in self.training.ids])
             keep[free[np.argsort(scores[free], kind="stable")[len(free) - self.n_dropped :]]] = False
         return keep
@@ -106,10 +107,10 @@ class Challenger:
 
     def _of_folds(self, folds: list[FloatArray]) -> Calibrated:
         terms = np.concatenate(folds)
-        scores = terms.sum(axis=1, dtype=np.float64)
+        scores = scores_of(terms)
         n_presumed = round(self.learning.presumed_anomalies * len(scores))
         kept = np.argsort(scores, kind="stable")[: len(scores) - n_presumed]
-        medians = tuple(float(np.median(part.sum(axis=1))) for part in folds)
+        medians = tuple(float(np.median(scores_of(part))) for part in folds)
         return Calibrated(terms[kept], self.plan.method, medians, n_presumed)
 
     def _held_out(self, scorer: Scorer) -> Calibrated:
@@ -119,7 +120,7 @@ class Challenger:
         """
         rate, held_out = self.settings.alerts.false_alarm_rate, self.plan.calibration
         terms = score_windows(scorer, to_windows(held_out.sequences))
-        left_out = held_out.presumed(terms.sum(axis=1, dtype=np.float64), rate, self.learning.presumed_anomalies)
+        left_out = held_out.presumed(scores_of(terms), rate, self.learning.presumed_anomalies)
         kept = np.flatnonzero(~left_out)
         ids = tuple(held_out.sequences[i].id for i in kept)
         chosen = kept[hash_order(ids, self.settings.model.seed)[: calibration_count(len(kept), 1.0, rate)]]

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 __all__ = ["Operating"]
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from streamad.judge.calibration import Calibration
+from streamad.judge.calibration import Calibration, scores_of
 from streamad.learn._publishing import check_finite
 from streamad.learn._scores import score_windows
 from streamad.learn.artifact import LoadedModel
 from streamad.learn.presumed import Scores, presumed_anomalies
 from streamad.learn.selection import HeldOut
 from streamad.types import BoolArray, WindowSet
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +72,11 @@ class Operating:
         """Return how many of those kept are alerts."""
         return int((self.alerts(self.scores) & ~self.left_out).sum())
 
+    @property
+    def n_allowed(self) -> int:
+        """Return how many of those kept may alert at the rate."""
+        return math.ceil(self.rate * self.n_kept - _ROUNDING)
+
     def at_most(self, n_false: int) -> Operating:
         """Return this judging with the threshold raised, if need be, so that at most ``n_false`` of the half alert."""
         if self.n_false <= n_false:
@@ -79,9 +87,8 @@ class Operating:
 
 def _scores(model: LoadedModel, windows: WindowSet) -> Scores:
     terms = score_windows(model.scorer, windows)
-    check_finite(terms)
-    scores: Scores = terms.sum(axis=1, dtype=np.float64)
-    return scores
+    check_finite(f"model {model.ref.name} {model.ref.version}", terms)
+    return scores_of(terms)
 
 
 def _alerts(calibration: Calibration, scores: Scores, rate: float) -> BoolArray:

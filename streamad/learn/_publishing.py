@@ -14,6 +14,7 @@ import numpy as np
 
 from streamad.errors import DetectorError
 from streamad.judge.attribution import reference_windows
+from streamad.judge.calibration import scores_of
 from streamad.learn._fits import Fits
 from streamad.learn._scores import score_windows
 from streamad.learn.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
@@ -65,8 +66,8 @@ class Publisher:
             fitted.export(staged.folder)
             scorer = self.fits.detector.load(staged.folder, device=self.fits.device)
             calibration, training_terms = calibrate(scorer), score_windows(scorer, training)
-            check_finite(calibration.terms, training_terms)
-            reference = reference_windows(training.values, training.lengths, training_terms.sum(axis=1))
+            check_finite("the trained model", calibration.terms, training_terms)
+            reference = reference_windows(training.values, training.lengths, scores_of(training_terms))
             write_arrays(
                 staged.folder,
                 calibration_terms=calibration.terms,
@@ -102,20 +103,20 @@ def _probe(fitted: FittedDetector, exported: Scorer, training: WindowSet) -> tup
     return probe.values, probe.lengths, terms
 
 
-def check_finite(*terms: FloatArray) -> None:
-    """Raise DetectorError where a term is NaN or infinite."""
+def check_finite(model: str, *terms: FloatArray) -> None:
+    """Raise DetectorError where a term that ``model`` gave is NaN or infinite."""
     if not all(np.isfinite(part).all() for part in terms):
-        raise DetectorError("the trained model gives scores that are not finite: change model.options or model.seed")
+        raise DetectorError(f"{model} gives scores that are not finite: change model.options or model.seed")
 
 
 def _metrics(calibration: Calibrated, training_terms: FloatArray) -> Metrics:
-    scores = calibration.terms.sum(axis=1)
+    scores = scores_of(calibration.terms)
     return Metrics(
         n_training=len(training_terms),
         n_calibration=len(scores),
         method=calibration.method,
         score_quantiles={f"{q:g}": float(np.quantile(scores, q)) for q in _QUANTILES},
-        training_median=float(np.median(training_terms.sum(axis=1))),
+        training_median=float(np.median(scores_of(training_terms))),
         fold_medians=list(calibration.fold_medians),
         n_presumed=calibration.n_presumed,
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 __all__ = ["Comparison", "ModelFigures", "TestMaterial", "compare", "compare_versions", "load_version"]
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -156,7 +155,7 @@ def compare(
     models = [ours]
     theirs = None if champion is None else Operating.of(champion, material.half, windows, rate)
     if theirs is not None:
-        models.append(theirs.at_most(max(math.ceil(rate * theirs.n_kept), ours.n_false)))
+        models.append(theirs.at_most(max(theirs.n_allowed, ours.n_false)))
     tell()
     faults = _Faults.found_by(models, windows, seed, tell)
     figures = [_figures(model, faults, place, material) for place, model in enumerate(models)]

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
 from streamad.errors import ArtifactError, OutputError, RegistryError, TrainingDataError
+from streamad.judge.calibration import scores_of
 from streamad.learn._challenger import Challenger
 from streamad.learn._fits import FitProgress, Fits, FitStep, fingerprint, work_folder
 from streamad.learn._publishing import Publisher
@@ -53,7 +52,8 @@ def retrain(
     Interrupted at any moment, the champion stays, and a repeated call with the same ``request`` goes on where the fits
     were. A challenger that is not better, a lost lease and a lost race are outcomes; the champion then stays, too.
 
-    Raises TrainingDataError (too few sequences among others), DetectorError, StoreError, RegistryError, OutputError.
+    Raises TrainingDataError (too few sequences among others), DetectorError, StoreError, RegistryError, OutputError,
+    and ArtifactError where the challenger cannot be loaded again.
     """
     where = device or settings.model.device
     return _Retraining(
@@ -221,7 +221,7 @@ class _Retraining:
         )
         try:
             self.registry.record_decision(self.model, version, decision)
-        except (OutputError, RegistryError) as error:  # what was decided is done: it must not look like a failure
+        except (ArtifactError, OutputError, RegistryError) as error:  # what is decided must not look like a failure
             self.notes.append(f"the decision is not kept in the manifests ({error})")
         return ruling
 
@@ -260,7 +260,7 @@ class _Retraining:
 
     def _tell_what_stands_apart(self, challenger: LoadedModel) -> None:
         """Say so where the threshold may rest on anomalies: nobody but an operator can know whether they are."""
-        scores = challenger.calibration_terms.sum(axis=1, dtype=np.float64)
+        scores = scores_of(challenger.calibration_terms)
         n_apart = separated(scores, len(scores) // 4)
         self.figures["challenger.calibration_standing_apart"] = n_apart
         if n_apart >= max(_FEWEST_APART, _SHARE_APART * len(scores)):

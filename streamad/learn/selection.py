@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamad.errors import TrainingDataError
 from streamad.learn.gate import is_reserved, reserve_half
 from streamad.learn.manifest import CalibrationMethod
 from streamad.learn.presumed import Scores, most_presumed, presumed_anomalies
@@ -215,7 +216,8 @@ def plan_calibration(
     Wanted are sequences for two false alarms (99 for a rate of 0.02), at most ``share`` of all, and as many more as may
     be left out as presumed anomalies: 98 of them would certify no more than 49. Missing ones come from
     the comparison half where there is no champion to compare with, then from ``selection.uncut`` in the order of a
-    hash. Without a champion and below 150 sequences in all, calibration is out of fold, as in ``train_model``.
+    hash. Without a champion and below 150 sequences in all, calibration is out of fold, as in ``train_model``; raises
+    TrainingDataError where ``share`` leaves none.
     """
     pool, comparison = selection.calibration, selection.comparison
     if has_champion:
@@ -237,6 +239,8 @@ def plan_calibration(
     taken = tuple(selection.uncut[i] for i in order[:n_taken])
     left = tuple(selection.uncut[i] for i in order[n_taken:])
     pool += _held_out(taken, rate, lambda _: False, lambda _: False)
+    if not has_champion and not len(pool):  # beside a champion that is for whoever compares to say
+        raise TrainingDataError(f"model.calibration holds none of {n_all} sequences out: raise it")
     return Plan((*fixed, *left), protected, len(left), pool, comparison, "split" if taken else "reserve")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, TrainingDataError
+from streamad.judge.calibration import scores_of
 from streamad.learn._fits import FitProgress, Fits, FitStep, fingerprint, work_folder
 from streamad.learn._publishing import Calibrated, Publisher
 from streamad.learn._scores import score_windows
@@ -105,7 +106,7 @@ class _Run:
             )
         folds = enumerate(folds_of(len(data), n_folds), start=1)
         terms = [self.fits.out_of_fold(data, held_out, fold) for fold, held_out in folds]
-        medians = tuple(float(np.median(part.sum(axis=1))) for part in terms)
+        medians = tuple(float(np.median(scores_of(part))) for part in terms)
         calibrated = Calibrated(np.concatenate(terms), "out_of_fold", medians)
         return self.publisher.publish(self.fits.final(data), data, lambda _: calibrated)
 

@@ -30,7 +30,7 @@ class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     ``idle``: nothing is being trained; the fields of a running one are those of the last. ``interrupted``: its process
     was stopped or has died, and a worker will take it up again. ``last``, ``last_started_us`` and ``last_ended_us`` are
-    of the last training that came to an end. ``phase``: preparing, calibration, final.
+    of the last training that came to an end. ``phase``: preparing, then those of ``FitStep``.
     """
 
     state: Literal["idle", "running", "interrupted"] = "idle"

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from streamad.errors import ArtifactError, RegistryError, TrainingDataError
+from streamad.judge.calibration import Calibration
+from streamad.learn._operating import Operating
 from streamad.learn.artifact import LoadedModel
 from streamad.learn.comparison import Comparison, TestMaterial, compare, compare_versions, load_version
 from streamad.learn.injected import FAULT_KINDS
@@ -109,6 +111,15 @@ def test_a_champion_that_alerts_at_everything_is_not_praised_for_what_it_finds()
 def test_a_champion_within_its_rate_keeps_its_threshold() -> None:
     found = compared(loaded("0002"), loaded("0001", seed=7, lower=1.3), windows(300, 3))
     assert not found.raised_threshold
+
+
+def test_a_whole_number_of_false_alarms_is_not_rounded_up() -> None:
+    """0.07 times 100 is 7.000000000000001 in floating point."""
+    model = loaded("0001")
+    calibration = Calibration.from_terms(model.calibration_terms)
+    for n, expected in ((100, 7), (101, 8)):
+        operating = Operating(model, 0.07, calibration, np.zeros(n), np.zeros(n, np.bool_))
+        assert operating.n_allowed == expected
 
 
 def test_labels_are_counted() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from streamad.errors import TrainingDataError
 from streamad.learn.comparison import TestMaterial
 from streamad.learn.gate import is_reserved, reserve_half
 from streamad.learn.records import JudgementWord, Mark, StoredSequence
@@ -169,6 +170,11 @@ def cold(n_accepted: int, n_calibration: int, n_comparison: int) -> Selection:
     learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
     reserve = of(CALIBRATION[:n_calibration], **learning) + of(COMPARISON[:n_comparison], **learning)
     return chosen(of(FREE[:n_accepted], **learning), reserve)
+
+
+def test_a_share_that_holds_none_out_is_told() -> None:
+    with pytest.raises(TrainingDataError, match=r"model.calibration holds none of 200 sequences out: raise it"):
+        planned(cold(200, 0, 0), has_champion=False, share=0.004)
 
 
 def test_a_large_calibration_half_calibrates_alone() -> None:
