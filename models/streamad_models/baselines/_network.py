@@ -136,7 +136,7 @@ class NetworkDetector(ABC, Generic[OptionsT]):
         check_windows(data)
         target, generator = resolve_device(device), torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # for layers of torch that draw their weights from the global generator
+            torch.default_generator.manual_seed(seed)  # from which some layers of torch draw their weights
             network = self.build(data.values.shape[1], data.values.shape[2], generator)
         if self.options.scaling == "standard":
             mean, scale = scaling_of(data)

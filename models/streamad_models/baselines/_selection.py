@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = ["SelectingDetector", "hold_out"]
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -69,18 +70,20 @@ class SelectingDetector(NetworkDetector[OptionsT]):
         if len(candidates) == 1:
             return self._with(candidates[0])
         training, held = hold_out(data, seed)
-        best, best_value = None, -np.inf
+        best, best_value, problem = None, -math.inf, "none can be judged"
         for candidate in candidates:
             try:
                 fitted = self._with(candidate).fit(training, seed=seed, device=device)
-            except DetectorError:
+            except DetectorError as error:
+                problem = str(error)
                 continue
             with torch.no_grad():
                 value = self.judge(fitted.model, *_on(fitted.model.mean_C.device, held))
-            if best is None or value > best_value:
+            if value > best_value:  # NaN is not
                 best, best_value = candidate, value
         if best is None:
-            raise DetectorError(f"none of {self.selected} {', '.join(map(str, candidates))} could be trained")
+            tried = ", ".join(map(str, candidates))
+            raise DetectorError(f"none of {self.selected} {tried} could be trained: {problem}")
         return self._with(best)
 
     def _with(self, value: int) -> Self:

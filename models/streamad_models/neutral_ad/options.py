@@ -22,7 +22,7 @@ class TrainingOptions(BaseModel):
 
     transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
     n_transformations: int = Field(default=11, ge=2, le=64, description="K")
-    temperature: PositiveFloat = Field(default=0.1, description="tau of equation 2")
+    temperature: PositiveFloat = Field(default=0.1, description="tau of equation 1")
     scaling: Scaling = Field(default="standard", description="per channel, from training windows")
     epochs: PositiveInt = 100
     learning_rate: PositiveFloat = 1e-3
@@ -69,7 +69,7 @@ class NeutralADOptions(TrainingOptions):
     @classmethod
     def _start_from_preset(cls, values: Any) -> Any:
         name = values.get("preset") if isinstance(values, dict) else None
-        return {**PRESETS[name], **values} if name in PRESETS else values
+        return {**PRESETS[name], **values} if isinstance(name, str) and name in PRESETS else values
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:

@@ -40,7 +40,7 @@ class NeutralADTabularOptions(TrainingOptions):
     @classmethod
     def _start_from_preset(cls, values: Any) -> Any:
         name = values.get("preset") if isinstance(values, dict) else None
-        return {**TABULAR_PRESETS[name], **values} if name in TABULAR_PRESETS else values
+        return {**TABULAR_PRESETS[name], **values} if isinstance(name, str) and name in TABULAR_PRESETS else values
 
     @classmethod
     def from_preset(cls, name: TabularPresetName, **changes: Any) -> Self:

@@ -38,6 +38,7 @@ def test_what_is_named_beside_a_preset_wins() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"preset": ["natops"]},
         {"n_transformations": 1},
         {"temperature": 0},
         {"transformation": "additive"},

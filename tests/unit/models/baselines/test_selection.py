@@ -63,6 +63,15 @@ def test_the_model_is_the_one_that_the_chosen_setting_gives(preferring: type[Pre
     assert np.array_equal(chosen.score(data.values, data.lengths), told.score(data.values, data.lengths))
 
 
+def test_a_candidate_that_cannot_be_judged_is_not_the_best(preferring: type[Preferring]) -> None:
+    class Doubtful(preferring):  # type: ignore[misc,valid-type]
+        def judge(self, network: Network, windows_BCL: Tensor, lengths_B: Tensor) -> float:
+            return float("nan") if network.maps_DMR.shape[2] == 8 else 0.0
+
+    fitted = Doubtful(GoadOptions(epochs=1)).fit(SEQUENCES.normal, seed=0, device="cpu")
+    assert fitted.summary.settings["reduced_dim"] == 16
+
+
 def test_a_setting_that_is_given_is_not_searched(preferring: type[Preferring]) -> None:
     fitted = preferring(GoadOptions(epochs=1, reduced_dim=16)).fit(SEQUENCES.normal, seed=0, device="cpu")
     assert preferring.judged == []
@@ -74,7 +83,7 @@ def test_where_no_candidate_can_be_trained_it_says_so(preferring: type[Preferrin
         def candidates(self, length: int) -> Sequence[int]:
             return 4, 4
 
-    with pytest.raises(DetectorError, match="none of reduced_dim 4, 4"):
+    with pytest.raises(DetectorError, match="none of reduced_dim 4, 4 could be trained: diverged"):
         Hopeless(GoadOptions(epochs=1)).fit(SEQUENCES.normal, seed=0, device="cpu")
 
 
