@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel
 from torch import Tensor
 
-from streamad.errors import DetectorError
+from streamad.errors import TrainingDataError
 from streamad_models.baselines._network import Network, NetworkDetector, NetworkOptions, make_encoder
 from streamad_models.baselines.losses import prediction_terms
 
@@ -31,7 +31,7 @@ class FixedTransformationsNetwork(Network):
     ) -> None:
         super().__init__(n_channels, length, n_terms=N_VIEWS)
         if length < _MIN_LENGTH:
-            raise DetectorError(f"windows of length {length}: shifting by a quarter needs at least {_MIN_LENGTH} steps")
+            raise TrainingDataError(f"windows of length {length}: shifting by a quarter needs at least {_MIN_LENGTH} steps")
         self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=N_VIEWS)
 
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class FixedTransformations(NetworkDetector[FixedTransformationsOptions]):
         super().__init__(options or FixedTransformationsOptions())
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> FixedTransformationsNetwork:
-        """Return the untrained network. Raises DetectorError for windows too short to shift."""
+        """Return the untrained network. Raises TrainingDataError for windows too short to shift."""
         return FixedTransformationsNetwork(n_channels, length, self.options, generator)
 
 

@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from streamad.errors import DetectorError
+from streamad.errors import TrainingDataError
 from streamad_models.baselines._network import Network, NetworkDetector, NetworkOptions, make_encoder
 from streamad_models.baselines.losses import prediction_terms
 from streamad_models.neutral_ad.transformations import MIN_LENGTH, Parametrisation, Transformations
@@ -33,7 +33,7 @@ class TransformationPredictionNetwork(Network):
         n_views = options.n_transformations
         super().__init__(n_channels, length, n_terms=n_views)
         if length < MIN_LENGTH:
-            raise DetectorError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
+            raise TrainingDataError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
         self.transformations = Transformations(n_views, n_channels, options.transformation, generator)
         self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=n_views)
 
@@ -64,5 +64,5 @@ class TransformationPrediction(NetworkDetector[LearnableViewsOptions]):
         super().__init__(options or LearnableViewsOptions())
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> TransformationPredictionNetwork:
-        """Return the untrained network. Raises DetectorError for windows of one sample."""
+        """Return the untrained network. Raises TrainingDataError for windows of one sample."""
         return TransformationPredictionNetwork(n_channels, length, self.options, generator)

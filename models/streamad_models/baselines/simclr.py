@@ -9,7 +9,7 @@ import torch
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from streamad.errors import DetectorError
+from streamad.errors import TrainingDataError
 from streamad_models.baselines._network import Network, NetworkDetector, make_encoder
 from streamad_models.baselines.losses import simclr_reference_terms, simclr_terms
 from streamad_models.baselines.prediction import LearnableViewsOptions
@@ -32,7 +32,7 @@ class SimClrNetwork(Network):
         n_views = options.n_transformations
         super().__init__(n_channels, length, n_terms=n_views)
         if length < MIN_LENGTH:
-            raise DetectorError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
+            raise TrainingDataError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
         self.temperature = options.temperature
         self.transformations = Transformations(n_views, n_channels, options.transformation, generator)
         self.encoder = make_encoder(options, n_channels, length, generator)
@@ -82,5 +82,5 @@ class SimClr(NetworkDetector[SimClrOptions]):
         super().__init__(options or SimClrOptions())
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> SimClrNetwork:
-        """Return the untrained network. Raises DetectorError for windows of one sample."""
+        """Return the untrained network. Raises TrainingDataError for windows of one sample."""
         return SimClrNetwork(n_channels, length, self.options, generator)

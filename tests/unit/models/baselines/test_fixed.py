@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from streamad.errors import DetectorError
+from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
 from streamad_models.baselines.fixed import (
     N_VIEWS,
@@ -60,5 +60,5 @@ def test_training_tells_the_views_apart() -> None:
 
 
 def test_windows_too_short_to_shift_are_refused() -> None:
-    with pytest.raises(DetectorError, match="at least 4 steps"):
+    with pytest.raises(TrainingDataError, match="at least 4 steps"):
         FixedTransformations(options()).fit(ROWS.normal, seed=0, device="cpu")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from streamad.errors import DetectorError
+from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
 from streamad_models.baselines.losses import prediction_terms
 from streamad_models.baselines.prediction import (
@@ -50,5 +50,5 @@ def test_the_transformations_learn_with_the_classifier() -> None:
 
 
 def test_windows_of_one_sample_are_refused() -> None:
-    with pytest.raises(DetectorError, match="at least 2 steps"):
+    with pytest.raises(TrainingDataError, match="at least 2 steps"):
         TransformationPrediction(options()).fit(ROWS.normal, seed=0, device="cpu")
