@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,22 @@ def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves(
     for found in by_training_set.values():
         assert {"detection_rate", "false_alarm_rate", "auc"} <= set(found)
         assert all(0 <= value <= 1 for value in found.values()), found
+
+
+def test_epochs_tells_what_each_choice_of_an_epoch_gives(data_file: Callable[[str], Path]) -> None:
+    arguments = ("--datasets", "racket_sports", "--classes", "1", "--epochs", "2", "--json")
+    folder = str(data_file("racket_sports.npz").parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.epochs", *arguments],
+        cwd=BENCHMARKS.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "STREAMAD_DATA": folder},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    aucs = json.loads(done.stdout.splitlines()[-1])["racket_sports"]["auc_by_seed"]
+    assert list(aucs) == ["lowest", "last", "tenth", "best"]
+    assert 30 < aucs["lowest"][0] <= aucs["best"][0] < 90
+    assert aucs["tenth"][0] <= aucs["best"][0] + 5

@@ -1,0 +1,119 @@
+"""Which epoch's model tells anomalies best, and whether a plain program trains the same: NeuTraL AD one-vs-rest.
+
+The model is written the plain way, K mask networks and an encoder of torch.nn layers (reference.py) with the starting
+weights that those layers draw themselves, trained by Adam with the published settings. After each epoch it scores the
+test split. Told, for each class and seed, is the AUC of four choices of an epoch: lowest (training loss, as the study
+chooses), last, tenth (the best on a tenth of the test split, with its labels, AUC on the rest, mean of 100 draws), and
+best (on the whole test split: nobody can choose it, it bounds what a choice can gain). Needs the data of the study
+(STREAMAD_DATA, docs/datasets.md). Run: ``python -m benchmarks.epochs [--datasets epilepsy] [--seeds 3] [--json]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from typing import Any, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from benchmarks.paper.datasets import Task, class_task, read_sequences
+from benchmarks.paper.protocols import CLASSES
+from streamad.judge.evaluation import auc
+from streamad_models.neutral_ad import NeutralADOptions
+from streamad_models.neutral_ad.model import NeutralADModel
+from streamad_models.neutral_ad.presets import PresetName
+from streamad_models.neutral_ad.reference import ReferenceModel
+
+CHOICES = ("lowest", "last", "tenth", "best")
+N_DRAWS = 100
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+def plain_model(task: Task, options: NeutralADOptions, seed: int) -> ReferenceModel:
+    """Return the plain form with the weights that torch's own layers start from."""
+    model = ReferenceModel(NeutralADModel(task.train.values.shape[1], task.train.values.shape[2], options, seed))
+    torch.manual_seed(seed)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Conv1d):
+            layer.reset_parameters()
+    return model
+
+
+def train(task: Task, options: NeutralADOptions, seed: int) -> tuple[Floats, Floats]:
+    """Return each epoch's mean training loss [E] and its model's scores [E, N] of the test split."""
+    model = plain_model(task, options, seed)
+    optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)
+    windows, lengths = torch.from_numpy(task.train.values), torch.from_numpy(task.train.lengths)
+    tested = [torch.split(torch.from_numpy(part), 64) for part in (task.test.values, task.test.lengths)]
+    size, losses, scores = options.batch_size_of(len(windows)), [], []
+    for _ in range(options.epochs):
+        steps = []
+        for batch in torch.split(torch.randperm(len(windows)), size):
+            if len(batch) == size:
+                optimizer.zero_grad()
+                loss = model(windows[batch], lengths[batch]).sum(dim=1).mean()
+                loss.backward()
+                optimizer.step()
+                steps.append(loss.item())
+        losses.append(statistics.fmean(steps))
+        with torch.no_grad():
+            parts = [model(*part).double().sum(dim=1) for part in zip(*tested, strict=True)]
+        scores.append(torch.cat(parts).numpy())
+    return np.array(losses), np.array(scores)
+
+
+def aucs_of(losses: Floats, scores: Floats, is_anomaly: npt.NDArray[np.bool_], seed: int) -> dict[str, float]:
+    """Return the AUC in percent of each choice of an epoch."""
+    per_epoch = [auc(each, is_anomaly) for each in scores]
+    tenths = []
+    rng = np.random.default_rng(seed)
+    for _ in range(N_DRAWS):
+        held = np.zeros(len(is_anomaly), np.bool_)
+        for label in (False, True):
+            places = np.flatnonzero(is_anomaly == label)
+            held[rng.choice(places, max(2, round(0.1 * len(places))), replace=False)] = True
+        chosen = int(np.argmax([auc(each[held], is_anomaly[held]) for each in scores]))
+        tenths.append(auc(scores[chosen][~held], is_anomaly[~held]))
+    found = (per_epoch[int(np.argmin(losses))], per_epoch[-1], statistics.fmean(tenths), max(per_epoch))
+    return {name: 100 * value for name, value in zip(CHOICES, found, strict=True)}
+
+
+def measure(name: PresetName, *, n_classes: int, n_seeds: int, epochs: int) -> dict[str, Any]:
+    """Return each choice's AUC: the mean over the classes, of every seed."""
+    options, recordings = NeutralADOptions.from_preset(name, epochs=epochs), read_sequences(name)
+    by_seed: dict[str, list[float]] = {choice: [] for choice in CHOICES}
+    for seed in range(n_seeds):
+        rows = []
+        for normal in CLASSES[name][:n_classes]:
+            task = class_task(recordings, (normal,))
+            losses, scores = train(task, options, seed)
+            rows.append(aucs_of(losses, scores, task.is_anomaly, seed))
+            told = ", ".join(f"{choice} {value:.1f}" for choice, value in rows[-1].items())
+            print(f"{name} class {normal} seed {seed}: {told} (lowest loss {losses.min():.3f})", flush=True)
+        for choice in CHOICES:
+            by_seed[choice].append(round(statistics.fmean(row[choice] for row in rows), 2))
+    return {"n_classes": n_classes, "epochs": epochs, "auc_by_seed": by_seed}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", choices=get_args(PresetName), default=["epilepsy"])
+    parser.add_argument("--classes", type=int, default=4, help="the first so many classes, each normal in turn (4)")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
+    parser.add_argument("--epochs", type=int, default=100, help="epochs of a training (default: the published 100)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    found = {}
+    for name in arguments.datasets:
+        found[name] = measure(name, n_classes=arguments.classes, n_seeds=arguments.seeds, epochs=arguments.epochs)
+        print(f"{name}: {found[name]}", flush=True)
+    if arguments.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
