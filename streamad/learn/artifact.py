@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "CALIBRATION_FILE",
     "PROBE_FILE",
+    "PROBE_TOLERANCE_OTHER_DEVICES",
     "REFERENCE_FILE",
     "LoadedModel",
     "load_artifact",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Keeper", "NewChampion", "ToKeep", "Work", "drop_oldest"]
+__all__ = ["Item", "Keeper", "NewChampion", "ToKeep", "Work", "drop_oldest"]
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence

@@ -5,7 +5,7 @@ Derivation, simulations and alternatives: docs/promotion.md.
 
 from __future__ import annotations
 
-__all__ = ["excess_alerts", "most_presumed", "presumed_anomalies", "separated"]
+__all__ = ["Scores", "excess_alerts", "most_presumed", "presumed_anomalies", "separated"]
 
 import math
 import sys

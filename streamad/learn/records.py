@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SHARES", "Mark", "Share", "StoredSequence", "mark_of"]
+__all__ = ["SHARES", "JudgementWord", "Mark", "Share", "StoredSequence", "mark_of"]
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args

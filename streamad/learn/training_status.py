@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["StatusWriter", "TrainingStatus", "read_status"]
+__all__ = ["StatusWriter", "TrainingStatus", "read_status", "written_status"]
 
 import time
 from collections.abc import Callable

@@ -29,11 +29,11 @@ from streamad.types import WindowSet
 from streamad_models.baselines._data import check_windows, scaling_of
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
+from streamad_models.neutral_ad.model import FORMAT, LARGEST_INPUT
+from streamad_models.neutral_ad.options import MAX_AUTO_BATCH
 from streamad_models.neutral_ad.tabular import TabularEncoder
 from streamad_models.neutral_ad.training import resolve_device
 from streamad_models.torchscript import FILE_NAME, TorchScriptScorer
-
-_MAX_AUTO_BATCH = 256
 
 
 class TrainingOptions(BaseModel):
@@ -76,7 +76,8 @@ class Network(nn.Module, ABC):
 
     def __init__(self, n_channels: int, length: int, n_terms: int = 1) -> None:
         super().__init__()
-        self.streamad_format = 1
+        self.streamad_format = FORMAT
+        self.largest_input = LARGEST_INPUT
         self.n_channels = n_channels
         self.window_length = length
         self.n_terms = n_terms
@@ -86,7 +87,7 @@ class Network(nn.Module, ABC):
     def prepare(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the scaled windows [B, C, L], zero from each window's length on."""
         x_BCL = (windows_BCL - self.mean_C[:, None]) * self.scale_C[:, None]
-        x_BCL = torch.clamp(x_BCL, -1e9, 1e9)
+        x_BCL = torch.clamp(x_BCL, -self.largest_input, self.largest_input)
         steps_L = torch.arange(self.window_length, device=x_BCL.device)
         return x_BCL.masked_fill(steps_L >= lengths_B[:, None, None], 0.0)
 
@@ -224,7 +225,7 @@ def run_epochs(
 
 def _batch_size(options: TrainingOptions, n_windows: int) -> int:
     if options.batch_size == "auto":
-        return min(max(n_windows // 4, 1), _MAX_AUTO_BATCH)
+        return min(max(n_windows // 4, 1), MAX_AUTO_BATCH)
     return min(options.batch_size, n_windows)
 
 

@@ -31,7 +31,9 @@ class FixedTransformationsNetwork(Network):
     ) -> None:
         super().__init__(n_channels, length, n_terms=N_VIEWS)
         if length < _MIN_LENGTH:
-            raise TrainingDataError(f"windows of length {length}: shifting by a quarter needs at least {_MIN_LENGTH} steps")
+            raise TrainingDataError(
+                f"windows of length {length}: shifts by a quarter need at least {_MIN_LENGTH} steps"
+            )
         self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=N_VIEWS)
 
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
