@@ -82,12 +82,10 @@ def _dagmm(dataset: str) -> Settings:
 
 
 def _goad(dataset: str) -> Settings:
-    """Return on a table what was published for it."""
-    if dataset not in TABULAR:
-        return {}
-    from streamad_models.baselines.presets import GOAD_TABLES  # noqa: PLC0415 - torch comes with it
+    """Return on a table what was published for it, on sequences the published network of what is no small table."""
+    from streamad_models.baselines.presets import GOAD_SEQUENCES, GOAD_TABLES  # noqa: PLC0415 - torch comes with it
 
-    return dict(GOAD_TABLES[dataset])
+    return dict(GOAD_TABLES.get(dataset, GOAD_SEQUENCES))
 
 
 def _learnable_views(dataset: str) -> Settings:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from streamad.testing import check_detector
 from streamad.types import WindowSet
 from streamad_models.baselines.goad import Goad, GoadNetwork, GoadOptions, squared_distances, triplet_centre_loss
-from streamad_models.baselines.presets import GOAD_TABLES
+from streamad_models.baselines.presets import GOAD_SEQUENCES, GOAD_TABLES
 from tests.support.detectors import ROWS, SEQUENCES, Case
 from tests.unit.models.small import windows
 
@@ -123,7 +124,7 @@ def test_the_dimension_with_most_maps_recognised_is_the_best() -> None:
     assert chance == pytest.approx(0.2)  # all centres alike: the first one wins
 
 
-@pytest.mark.parametrize("name", GOAD_TABLES)
-def test_the_published_settings_are_options(name: str) -> None:
-    options = GoadOptions.model_validate(GOAD_TABLES[name])
+@pytest.mark.parametrize("settings", [*GOAD_TABLES.values(), GOAD_SEQUENCES])
+def test_the_published_settings_are_options(settings: Mapping[str, Any]) -> None:
+    options = GoadOptions.model_validate(settings)
     assert (options.margin, options.triplet_weight, options.learning_rate) == (1.0, 0.1, 1e-3)
