@@ -62,8 +62,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     ``cpu_s`` is the processor's time of fit and score, all threads: unlike the other times, no busy machine adds to it.
     ``peak_memory_mb`` is the process's, the libraries' 200 to 500 MB in it; ``peak_gpu_memory_mb`` the device's.
     ``models_at_once``: how many models shared that time and memory; the times are this one's share.
-    ``best_epoch`` of ``best_loss`` is the one whose weights were kept. ``git_commit`` is the checkout's, and
-    ``detectors_tree`` git's name of what models/ held there, which lasts when commits are folded into one.
+    ``best_epoch`` of ``best_loss`` is the one whose weights were kept. ``revision`` is the method's, ``git_commit`` the
+    checkout's, ``detectors_tree`` git's name of what models/ held there: it lasts when commits are folded into one.
     """
 
     dataset: str
@@ -91,6 +91,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     best_epoch: int | None = None
     best_loss: float | None = None
+    revision: int = 1
     versions: dict[str, str]
     git_commit: str | None
     detectors_tree: str | None = None

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.paper.cells import NO_CODE, Cell, Code, Result
 from benchmarks.paper.datasets import Task, class_task, read_sequences
-from benchmarks.paper.methods import make
+from benchmarks.paper.methods import METHODS, make
 from benchmarks.paper.metrics import average_precision, f1_at_true_fraction
 from benchmarks.paper.protocols import TABULAR
 from benchmarks.paper.tables import table_task
@@ -120,6 +120,7 @@ def _judge(cell: Cell, task: Task, model: FittedDetector, training: tuple[float,
         options=dict(model.summary.settings),
         best_epoch=model.summary.best_epoch,
         best_loss=model.summary.best_loss,
+        revision=METHODS[cell.method].revision,
         versions={"python": platform.python_version(), **_versions()},
         git_commit=code.commit,
         detectors_tree=code.detectors_tree,

@@ -102,6 +102,7 @@ class Method:
     """A detector and its settings on each data set; ``tabular`` is what stands in for it on a table, "" if nothing.
 
     ``trains_many``: models of several sets of sequences and seeds can be trained at once (``neutral_ad.ensemble``).
+    ``revision`` rises when a change of its code changes what it gives: cells of earlier ones are measured again.
     """
 
     detector: str
@@ -109,13 +110,14 @@ class Method:
     tabular: str = ""
     is_deterministic: bool = False
     trains_many: bool = False
+    revision: int = 1
 
 
 _BASELINES = "streamad_models.baselines"
 
 
-def _both(place: str, settings: Callable[[str], Settings] = _none, *, is_deterministic: bool = False) -> Method:
-    return Method(f"{_BASELINES}.{place}", settings, f"{_BASELINES}.{place}", is_deterministic)
+def _both(place: str, settings: Callable[[str], Settings] = _none, **more: Any) -> Method:
+    return Method(f"{_BASELINES}.{place}", settings, f"{_BASELINES}.{place}", **more)
 
 
 METHODS: Final[dict[str, Method]] = {
@@ -134,7 +136,7 @@ METHODS: Final[dict[str, Method]] = {
     "deep_svdd": _both("deep_svdd:DeepSvdd", _deep_svdd),
     "drocc": _both("drocc:Drocc", _drocc),
     "dagmm": _both("dagmm:Dagmm", _dagmm),
-    "goad": _both("goad:Goad", _goad),
+    "goad": _both("goad:Goad", _goad, revision=2),
     "rnn": Method(f"{_BASELINES}.rnn:Rnn"),
     "lstm_ed": Method(f"{_BASELINES}.lstm_ed:LstmEncoderDecoder"),
     "fixed_transformations": Method(f"{_BASELINES}.fixed:FixedTransformations", _encoder),

@@ -8,11 +8,13 @@ import argparse
 import json
 import re
 import string
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.paper.cells import RESULTS, Result, read_results
+from benchmarks.paper.cells import RESULTS, Result
+from benchmarks.paper.current import read_current
 from benchmarks.paper.curves import ablation, curves_as_json, sweep
 from benchmarks.paper.markdown import curves_section, differences_section, halves_section, table_section, time_section
 from benchmarks.paper.protocols import FIGURES
@@ -39,7 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the document, or print the cells; return the exit code."""
     if not arguments.results.is_dir():
         raise UsageError(f"no folder {arguments.results}: run the study first, or name it with --results")
-    results = list(read_results(arguments.results))
+    results, n_outdated = read_current(arguments.results)
+    if n_outdated:
+        print(f"{n_outdated} stored cells are outdated and left out: `run` measures them anew", file=sys.stderr)
     found = entries(results)
     if arguments.json:
         cells = [entry.as_json() for entry in (*found, *entries(results, (HALVES,)))]

@@ -28,6 +28,7 @@ from rich.console import Console
 
 from benchmarks.paper.cells import NO_CODE, RESULTS, Cell, Code, Result, read_result, read_results, write_result
 from benchmarks.paper.choosing import QUICK_METHODS, Choice, check_modules, jobs_of, together
+from benchmarks.paper.current import is_current
 from benchmarks.paper.datasets import data_path
 from benchmarks.paper.methods import GROUPS, METHODS, make
 from benchmarks.paper.protocols import CLASSES, FIGURES, TABLES, TABULAR
@@ -79,9 +80,11 @@ class _Place:
     redo: bool
 
     def stored(self, cell: Cell) -> Result | None:
-        """Return the result of ``cell``, None where there is none, or a damaged one."""
+        """Return the result of ``cell``, None where there is none, or one that is damaged or outdated."""
         result = read_result(self.folder / cell.path)
-        return result if result is not None and result.cell == cell else None
+        if result is None or result.cell != cell or not is_current(result):
+            return None
+        return result
 
     def is_done(self, job: Job) -> bool:
         """Say whether no cell of ``job`` need be measured. Raises UsageError for one that other settings gave."""
@@ -165,11 +168,11 @@ def _choice(arguments: argparse.Namespace) -> Choice:
 
 
 def _plan(jobs: list[Job], left: list[Job], place: _Place, estimate: Estimate, n_workers: int) -> str:
-    damaged = sum((place.folder / cell.path).exists() for cell in _cells(left)) if not place.redo else 0
+    unusable = sum((place.folder / cell.path).exists() for cell in _cells(left)) if not place.redo else 0
     seconds = estimate.left_s(_cells(left), n_workers)
     told = [f"{len(left)} of {len(jobs)} cells to measure"]
     told += [f"{len(jobs) - len(left)} are stored in {place.folder}"] if len(left) < len(jobs) else []
-    told += [f"{damaged} stored ones are damaged"] if damaged else []
+    told += [f"{unusable} stored ones are damaged or outdated"] if unusable else []
     told += [f"about {duration(seconds)}"] if left and seconds is not None else []
     return ", ".join(told)
 

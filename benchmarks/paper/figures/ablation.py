@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.paper.cells import read_results
+from benchmarks.paper.current import read_current
 from benchmarks.paper.curves import ABLATION_METRICS, ablation
 from benchmarks.paper.figures.style import new_figure
 from benchmarks.paper.names import DATASET_NAMES
@@ -24,7 +24,7 @@ _BESIDE = 0.1  # so that bars of one K do not hide one another
 
 def draw(results: Path) -> Figure | None:
     """Return a panel for each data set that was run; bars are the deviation over several seeds. None: no cells."""
-    all_results = list(read_results(results))
+    all_results = read_current(results)[0]
     curves = {dataset: forms for dataset in ABLATION_METRICS if (forms := ablation(all_results, dataset))}
     if not curves:
         return None

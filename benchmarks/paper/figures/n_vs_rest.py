@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.paper.cells import read_results
+from benchmarks.paper.current import read_current
 from benchmarks.paper.curves import Point, sweep
 from benchmarks.paper.figures.style import new_figure
 from benchmarks.paper.names import DATASET_NAMES, METHOD_NAMES
@@ -21,7 +21,7 @@ _MARKERS = "os^vD<>pPX*hd1"
 
 def draw(results: Path) -> Figure | None:
     """Return a panel for each data set that was run; bars are the deviation over several seeds. None: no cells."""
-    all_results = list(read_results(results))
+    all_results = read_current(results)[0]
     curves = {dataset: of_dataset for dataset in _DATASETS if (of_dataset := sweep(all_results, dataset))}
     methods = [name for name in METHOD_NAMES if any(name in of_dataset for of_dataset in curves.values())]
     if not methods:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.paper.cells import Result, read_results
+from benchmarks.paper.current import read_current
 from benchmarks.paper.methods import make
 
 RESOLVED = ("auto", "quarter")
@@ -43,3 +44,7 @@ def test_every_stored_cell_has_its_method_s_settings_of_today(results: dict[KIND
         settings = make(method, dataset).options.model_dump(mode="json")  # type: ignore[attr-defined]
         stale |= {str(one.cell): changed for one in cells if (changed := differences(one, settings))}
     assert not stale, "measure them again: run --redo"
+
+
+def test_every_stored_cell_is_of_its_method_s_revision_of_today() -> None:
+    assert read_current()[1] == 0, "measure them again: run"

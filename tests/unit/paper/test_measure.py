@@ -65,7 +65,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         arrays |= {f"{split}_x": x.astype(np.float32), f"{split}_len": lengths, f"{split}_y": classes}
     np.savez(tmp_path / "racket_sports.npz", **arrays)
     monkeypatch.setenv("STREAMAD_DATA", str(tmp_path))
-    monkeypatch.setitem(METHODS, "lof", Method(f"{__name__}:Distance"))
+    monkeypatch.setitem(METHODS, "lof", Method(f"{__name__}:Distance", revision=3))
     monkeypatch.setitem(METHODS, "goad", Method(f"{__name__}:NotANumber"))
     read_sequences.cache_clear()
     yield
@@ -78,6 +78,7 @@ def cell(normal: int, seed: int = 0, method: str = "lof") -> Cell:
 
 def test_a_cell_s_figures_are_of_its_own_classes() -> None:
     (one,) = measure((cell(2, seed=5),), {}, "cpu", Code("commit", "tree"))
+    assert one.revision == 3
     assert (one.cell, one.auc, one.ap, one.f1) == (cell(2, seed=5), 1.0, 1.0, 1.0)
     assert (one.n_train, one.n_test, one.n_anomalies) == (8, 32, 24)
     assert one.options == {"seed": 5}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.cells import RESULTS, read_result, read_results
+from benchmarks.paper.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["run", "--table", "1", "--datasets", "racket_sports"]
@@ -85,7 +87,7 @@ def test_a_run_stores_each_cell_and_the_next_leaves_out_what_is_stored(
     damaged.write_bytes(damaged.read_bytes()[:100])
     assert main(command) == 0
     assert capfd.readouterr().err.startswith(
-        f"2 of 12 cells to measure, 10 are stored in {out}, 2 stored ones are damaged"
+        f"2 of 12 cells to measure, 10 are stored in {out}, 2 stored ones are damaged or outdated"
     )
     assert damaged.stat().st_mtime_ns != before
     assert len(list(read_results(out))) == 12
@@ -183,6 +185,27 @@ def test_ctrl_c_ends_the_run_and_its_processes_and_the_same_command_goes_on(stro
     n_stored = len(list(read_results(out)))
     assert 1 <= n_stored < 400
     assert not [path for path in out.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_a_cell_of_an_earlier_revision_of_its_method_is_measured_anew_and_until_then_left_out(
+    strokes: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, page = strokes / "out", strokes / "page.md"
+    command = ["run", "--table", "1", "--datasets", "racket_sports", "--methods", "lof", "--out", str(out)]
+    report = ["report", "--results", str(out), "--to", str(page)]
+    assert main(command) == main(report) == 0
+    assert "outdated" not in capfd.readouterr().err
+    row, empty = re.compile(r"^\| LOF \| \d", re.MULTILINE), re.compile(r"^\| LOF \|  \|", re.MULTILINE)
+    assert row.search(page.read_text())
+    monkeypatch.setitem(METHODS, "lof", replace(METHODS["lof"], revision=2))
+    assert main(report) == 0
+    assert capfd.readouterr().err == "4 stored cells are outdated and left out: `run` measures them anew\n"
+    assert not row.search(page.read_text())
+    assert empty.search(page.read_text())
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.json")}
+    assert main(command) == 0
+    assert capfd.readouterr().err.startswith("4 of 4 cells to measure, 4 stored ones are damaged or outdated")
+    assert all(path.stat().st_mtime_ns > earlier for path, earlier in before.items())
 
 
 def test_a_dry_run_names_the_cells_and_measures_nothing(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
