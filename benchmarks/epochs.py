@@ -1,4 +1,4 @@
-"""Which epoch's model tells anomalies best, and whether a plain program trains the same: NeuTraL AD one-vs-rest.
+"""Which epoch's model tells anomalies best, and whether a plain program does as well: NeuTraL AD one-vs-rest.
 
 The model is written the plain way, K mask networks and an encoder of torch.nn layers (reference.py) with the starting
 weights that those layers draw themselves, trained by Adam with the published settings. After each epoch it scores the
@@ -81,7 +81,7 @@ def aucs_of(losses: Floats, scores: Floats, is_anomaly: npt.NDArray[np.bool_], s
     return {name: 100 * value for name, value in zip(CHOICES, found, strict=True)}
 
 
-def measure(name: PresetName, *, n_classes: int, n_seeds: int, epochs: int) -> dict[str, Any]:
+def measure(name: PresetName, *, n_classes: int | None, n_seeds: int, epochs: int) -> dict[str, Any]:
     """Return each choice's AUC: the mean over the classes, of every seed."""
     options, recordings = NeutralADOptions.from_preset(name, epochs=epochs), read_sequences(name)
     by_seed: dict[str, list[float]] = {choice: [] for choice in CHOICES}
@@ -95,13 +95,13 @@ def measure(name: PresetName, *, n_classes: int, n_seeds: int, epochs: int) -> d
             print(f"{name} class {normal} seed {seed}: {told} (lowest loss {losses.min():.3f})", flush=True)
         for choice in CHOICES:
             by_seed[choice].append(round(statistics.fmean(row[choice] for row in rows), 2))
-    return {"n_classes": n_classes, "epochs": epochs, "auc_by_seed": by_seed}
+    return {"n_classes": len(rows), "epochs": epochs, "auc_by_seed": by_seed}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", choices=get_args(PresetName), default=["epilepsy"])
-    parser.add_argument("--classes", type=int, default=4, help="the first so many classes, each normal in turn (4)")
+    parser.add_argument("--classes", type=int, help="the first so many classes, each normal in turn (default: all)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
     parser.add_argument("--epochs", type=int, default=100, help="epochs of a training (default: the published 100)")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")

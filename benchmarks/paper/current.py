@@ -1,4 +1,4 @@
-"""Which stored cells count: those of the revision that their method has today."""
+"""Which stored cells count: those of the revision that their method has today, or of a later one."""
 
 from __future__ import annotations
 

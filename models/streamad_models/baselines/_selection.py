@@ -65,12 +65,12 @@ class SelectingDetector(NetworkDetector[OptionsT]):
         return FittedModule(fitted.model, replace(fitted.summary, duration_s=time.perf_counter() - began_s))
 
     def _chosen(self, data: WindowSet, seed: int, device: str) -> Self:
-        """Return the detector with the best candidate, the first of equals; one that diverges is left out."""
+        """Return the detector with the best candidate, the first of equals; none that diverges or cannot be judged."""
         candidates = self.candidates(data.values.shape[2])
         if len(candidates) == 1:
             return self._with(candidates[0])
         training, held = hold_out(data, seed)
-        best, best_value, problem = None, -math.inf, "none can be judged"
+        best, best_value, problem = None, -math.inf, ""
         for candidate in candidates:
             try:
                 fitted = self._with(candidate).fit(training, seed=seed, device=device)
@@ -79,11 +79,13 @@ class SelectingDetector(NetworkDetector[OptionsT]):
                 continue
             with torch.no_grad():
                 value = self.judge(fitted.model, *_on(fitted.model.mean_C.device, held))
-            if value > best_value:  # NaN is not
+            if math.isnan(value):
+                problem = f"what {self.selected} {candidate} gives cannot be judged"
+            elif value > best_value:
                 best, best_value = candidate, value
         if best is None:
             tried = ", ".join(map(str, candidates))
-            raise DetectorError(f"none of {self.selected} {tried} could be trained: {problem}")
+            raise DetectorError(f"none of {self.selected} {tried} will do: {problem}")
         return self._with(best)
 
     def _with(self, value: int) -> Self:

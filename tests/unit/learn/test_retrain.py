@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamad.errors import TrainingDataError
+from streamad.errors import ArtifactError, OutputError, RegistryError, StreamadError, TrainingDataError
 from streamad.learn._fits import FitStep
 from streamad.learn.gate import is_reserved, reserve_half
+from streamad.learn.registry import Registry
 from streamad.learn.selection import to_windows
 from streamad.types import WindowSet
 from tests.unit.learn.life import MODEL, NEED, Life
@@ -361,6 +362,21 @@ def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Pa
     outcome = life.retrain("first", detector=Forgetful())
     assert (outcome.version, outcome.promoted, life.champion) == ("0001", False, None)
     assert "most normal sequences would alert" in outcome.reason
+
+
+@pytest.mark.parametrize("error", [ArtifactError, OutputError, RegistryError])
+def test_a_decision_that_cannot_be_kept_is_carried_out_and_that_is_told(
+    error: type[StreamadError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error("no room")
+
+    life = Life(tmp_path)
+    life.run(200)
+    monkeypatch.setattr(Registry, "record_decision", refuse)
+    outcome = life.retrain("first")
+    assert (outcome.promoted, life.champion) == (True, "0001")
+    assert "the decision is not kept in the manifests (no room)" in outcome.reason
 
 
 def test_a_lost_race_is_an_outcome(tmp_path: Path) -> None:

@@ -71,6 +71,13 @@ def test_a_candidate_that_cannot_be_judged_is_not_the_best(preferring: type[Pref
     fitted = Doubtful(GoadOptions(epochs=1)).fit(SEQUENCES.normal, seed=0, device="cpu")
     assert fitted.summary.settings["reduced_dim"] == 16
 
+    class Hopeless(Doubtful):
+        def candidates(self, length: int) -> Sequence[int]:
+            return 8, 8
+
+    with pytest.raises(DetectorError, match=r"none of reduced_dim 8, 8 will do: what .* 8 gives cannot be judged"):
+        Hopeless(GoadOptions(epochs=1)).fit(SEQUENCES.normal, seed=0, device="cpu")
+
 
 def test_a_setting_that_is_given_is_not_searched(preferring: type[Preferring]) -> None:
     fitted = preferring(GoadOptions(epochs=1, reduced_dim=16)).fit(SEQUENCES.normal, seed=0, device="cpu")
@@ -83,7 +90,7 @@ def test_where_no_candidate_can_be_trained_it_says_so(preferring: type[Preferrin
         def candidates(self, length: int) -> Sequence[int]:
             return 4, 4
 
-    with pytest.raises(DetectorError, match="none of reduced_dim 4, 4 could be trained: diverged"):
+    with pytest.raises(DetectorError, match="none of reduced_dim 4, 4 will do: diverged"):
         Hopeless(GoadOptions(epochs=1)).fit(SEQUENCES.normal, seed=0, device="cpu")
 
 
