@@ -21,6 +21,7 @@ import torch
 
 from benchmarks.paper.datasets import Task, class_task, read_sequences
 from benchmarks.paper.protocols import CLASSES
+from benchmarks.training import plain_epochs
 from streamad.judge.evaluation import auc
 from streamad_models.neutral_ad import NeutralADOptions
 from streamad_models.neutral_ad.model import NeutralADModel
@@ -45,20 +46,10 @@ def plain_model(task: Task, options: NeutralADOptions, seed: int) -> ReferenceMo
 def train(task: Task, options: NeutralADOptions, seed: int) -> tuple[Floats, Floats]:
     """Return each epoch's mean training loss [E] and its model's scores [E, N] of the test split."""
     model = plain_model(task, options, seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)
-    windows, lengths = torch.from_numpy(task.train.values), torch.from_numpy(task.train.lengths)
     tested = [torch.split(torch.from_numpy(part), 64) for part in (task.test.values, task.test.lengths)]
-    size, losses, scores = options.batch_size_of(len(windows)), [], []
-    for _ in range(options.epochs):
-        steps = []
-        for batch in torch.split(torch.randperm(len(windows)), size):
-            if len(batch) == size:
-                optimizer.zero_grad()
-                loss = model(windows[batch], lengths[batch]).sum(dim=1).mean()
-                loss.backward()
-                optimizer.step()
-                steps.append(loss.item())
-        losses.append(statistics.fmean(steps))
+    losses, scores = [], []
+    for loss in plain_epochs(model, task.train, options, torch.default_generator):
+        losses.append(loss)
         with torch.no_grad():
             parts = [model(*part).double().sum(dim=1) for part in zip(*tested, strict=True)]
         scores.append(torch.cat(parts).numpy())

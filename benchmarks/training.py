@@ -14,7 +14,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -56,15 +56,14 @@ def windows(size: Size, seed: int) -> WindowSet:
     return WindowSet(values, np.full(len(values), size.length), tuple(map(str, range(len(values)))))
 
 
-def train_plain(member: Member, options: NeutralADOptions, device: torch.device) -> float:
-    """Train the plain form and return the first epoch's loss."""
-    data, seed = member.data, member.seed
-    model = ReferenceModel(NeutralADModel(data.values.shape[1], data.values.shape[2], options, seed).to(device))
-    model.to(device)
+def plain_epochs(
+    model: ReferenceModel, data: WindowSet, options: NeutralADOptions, generator: torch.Generator
+) -> Iterator[float]:
+    """Train the plain form in place, on its own device, and yield each epoch's mean loss once the epoch is done."""
+    device = next(model.parameters()).device
     x_BCL, lengths_B = torch.from_numpy(data.values).to(device), torch.from_numpy(data.lengths).to(device)
-    generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)
-    size, losses = options.batch_size_of(len(data)), []
+    size = options.batch_size_of(len(data))
     for _ in range(options.epochs):
         order = torch.randperm(len(data), generator=generator).to(device)
         steps = []
@@ -75,7 +74,14 @@ def train_plain(member: Member, options: NeutralADOptions, device: torch.device)
                 loss.backward()
                 optimizer.step()
                 steps.append(loss.item())
-        losses.append(statistics.fmean(steps))
+        yield statistics.fmean(steps)
+
+
+def train_plain(member: Member, options: NeutralADOptions, device: torch.device) -> float:
+    """Train the plain form from the product's weights and return the first epoch's loss."""
+    data, seed = member.data, member.seed
+    model = ReferenceModel(NeutralADModel(data.values.shape[1], data.values.shape[2], options, seed).to(device))
+    losses = list(plain_epochs(model.to(device), data, options, torch.Generator().manual_seed(seed)))
     return losses[0]
 
 

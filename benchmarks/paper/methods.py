@@ -116,8 +116,11 @@ class Method:
 _BASELINES = "streamad_models.baselines"
 
 
-def _both(place: str, settings: Callable[[str], Settings] = _none, **more: Any) -> Method:
-    return Method(f"{_BASELINES}.{place}", settings, f"{_BASELINES}.{place}", **more)
+def _both(
+    place: str, settings: Callable[[str], Settings] = _none, *, is_deterministic: bool = False, revision: int = 1
+) -> Method:
+    where = f"{_BASELINES}.{place}"
+    return Method(where, settings, where, is_deterministic, revision=revision)
 
 
 METHODS: Final[dict[str, Method]] = {
