@@ -59,6 +59,10 @@ class NetworkOptions(TrainingOptions):
     base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
     tabular_width: PositiveInt = Field(default=64, description="hidden width of the encoder where L is 1")
     tabular_norm: bool = Field(default=False, description="batch norm without affine in that encoder")
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="of a sequence encoder's products in training; tables and scores are float32 always",
+    )
 
 
 OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
@@ -253,6 +257,7 @@ def make_encoder(
         embedding_dim=n_outputs,
         base_width=options.base_width,
         generator=generator,
+        trains_in_bfloat16=options.precision == "bfloat16",
     )
 
 

@@ -59,6 +59,19 @@ def test_training_tells_the_views_apart() -> None:
     assert losses[-1] < 0.2 * losses[0]
 
 
+def test_in_bfloat16_it_is_trained_otherwise_and_kept_and_scored_in_float32() -> None:
+    fitted = [
+        FixedTransformations(options(precision=precision)).fit(SEQUENCES.normal, seed=0, device="cpu")
+        for precision in ("bfloat16", "bfloat16", "float32")
+    ]
+    scores = [one.score(SEQUENCES.normal.values, SEQUENCES.normal.lengths) for one in fitted]
+    assert (scores[0] == scores[1]).all()
+    assert (scores[0] != scores[2]).any()
+    assert scores[0] == pytest.approx(scores[2], abs=0.5)
+    assert {value.dtype for value in fitted[0].model.parameters()} == {torch.float32}
+    assert fitted[0].summary.settings["precision"] == "bfloat16"
+
+
 def test_windows_too_short_to_shift_are_refused() -> None:
     with pytest.raises(TrainingDataError, match="at least 4 steps"):
         FixedTransformations(options()).fit(ROWS.normal, seed=0, device="cpu")
