@@ -17,10 +17,10 @@ import math
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from streamad.errors import DetectorError
@@ -35,6 +35,8 @@ from streamad_models.neutral_ad.tabular import TabularEncoder
 from streamad_models.neutral_ad.training import resolve_device
 from streamad_models.torchscript import FILE_NAME, TorchScriptScorer
 
+_LEAST_AUTO_BATCH = 2  # of one row, batch norm has no variance
+
 
 class TrainingOptions(BaseModel):
     """Settings of the training that every deep baseline has; they default to those of NeuTraL AD."""
@@ -46,7 +48,7 @@ class TrainingOptions(BaseModel):
     learning_rate: PositiveFloat = 1e-3
     tenth_rate_from: PositiveInt | None = Field(default=None, description="epoch from which the rate is a tenth")
     weight_decay: float = Field(default=1e-5, ge=0)
-    batch_size: Literal["auto"] | PositiveInt = Field(default="auto", description="auto = a quarter, at most 256")
+    batch_size: Literal["auto"] | PositiveInt = Field(default="auto", description="auto = a quarter, within 2..256")
 
 
 class NetworkOptions(TrainingOptions):
@@ -63,6 +65,12 @@ class NetworkOptions(TrainingOptions):
         default="float32",
         description="of a sequence encoder's products in training; tables and scores are float32 always",
     )
+
+    @model_validator(mode="after")
+    def _batch_norm_needs_two_rows(self) -> Self:
+        if self.tabular_norm and self.batch_size == 1:
+            raise ValueError("batch_size 1: batch norm needs at least 2 rows a batch")
+        return self
 
 
 OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
@@ -229,7 +237,7 @@ def run_epochs(
 
 def _batch_size(options: TrainingOptions, n_windows: int) -> int:
     if options.batch_size == "auto":
-        return min(max(n_windows // 4, 1), MAX_AUTO_BATCH)
+        return min(max(n_windows // 4, _LEAST_AUTO_BATCH), MAX_AUTO_BATCH)
     return min(options.batch_size, n_windows)
 
 

@@ -42,6 +42,12 @@ class NeutralADTabularOptions(TrainingOptions):
         name = values.get("preset") if isinstance(values, dict) else None
         return {**TABULAR_PRESETS[name], **values} if isinstance(name, str) and name in TABULAR_PRESETS else values
 
+    @model_validator(mode="after")
+    def _batch_norm_needs_two_rows(self) -> Self:
+        if self.batch_norm and self.batch_size == 1:
+            raise ValueError("batch_size 1: batch norm needs at least 2 rows a batch")
+        return self
+
     @classmethod
     def from_preset(cls, name: TabularPresetName, **changes: Any) -> Self:
         """Return the settings published for a data set, with ``changes`` applied."""

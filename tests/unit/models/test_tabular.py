@@ -200,7 +200,16 @@ def test_the_summary_says_what_auto_became() -> None:
     assert (settings["batch_size"], settings["seed"]) == (12, 0)
 
 
-@pytest.mark.parametrize("wrong", [{"mask_width": 0}, {"halve_rate_after": 0}, {"preset": "natops"}, {"n_blocks": 3}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mask_width": 0},
+        {"halve_rate_after": 0},
+        {"preset": "natops"},
+        {"n_blocks": 3},
+        {"batch_size": 1, "batch_norm": True},
+    ],
+)
 def test_wrong_values_and_unknown_keys_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         NeutralADTabularOptions.model_validate(wrong)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from streamad.testing import check_detector
 from streamad.types import WindowSet
@@ -33,6 +34,18 @@ def test_the_training_is_the_published_one() -> None:
     published = DeepSvddOptions()
     assert (published.epochs, published.learning_rate, published.weight_decay) == (150, 1e-4, 0.5e-6)
     assert published.tenth_rate_from == 51
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_batch_norm_is_trained_on_few_rows(n: int) -> None:
+    few = ROWS.normal.take(list(range(n)))
+    fitted = DeepSvdd(options(tabular_norm=True)).fit(few, seed=0, device="cpu")
+    assert np.isfinite(fitted.score(few.values, few.lengths)).all()
+
+
+def test_batches_of_one_row_are_refused_with_batch_norm() -> None:
+    with pytest.raises(ValidationError, match="batch norm needs at least 2 rows"):
+        options(tabular_norm=True, batch_size=1)
 
 
 def test_the_centre_is_the_mean_embedding_with_no_entry_close_to_zero() -> None:
