@@ -1,11 +1,12 @@
-"""Which epoch's model tells anomalies best, and whether a plain program does as well: NeuTraL AD one-vs-rest.
+"""Which epoch's model tells anomalies best, and whether a plain program of NeuTraL AD does as well: one-vs-rest.
 
-The model is written the plain way, K mask networks and an encoder of torch.nn layers (reference.py) with the starting
-weights that those layers draw themselves, trained by Adam with the published settings. After each epoch it scores the
-test split. Told, for each class and seed, is the AUC of four choices of an epoch: lowest (training loss, as the study
-chooses), last, tenth (the best on a tenth of the test split, with its labels, AUC on the rest, mean of 100 draws), and
-best (on the whole test split: nobody can choose it, it bounds what a choice can gain). Needs the data of the study
-(STREAMAD_DATA, docs/datasets.md). Run: ``python -m benchmarks.epochs [--datasets epilepsy] [--seeds 3] [--json]``.
+NeuTraL AD is written the plain way, K mask networks and an encoder of torch.nn layers (reference.py) with the starting
+weights that those layers draw themselves, trained by Adam with the published settings. Fixed transformations and DROCC
+are those of the study. After each epoch the model scores the test split. Told, for each class and seed, is the AUC of
+four choices of an epoch: lowest (training loss, as the study chooses), last, tenth (the best on a tenth of the test
+split, with its labels, AUC on the rest, mean of 100 draws), and best (on the whole test split: nobody can choose it, it
+bounds what a choice can gain). Needs the data of the study (STREAMAD_DATA, docs/datasets.md). Run: ``python -m
+benchmarks.epochs [--method M] [--datasets epilepsy] [--seeds 3] [--json]``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from functools import partial
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
@@ -20,14 +22,18 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.paper.datasets import Task, class_task, read_sequences
+from benchmarks.paper.methods import make
 from benchmarks.paper.protocols import CLASSES
 from benchmarks.training import plain_epochs
 from streamad.judge.evaluation import auc
+from streamad.ports import TrainingStep
+from streamad_models.baselines._network import Network, NetworkDetector
 from streamad_models.neutral_ad import NeutralADOptions
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.presets import PresetName
 from streamad_models.neutral_ad.reference import ReferenceModel
 
+METHODS = ("neutral_ad", "fixed_transformations", "drocc")
 CHOICES = ("lowest", "last", "tenth", "best")
 N_DRAWS = 100
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -43,17 +49,51 @@ def plain_model(task: Task, options: NeutralADOptions, seed: int) -> ReferenceMo
     return model
 
 
-def train(task: Task, options: NeutralADOptions, seed: int) -> tuple[Floats, Floats]:
-    """Return each epoch's mean training loss [E] and its model's scores [E, N] of the test split."""
-    model = plain_model(task, options, seed)
+def scores_of(model: torch.nn.Module, task: Task) -> Floats:
+    """Return the scores [N] of the test split."""
+    model.eval()
     tested = [torch.split(torch.from_numpy(part), 64) for part in (task.test.values, task.test.lengths)]
-    losses, scores = [], []
-    for loss in plain_epochs(model, task.train, options, torch.default_generator):
-        losses.append(loss)
-        with torch.no_grad():
-            parts = [model(*part).double().sum(dim=1) for part in zip(*tested, strict=True)]
-        scores.append(torch.cat(parts).numpy())
+    with torch.no_grad():
+        parts = [model(*part).double().sum(dim=1) for part in zip(*tested, strict=True)]
+    model.train()
+    return torch.cat(parts).numpy()
+
+
+def train_plain(task: Task, name: PresetName, epochs: int, seed: int) -> tuple[Floats, Floats]:
+    """Return each epoch's mean training loss [E] and its model's scores [E, N] of the test split."""
+    options = NeutralADOptions.from_preset(name, epochs=epochs)
+    model = plain_model(task, options, seed)
+    epochs_of = plain_epochs(model, task.train, options, torch.default_generator)
+    losses, scores = zip(*((loss, scores_of(model, task)) for loss in epochs_of), strict=True)
     return np.array(losses), np.array(scores)
+
+
+class _ScoredEpochs:
+    """What ``fit`` tells of each epoch, with the scores that its model gives: the network is caught as it is built."""
+
+    def __init__(self, detector: NetworkDetector[Any], task: Task) -> None:
+        self.losses: list[float] = []
+        self.scores: list[Floats] = []
+        self._task, self._build = task, detector.build
+        detector.build = self._caught  # type: ignore[method-assign]
+
+    def _caught(self, *shape: Any) -> Network:
+        self._network = self._build(*shape)
+        return self._network
+
+    def __call__(self, step: TrainingStep) -> None:
+        self.losses.append(step.loss)
+        self.scores.append(scores_of(self._network, self._task))
+
+
+def train_baseline(method: str, task: Task, name: PresetName, epochs: int, seed: int) -> tuple[Floats, Floats]:
+    """Return the same of a baseline, as the study trains it but for the number of epochs."""
+    detector = make(method, name, {"epochs": epochs})
+    if not isinstance(detector, NetworkDetector):
+        raise TypeError(f"{method} is not trained epoch by epoch")
+    told = _ScoredEpochs(detector, task)
+    detector.fit(task.train, seed=seed, device="cpu", progress=told)
+    return np.array(told.losses), np.array(told.scores)
 
 
 def aucs_of(losses: Floats, scores: Floats, is_anomaly: npt.NDArray[np.bool_], seed: int) -> dict[str, float]:
@@ -72,18 +112,19 @@ def aucs_of(losses: Floats, scores: Floats, is_anomaly: npt.NDArray[np.bool_], s
     return {name: 100 * value for name, value in zip(CHOICES, found, strict=True)}
 
 
-def measure(name: PresetName, *, n_classes: int | None, n_seeds: int, epochs: int) -> dict[str, Any]:
+def measure(method: str, name: PresetName, *, n_classes: int | None, n_seeds: int, epochs: int) -> dict[str, Any]:
     """Return each choice's AUC: the mean over the classes, of every seed."""
-    options, recordings = NeutralADOptions.from_preset(name, epochs=epochs), read_sequences(name)
+    train = train_plain if method == "neutral_ad" else partial(train_baseline, method)
+    recordings = read_sequences(name)
     by_seed: dict[str, list[float]] = {choice: [] for choice in CHOICES}
     for seed in range(n_seeds):
         rows = []
         for normal in CLASSES[name][:n_classes]:
             task = class_task(recordings, (normal,))
-            losses, scores = train(task, options, seed)
+            losses, scores = train(task, name, epochs, seed)
             rows.append(aucs_of(losses, scores, task.is_anomaly, seed))
             told = ", ".join(f"{choice} {value:.1f}" for choice, value in rows[-1].items())
-            print(f"{name} class {normal} seed {seed}: {told} (lowest loss {losses.min():.3f})", flush=True)
+            print(f"{method} {name} class {normal} seed {seed}: {told} (lowest loss {losses.min():.3f})", flush=True)
         for choice in CHOICES:
             by_seed[choice].append(round(statistics.fmean(row[choice] for row in rows), 2))
     return {"n_classes": len(rows), "epochs": epochs, "auc_by_seed": by_seed}
@@ -91,16 +132,19 @@ def measure(name: PresetName, *, n_classes: int | None, n_seeds: int, epochs: in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", choices=METHODS, default="neutral_ad", help="(default: neutral_ad, plain)")
     parser.add_argument("--datasets", nargs="+", choices=get_args(PresetName), default=["epilepsy"])
     parser.add_argument("--classes", type=int, help="the first so many classes, each normal in turn (default: all)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
-    parser.add_argument("--epochs", type=int, default=100, help="epochs of a training (default: the published 100)")
+    parser.add_argument("--epochs", type=int, default=100, help="epochs of a training (default: 100)")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     found = {}
     for name in arguments.datasets:
-        found[name] = measure(name, n_classes=arguments.classes, n_seeds=arguments.seeds, epochs=arguments.epochs)
+        found[name] = measure(
+            arguments.method, name, n_classes=arguments.classes, n_seeds=arguments.seeds, epochs=arguments.epochs
+        )
         print(f"{name}: {found[name]}", flush=True)
     if arguments.json:
         print(json.dumps(found))

@@ -31,9 +31,9 @@ PRECISIONS = ("float32", "bfloat16")
 METHODS = ("neutral_ad", "fixed_transformations")
 
 
-def train(task: Task, method: str, name: PresetName, precision: str, seed: int) -> tuple[float, float]:
+def train(task: Task, method: str, name: PresetName, changes: dict[str, Any], seed: int) -> tuple[float, float]:
     """Return the AUC in percent and the seconds of CPU time that the training took."""
-    detector = make(method, name, {"precision": precision})
+    detector = make(method, name, changes)
     began_s = time.process_time()
     fitted = detector.fit(task.train, seed=seed, device="cpu")
     taken_s = time.process_time() - began_s
@@ -41,13 +41,13 @@ def train(task: Task, method: str, name: PresetName, precision: str, seed: int) 
     return 100 * auc(scores, task.is_anomaly), taken_s
 
 
-def measure(method: str, name: PresetName, *, n_classes: int, n_seeds: int) -> dict[str, Any]:
+def measure(method: str, name: PresetName, *, n_classes: int, n_seeds: int, changes: dict[str, Any]) -> dict[str, Any]:
     """Return both precisions' mean AUC, the mean paired difference with its standard error, and the ratio of times."""
     recordings, pairs = read_sequences(name), []
     for seed in range(n_seeds):
         for normal in CLASSES[name][:n_classes]:
             task = class_task(recordings, (normal,))
-            found = [train(task, method, name, precision, seed) for precision in PRECISIONS]
+            found = [train(task, method, name, changes | {"precision": precision}, seed) for precision in PRECISIONS]
             pairs.append(found)
             told = ", ".join(f"{p} {a:.1f} in {s:.0f} s" for p, (a, s) in zip(PRECISIONS, found, strict=True))
             print(f"{method} {name} class {normal} seed {seed}: {told}", flush=True)
@@ -69,11 +69,14 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=4, help="the first so many classes, each normal in turn (4)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    parser.add_argument("--epochs", type=int, help="epochs of a training (default: those of the study)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    found = {}
+    found, changes = {}, {"epochs": arguments.epochs} if arguments.epochs else {}
     for name in arguments.datasets:
-        found[name] = measure(arguments.method, name, n_classes=arguments.classes, n_seeds=arguments.seeds)
+        found[name] = measure(
+            arguments.method, name, n_classes=arguments.classes, n_seeds=arguments.seeds, changes=changes
+        )
         print(f"{name}: {found[name]}", flush=True)
     if arguments.json:
         print(json.dumps(found))

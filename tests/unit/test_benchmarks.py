@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.epochs import aucs_of
+from benchmarks.epochs import aucs_of, train_baseline
+from benchmarks.paper.datasets import class_task, read_sequences
+from benchmarks.paper.methods import make
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -134,22 +136,58 @@ def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves(
         assert all(0 <= value <= 1 for value in found.values()), found
 
 
-def test_epochs_tells_what_each_choice_of_an_epoch_gives(data_file: Callable[[str], Path]) -> None:
-    arguments = ("--datasets", "racket_sports", "--classes", "1", "--epochs", "2", "--json")
-    folder = str(data_file("racket_sports.npz").parent)
+def study(name: str, folder: Path, *arguments: str) -> Any:
+    """Return what a benchmark on the study's data says of RacketSports' first class."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.epochs", *arguments],
+        [
+            sys.executable,
+            "-m",
+            f"benchmarks.{name}",
+            "--datasets",
+            "racket_sports",
+            "--classes",
+            "1",
+            *arguments,
+            "--json",
+        ],
         cwd=BENCHMARKS.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "STREAMAD_DATA": folder},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "STREAMAD_DATA": str(folder)},
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    aucs = json.loads(done.stdout.splitlines()[-1])["racket_sports"]["auc_by_seed"]
+    return json.loads(done.stdout.splitlines()[-1])["racket_sports"]
+
+
+@pytest.mark.parametrize("method", ["neutral_ad", "drocc"])
+def test_epochs_tells_what_each_choice_of_an_epoch_gives(method: str, data_file: Callable[[str], Path]) -> None:
+    folder = data_file("racket_sports.npz").parent
+    aucs = study("epochs", folder, "--method", method, "--epochs", "2")["auc_by_seed"]
     assert list(aucs) == ["lowest", "last", "tenth", "best"]
     assert all(0 <= values[0] <= 100 and len(values) == 1 for values in aucs.values())
+
+
+def test_scoring_each_epoch_leaves_a_training_as_it_is(data_file: Callable[[str], Path]) -> None:
+    data_file("racket_sports.npz")
+    task = class_task(read_sequences("racket_sports"), (0,))
+    losses, scores = train_baseline("drocc", task, "racket_sports", 2, seed=0)
+    alone = make("drocc", "racket_sports", {"epochs": 2}).fit(task.train, seed=0, device="cpu")
+    terms = alone.score(task.test.values, task.test.lengths)
+    assert scores[-1] == pytest.approx(terms.sum(axis=1), abs=1e-4)
+    assert losses[-1] == pytest.approx(alone.summary.best_loss, rel=1e-5)
+    assert len(losses) == len(scores) == 2
+
+
+@pytest.mark.parametrize("method", ["neutral_ad", "fixed_transformations"])
+def test_precision_tells_the_paired_difference_and_the_gain(method: str, data_file: Callable[[str], Path]) -> None:
+    folder = data_file("racket_sports.npz").parent
+    found = study("precision", folder, "--method", method, "--epochs", "2", "--seeds", "2")
+    assert found["n_pairs"] == 2
+    assert found["difference"] == pytest.approx(found["auc_bfloat16"] - found["auc_float32"], abs=0.011)
+    assert 0 <= found["standard_error"] <= 100
+    assert 0 < found["gain"] < 100
 
 
 def test_epochs_choices_are_the_lowest_loss_the_last_the_best_of_a_tenth_and_the_best() -> None:
