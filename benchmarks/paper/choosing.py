@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.paper.cells import Cell
-from benchmarks.paper.methods import GROUPS, METHODS, fits, missing_module, trains_many
+from benchmarks.paper.methods import GROUPS, METHODS, fits, missing_module, shortened, trains_many
 from benchmarks.paper.protocols import TABULAR, Block, blocks_of, normal_sets, variants_of
 from benchmarks.paper.workers import Job
 from streamad.errors import DetectorError, UsageError
@@ -92,11 +92,12 @@ def _seeds(block: Block, method: str, n_seeds: int) -> range:
 def _jobs(block: Block, method: str, seed: int, normal: tuple[str, ...]) -> Iterator[Job]:
     if not fits(method, block.dataset) or (block.protocol == "ablation" and method != _ABLATED):
         return
+    less = shortened(method, block.dataset, block.protocol)
     for name, classes in normal_sets(block).items():
         if _fits(name, normal):
             for variant, settings in variants_of(block).items():
                 cell = Cell(block.dataset, block.protocol, method, seed, classes, name, variant)
-                yield Job((cell,), settings)
+                yield Job((cell,), less | settings)
 
 
 def _why_none(choice: Choice, blocks: list[Block], methods: list[str]) -> str:

@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _with_options(jobs: list[Job], changes: dict[str, Any]) -> list[Job]:
     """Return ``jobs`` with ``changes`` to their settings, but not to what tells the variants of a cell apart."""
-    if own := {key for job in jobs for key in job.settings} & changes.keys():
+    if own := {key for job in jobs if job.cells[0].variant for key in job.settings} & changes.keys():
         raise UsageError(f"--options {', '.join(sorted(own))}: the figure varies that itself")
     return [Job(job.cells, job.settings | changes) for job in jobs]
 

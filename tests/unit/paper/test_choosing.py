@@ -64,6 +64,21 @@ def test_the_ablation_is_of_neutral_ad_alone_and_its_jobs_carry_their_settings()
     assert jobs[0].settings == {"transformation": "feed_forward", "n_transformations": 2}
 
 
+@pytest.mark.parametrize(
+    ("choice", "method", "expected"),
+    [
+        (Choice(tables=(2,), datasets=("character_trajectories",)), "neutral_ad", {"epochs": 20, "batch_size": 64}),
+        (Choice(tables=(2,), datasets=("character_trajectories",)), "minirocket", {}),
+        (Choice(tables=(2,), datasets=("spoken_arabic_digits",)), "neutral_ad", {}),
+        (Choice(tables=(1,), datasets=("character_trajectories",)), "neutral_ad", {}),
+    ],
+)
+def test_what_is_shortened_is_so_in_its_jobs(choice: Choice, method: str, expected: dict[str, int]) -> None:
+    found = jobs_of(replace(choice, methods=(method,)))
+    assert found
+    assert all(job.settings == expected for job in found)
+
+
 def test_groups_stand_for_their_methods() -> None:
     found = {cell.method for cell in cells(Choice(tables=(1,), methods=("peers", "simclr")))}
     assert found == {"nearest", "minirocket", "rockad", "simclr"}

@@ -142,6 +142,15 @@ def test_options_cannot_change_what_the_ablation_varies(tmp_path: Path, capfd: p
     assert "error: --options transformation: the figure varies that itself" in capfd.readouterr().err
 
 
+def test_options_can_give_a_shortened_training_its_published_length(
+    tmp_path: Path, data_file: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    data_file("character_trajectories.npz")
+    words = ["--table", "2", "--datasets", "character_trajectories", "--methods", "neutral_ad", "--dry-run"]
+    assert main(["run", *words, "--out", str(tmp_path), "--options", "epochs=100", "batch_size=quarter"]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 20
+
+
 def test_a_cell_that_fails_is_told_and_the_others_go_on(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = strokes / "data" / "racket_sports.npz"
     with np.load(data) as archive:
