@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["draw"]
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from benchmarks.paper.current import read_current
-from benchmarks.paper.curves import ABLATION_METRICS, ablation
+from benchmarks.paper.curves import ABLATION_METRICS, Point, ablation
 from benchmarks.paper.figures.style import new_figure
 from benchmarks.paper.names import DATASET_NAMES
 
@@ -19,7 +20,7 @@ _FORMS = {
     "multiplicative": "multiplicative $M(x) \\odot x$",
 }
 
-_BESIDE = 0.1  # so that bars of one K do not hide one another
+_BESIDE = 0.1  # of a K: so that bars of one K do not hide one another
 
 
 def draw(results: Path) -> Figure | None:
@@ -36,7 +37,7 @@ def draw(results: Path) -> Figure | None:
             axis.errorbar(
                 [point.x + _BESIDE * (number - 1) for point in points],
                 [point.summary.mean or 0.0 for point in points],
-                yerr=[point.summary.std or 0.0 for point in points],
+                yerr=[point.summary.std or 0.0 for point in points] if _has_bars(points) else None,
                 label=label,
                 color=f"C{number}",
                 marker="os^"[number],
@@ -50,3 +51,7 @@ def draw(results: Path) -> Figure | None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(_FORMS), frameon=False, fontsize=9)
     return figure
+
+
+def _has_bars(points: Sequence[Point]) -> bool:
+    return any(point.summary.std is not None for point in points)

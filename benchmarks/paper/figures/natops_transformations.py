@@ -23,10 +23,13 @@ def draw(results: Path) -> Figure:
             axis.plot(views[number, view].T, linewidth=0.7)
             axis.tick_params(labelsize=7)
         kind = "normal" if number == 0 else "anomaly"
-        row[0].set_ylabel(f"class {number}, {kind}\nscore {scores[number]:.2f}", fontsize=8)
+        row[0].set_ylabel(f"class {number}, {kind}\nscore {scores[number]:.3f}", fontsize=8)
     for view, axis in enumerate(axes[0]):
         axis.set_title(view_name(view))
     for axis in axes[-1]:
         axis.set_xlabel("step")
-    figure.suptitle("24 coordinates of hands, elbows, wrists and thumbs, and what $T_k$ makes of them", fontsize=10)
+    figure.suptitle(
+        "24 coordinates (in the archive's unit) of hands, elbows, wrists and thumbs, and what $T_k$ makes of them",
+        fontsize=10,
+    )
     return figure

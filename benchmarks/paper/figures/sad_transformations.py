@@ -27,7 +27,7 @@ def draw(results: Path) -> Figure:
                 values, aspect="auto", origin="lower", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest"
             )
         kind = "normal" if number == 0 else "anomaly"
-        row[0].set_ylabel(f"digit {number}\n{kind}\nscore {scores[number]:.2f}", fontsize=8)
+        row[0].set_ylabel(f"digit {number}\n{kind}\nscore {scores[number]:.3f}", fontsize=8)
     for view, axis in enumerate(axes[0]):
         axis.set_title(view_name(view))
     for axis in axes[-1]:

@@ -35,7 +35,7 @@ def draw(results: Path) -> Figure:
         drawn = right.scatter(*points[kind].T, s=14, marker=marker, linewidths=0, **chosen)
     for axis, title in (
         (left, "which transformation dominates"),
-        (right, "the same, with the score (sum of all terms)"),
+        (right, "the same, coloured by the score (sum of all four terms)"),
     ):
         _frame(axis)
         axis.set_title(title, fontsize=10, pad=14)

@@ -1,4 +1,4 @@
-"""Why a row of Thyroid is an anomaly: the four learned masks of a normal row and three anomalies, and their terms."""
+"""Why a row of Thyroid is an anomaly: the four learned masks of a normal row and of anomalies, and their terms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from benchmarks.paper.figures.stores import Arrays, stored
 from benchmarks.paper.figures.style import ANOMALY, NORMAL, new_figure
 
 ATTRIBUTES = ("age", "TSH", "T3", "TT4", "T4U", "FTI")
-N_ANOMALIES = 3
 
 
 def draw(results: Path) -> Figure:
@@ -22,7 +21,7 @@ def draw(results: Path) -> Figure:
     arrays = stored("thyroid_terms", results)
     chosen = examples(arrays)
     n_masks = arrays["masks"].shape[1]
-    figure = new_figure(10, 9)
+    figure = new_figure(2.5 * len(chosen), 9)
     axes = figure.subplots(n_masks + 2, len(chosen), sharey="row")
     for column, row in zip(axes.T, chosen, strict=True):
         kind = "anomaly" if arrays["is_anomaly"][row] else "normal"
@@ -40,10 +39,7 @@ def draw(results: Path) -> Figure:
 
 
 def examples(arrays: Arrays) -> list[int]:
-    """Return the normal row of median score, and the highest anomaly of each dominating term, most frequent term first.
-
-    Three anomalies: where fewer terms dominate any, the highest of the others follow.
-    """
+    """Return the normal row of median score, and the highest anomaly of each term that dominates any, most first."""
     terms, is_anomaly = arrays["terms"], arrays["is_anomaly"]
     scores = terms.sum(axis=1)
     normal = np.flatnonzero(~is_anomaly)
@@ -51,12 +47,10 @@ def examples(arrays: Arrays) -> list[int]:
     anomalies = np.flatnonzero(is_anomaly)[np.argsort(-scores[is_anomaly])]
     dominating = terms[anomalies].argmax(axis=1)
     frequent = np.argsort(-np.bincount(dominating, minlength=terms.shape[1]), kind="stable")
-    firsts = [int(anomalies[dominating == k][0]) for k in frequent if (dominating == k).any()]
-    others = [int(row) for row in anomalies if row not in firsts]
-    return [median, *[*firsts, *others][:N_ANOMALIES]]
+    return [median, *(int(anomalies[dominating == k][0]) for k in frequent if (dominating == k).any())]
 
 
 def _bars(axis: Axes, values: np.ndarray, colour: str | list[str], names: tuple[str, ...] | list[str]) -> None:
     axis.bar(range(len(values)), values, color=colour)
     axis.axhline(0, color="black", linewidth=0.6)
-    axis.set_xticks(range(len(values)), names, fontsize=8)
+    axis.set_xticks(range(len(values)), names, fontsize=7)
