@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["build", "register", "run"]
+__all__ = ["DOCUMENT", "TEMPLATE", "build", "register", "run", "without_missing_pictures"]
 
 import argparse
 import json
@@ -16,6 +16,7 @@ from typing import Any, Final
 from benchmarks.paper.cells import RESULTS, Result
 from benchmarks.paper.current import read_current
 from benchmarks.paper.curves import ablation, curves_as_json, sweep
+from benchmarks.paper.left import left_section
 from benchmarks.paper.markdown import curves_section, differences_section, halves_section, table_section, time_section
 from benchmarks.paper.protocols import FIGURES
 from benchmarks.paper.summary import HALVES, TABLES, Entry, entries
@@ -73,5 +74,5 @@ def build(template: str, results: Sequence[Result], found: Sequence[Entry]) -> s
     for block in FIGURES["ablation"]:
         parts[f"ablation_{block.dataset}"] = curves_section("K", ablation(results, block.dataset))
     parts["halves"] = halves_section(found, entries(results, (HALVES,)))
-    parts |= {"differences": differences_section(found), "time": time_section(results)}
+    parts |= {"differences": differences_section(found), "time": time_section(results), "left": left_section(results)}
     return _NOTE + string.Template(template).substitute(parts)

@@ -30,7 +30,10 @@ def duration(seconds: float) -> str:
 
 
 class Estimate:
-    """How long cells take, from those that were measured: the likest there are, else all."""
+    """How long cells take, from those that were measured: the likest there are, else all.
+
+    Sequences of n normal classes are taken to need n times as long as those of one.
+    """
 
     def __init__(self, known: Iterable[Result]) -> None:
         self._times_s: dict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -40,13 +43,13 @@ class Estimate:
     def learn(self, result: Result) -> None:
         """Take a measured cell into account."""
         for kind in _kinds(result.cell):
-            self._times_s[kind].append(result.fit_s + result.score_s)
+            self._times_s[kind].append((result.fit_s + result.score_s) / _size(result.cell))
 
     def of(self, cell: Cell) -> float | None:
         """Return the seconds that ``cell`` may take, None where nothing was measured yet."""
         for kind in _kinds(cell):
             if kind in self._times_s:
-                return statistics.fmean(self._times_s[kind])
+                return statistics.fmean(self._times_s[kind]) * _size(cell)
         return None
 
     def left_s(self, cells: Iterable[Cell], n_workers: int) -> float | None:
@@ -54,6 +57,10 @@ class Estimate:
         times = [self.of(cell) for cell in cells]
         known = [seconds for seconds in times if seconds is not None]
         return sum(known) / n_workers if len(known) == len(times) else None
+
+
+def _size(cell: Cell) -> int:
+    return max(len(cell.normal), 1)
 
 
 def _kinds(cell: Cell) -> list[tuple[str, ...]]:

@@ -9,6 +9,8 @@ import pytest
 from benchmarks.paper.cells import Result, read_results
 from benchmarks.paper.current import read_current
 from benchmarks.paper.methods import make, shortened
+from benchmarks.paper.report import DOCUMENT, TEMPLATE, build, without_missing_pictures
+from benchmarks.paper.summary import entries
 
 RESOLVED = ("auto", "quarter")
 VARIED = {"transformation", "n_transformations"}
@@ -46,6 +48,13 @@ def test_every_stored_cell_has_its_method_s_settings_of_today(results: dict[KIND
             if changed := differences(one, settings | shortened(method, dataset, one.protocol)):
                 stale[str(one.cell)] = changed
     assert not stale, "measure them again: run --redo"
+
+
+def test_the_committed_page_is_the_one_that_its_cells_give() -> None:
+    stored = read_current()[0]
+    page = build(TEMPLATE.read_text(encoding="utf-8"), stored, entries(stored))
+    committed = DOCUMENT.read_text(encoding="utf-8")
+    assert without_missing_pictures(page, DOCUMENT.parent) == committed, "build it again: benchmarks.paper report"
 
 
 def test_every_stored_cell_is_of_its_method_s_revision_of_today() -> None:

@@ -13,6 +13,9 @@ import pytest
 
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.cells import write_result
+from benchmarks.paper.choosing import Choice, jobs_of
+from benchmarks.paper.left import left_section
+from benchmarks.paper.methods import METHODS
 from benchmarks.paper.report import TEMPLATE, build, without_missing_pictures
 from benchmarks.paper.summary import entries
 
@@ -105,6 +108,37 @@ def test_the_time_is_summed_by_where_it_was_spent() -> None:
     assert "| one_vs_rest | RS | 4 |  | 2.00 |" in time
     assert "| all |  | 7 | 0.10 | 2.00 |" in time
     assert "Measured with numpy 2.4; torch 2.10, 2.9." in time
+
+
+def left_of_racket_sports(n_stored: int) -> str:
+    methods = [name for name in METHODS if name not in ("lof", "simclr")]
+    results = [result(normal_name=name, method=method) for name in TASKS for method in methods]
+    results += [result(normal_name=name, fit_s=3599.5) for name in TASKS[:n_stored]]
+    told = section(document(results), "How long it takes")
+    (row,) = (line for line in told.splitlines() if line.startswith("| table 1 | RS |"))
+    return row
+
+
+def test_what_is_left_is_told_by_part_and_data_set_with_the_hours_of_the_likest_cells() -> None:
+    """Of SimCLR all four tasks, each as long as the mean of the data set's cells; of LOF one of an hour."""
+    assert left_of_racket_sports(3) == "| table 1 | RS | LOF; learned Ts, L_C | 5 | 1.2 |"
+    assert left_of_racket_sports(4) == "| table 1 | RS | learned Ts, L_C | 4 | 0.3 |"
+
+
+def test_nothing_left_is_told_so() -> None:
+    cells = [cell for job in jobs_of(Choice()) for cell in job.cells]
+    results = [
+        result(
+            cell.dataset,
+            cell.normal_name,
+            normal=cell.normal,
+            method=cell.method,
+            protocol=cell.protocol,
+            variant=cell.variant,
+        )
+        for cell in cells
+    ]
+    assert left_section(results) == "Nothing is left of the study with one seed."
 
 
 def test_on_a_cpu_its_own_time_counts_and_not_the_clock_s() -> None:
