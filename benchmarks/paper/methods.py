@@ -139,11 +139,13 @@ METHODS: Final[dict[str, Method]] = {
     "deep_svdd": _both("deep_svdd:DeepSvdd", _deep_svdd),
     "drocc": _both("drocc:Drocc", _drocc),
     "dagmm": _both("dagmm:Dagmm", _dagmm),
-    "goad": _both("goad:Goad", _goad, revision=2),
+    "goad": _both("goad:Goad", _goad, revision=3),
     "rnn": Method(f"{_BASELINES}.rnn:Rnn"),
     "lstm_ed": Method(f"{_BASELINES}.lstm_ed:LstmEncoderDecoder"),
-    "fixed_transformations": Method(f"{_BASELINES}.fixed:FixedTransformations", _encoder),
-    "transformation_prediction": Method(f"{_BASELINES}.prediction:TransformationPrediction", _learnable_views),
+    "fixed_transformations": Method(f"{_BASELINES}.fixed:FixedTransformations", _encoder, revision=2),
+    "transformation_prediction": Method(
+        f"{_BASELINES}.prediction:TransformationPrediction", _learnable_views, revision=2
+    ),
     "simclr": Method(f"{_BASELINES}.simclr:SimClr", _simclr),
 }
 _SHORTENED: Final = ("neutral_ad", "fixed_transformations")

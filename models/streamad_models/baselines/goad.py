@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from streamad_models.baselines._network import Network, TrainingOptions
 from streamad_models.baselines._selection import SelectingDetector
+from streamad_models.baselines.losses import prediction_terms
 
 _CHUNK_VALUES = 1 << 24  # mapped values held at once when the centres are set
 
@@ -71,7 +72,7 @@ class GoadNetwork(Network):
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return terms [B, M]: -log P(m | T_m(x)) of windows [B, C, L]."""
         distance_BMM = squared_distances(self.embed(windows_BCL, lengths_B), self.centres_MZ)
-        return -F.log_softmax(-distance_BMM, dim=2).diagonal(dim1=1, dim2=2)
+        return prediction_terms(-distance_BMM)
 
     def embed(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the features [B, M, Z] of the M maps of each window."""

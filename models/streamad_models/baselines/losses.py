@@ -15,9 +15,13 @@ from torch import Tensor
 def prediction_terms(logits_BKK: Tensor) -> Tensor:
     """Return the terms [B, K] of L_P (paper, equation 5) whose sum over K is a window's loss.
 
-    Row k of ``logits_BKK`` is what the classifier says of the view ``T_k(x)``; term k is ``-log softmax_k`` of it.
+    Row k of ``logits_BKK`` is what the classifier says of the view ``T_k(x)``; term k is ``-log softmax_k`` of it,
+    computed as ``softplus(logsumexp_{l != k} logit_l - logit_k)``. So a classifier that is sure gives 1e-20 and not 0:
+    the logarithm of a softmax has nothing between 0 and 6e-8, and half of all normal windows would score alike.
     """
-    return -F.log_softmax(logits_BKK, dim=2).diagonal(dim1=1, dim2=2)
+    same_KK = torch.eye(logits_BKK.shape[2], dtype=torch.bool, device=logits_BKK.device)
+    others_BK = logits_BKK.masked_fill(same_KK, -torch.inf).logsumexp(2)
+    return F.softplus(others_BK - logits_BKK.diagonal(dim1=1, dim2=2))
 
 
 def simclr_terms(first_BZ: Tensor, second_BZ: Tensor, temperature: float) -> Tensor:

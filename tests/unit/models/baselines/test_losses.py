@@ -18,6 +18,24 @@ def test_prediction_terms_are_the_surprise_at_each_view_s_own_number() -> None:
     torch.testing.assert_close(prediction_terms(logits_BKK), torch.tensor(expected))
 
 
+@pytest.mark.parametrize("margin", [0.0, 20.0, 60.0, -60.0])
+def test_prediction_terms_tell_windows_apart_of_which_the_classifier_is_sure(margin: float) -> None:
+    logits_BKK = normal(200, 5, 5) + margin * torch.eye(5, dtype=torch.float64)
+    others_BK = logits_BKK.exp().masked_fill(torch.eye(5, dtype=torch.bool), 0.0).sum(2)
+    exact_BK = (others_BK / logits_BKK.diagonal(dim1=1, dim2=2).exp()).log1p()
+    terms_BK = prediction_terms(logits_BKK.float())
+    torch.testing.assert_close(terms_BK.double(), exact_BK, rtol=2e-5, atol=0.0)
+    assert terms_BK.sum(1).unique().numel() == 200
+
+
+def test_prediction_terms_and_their_gradients_are_finite_far_beyond_what_a_float_can_raise_e_to() -> None:
+    logits_BKK = (1e4 * normal(4, 3, 3)).float().requires_grad_()
+    terms_BK = prediction_terms(logits_BKK)
+    (gradient,) = torch.autograd.grad(terms_BK.sum(), logits_BKK)
+    assert torch.isfinite(terms_BK).all()
+    assert torch.isfinite(gradient).all()
+
+
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_the_reference_score_is_the_window_s_loss_in_a_minibatch_with_the_reference(temperature: float) -> None:
     z_BKZ, reference_RKZ = normal(3, 4, 6), normal(5, 4, 6, seed=1)
