@@ -69,7 +69,8 @@ def test_the_ablation_is_of_neutral_ad_alone_and_its_jobs_carry_their_settings()
     [
         (Choice(tables=(2,), datasets=("character_trajectories",)), "neutral_ad", {"epochs": 20, "batch_size": 64}),
         (Choice(tables=(2,), datasets=("character_trajectories",)), "minirocket", {}),
-        (Choice(tables=(2,), datasets=("spoken_arabic_digits",)), "neutral_ad", {}),
+        (Choice(tables=(2,), datasets=("spoken_arabic_digits",)), "neutral_ad", {"epochs": 20, "batch_size": 256}),
+        (Choice(figures=("sweep",), datasets=("spoken_arabic_digits",)), "neutral_ad", {}),
         (Choice(tables=(1,), datasets=("character_trajectories",)), "neutral_ad", {}),
     ],
 )
