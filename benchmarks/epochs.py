@@ -3,9 +3,10 @@
 NeuTraL AD is written the plain way, K mask networks and an encoder of torch.nn layers (reference.py) with the starting
 weights that those layers draw themselves, trained by Adam with the published settings. Fixed transformations and DROCC
 are those of the study. After each epoch the model scores the test split. Told, for each class and seed, is the AUC of
-four choices of an epoch: lowest (training loss, as the study chooses), last, tenth (the best on a tenth of the test
-split, with its labels, AUC on the rest, mean of 100 draws), and best (on the whole test split: nobody can choose it, it
-bounds what a choice can gain). Needs the data of the study (STREAMAD_DATA, docs/datasets.md).
+four choices of an epoch: lowest (training loss: NeuTraL AD's in the study), last (the baselines' in the study), tenth
+(the best on a tenth of the test split, with its labels, AUC on the rest, mean of 100 draws), and best (on the whole
+test split: nobody can choose it, it bounds what a choice can gain). Needs the data of the study (STREAMAD_DATA,
+docs/datasets.md).
 Run: ``python -m benchmarks.epochs [--method M] [--datasets epilepsy] [--seeds 3] [--json]``.
 """
 

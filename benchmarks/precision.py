@@ -25,10 +25,8 @@ from benchmarks.paper.protocols import CLASSES
 from streamad.judge.evaluation import auc
 from streamad_models.neutral_ad.presets import PresetName
 
-PRECISIONS = ("float32", "bfloat16")
-
-
 METHODS = ("neutral_ad", "fixed_transformations")
+PRECISIONS = ("float32", "bfloat16")
 
 
 def train(task: Task, method: str, name: PresetName, changes: dict[str, Any], seed: int) -> tuple[float, float]:
@@ -68,8 +66,8 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", choices=get_args(PresetName), default=["epilepsy"])
     parser.add_argument("--classes", type=int, default=4, help="the first so many classes, each normal in turn (4)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object last")
     parser.add_argument("--epochs", type=int, help="epochs of a training (default: those of the study)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     found, changes = {}, {"epochs": arguments.epochs} if arguments.epochs else {}

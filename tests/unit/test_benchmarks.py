@@ -23,8 +23,20 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 def benchmark(name: str, *arguments: str, **environment: str) -> dict[str, Any]:
     """Run a benchmark with ``--json`` and return the last line of its standard output."""
+    return told([str(BENCHMARKS / f"{name}.py"), *arguments], **environment)
+
+
+def study(name: str, folder: Path, *arguments: str) -> Any:
+    """Return what a benchmark on the study's data in ``folder`` says of RacketSports' first class."""
+    of_one_class = ["-m", f"benchmarks.{name}", "--datasets", "racket_sports", "--classes", "1", *arguments]
+    return told(of_one_class, STREAMAD_DATA=str(folder))["racket_sports"]
+
+
+def told(arguments: list[str], **environment: str) -> dict[str, Any]:
+    """Return the JSON object that a program of Python, run in the checkout with ``--json``, prints last."""
     done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / f"{name}.py"), *arguments, "--json"],
+        [sys.executable, *arguments, "--json"],
+        cwd=BENCHMARKS.parent,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         capture_output=True,
         text=True,
@@ -134,31 +146,6 @@ def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves(
     for found in by_training_set.values():
         assert {"detection_rate", "false_alarm_rate", "auc"} <= set(found)
         assert all(0 <= value <= 1 for value in found.values()), found
-
-
-def study(name: str, folder: Path, *arguments: str) -> Any:
-    """Return what a benchmark on the study's data says of RacketSports' first class."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            f"benchmarks.{name}",
-            "--datasets",
-            "racket_sports",
-            "--classes",
-            "1",
-            *arguments,
-            "--json",
-        ],
-        cwd=BENCHMARKS.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "STREAMAD_DATA": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])["racket_sports"]
 
 
 @pytest.mark.parametrize("method", ["neutral_ad", "drocc"])

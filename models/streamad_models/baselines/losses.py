@@ -17,7 +17,7 @@ def prediction_terms(logits_BKK: Tensor) -> Tensor:
 
     Row k of ``logits_BKK`` is what the classifier says of the view ``T_k(x)``; term k is ``-log softmax_k`` of it,
     computed as ``softplus(logsumexp_{l != k} logit_l - logit_k)``. So a classifier that is sure gives 1e-20 and not 0:
-    the logarithm of a softmax has nothing between 0 and 6e-8, and half of all normal windows would score alike.
+    the logarithm of a float32 softmax has nothing between 0 and 6e-8, and all windows it is sure of would score alike.
     """
     same_KK = torch.eye(logits_BKK.shape[2], dtype=torch.bool, device=logits_BKK.device)
     others_BK = logits_BKK.masked_fill(same_KK, -torch.inf).logsumexp(2)

@@ -22,6 +22,14 @@ def test_a_cell_takes_as_long_as_the_likest_that_were_measured() -> None:
     assert Estimate([]).of(same.cell) is None
 
 
+def test_n_normal_classes_are_taken_to_need_n_times_as_long() -> None:
+    estimate = Estimate([result(fit_s=10, score_s=0)])
+    three = result(normal_name="not-3", normal=(0, 1, 2), protocol="n_vs_rest")
+    assert estimate.of(three.cell) == 30
+    estimate.learn(result(normal_name="not-3", normal=(0, 1, 2), protocol="n_vs_rest", fit_s=60, score_s=0))
+    assert estimate.of(three.cell) == 60
+
+
 def test_workers_share_the_time_left() -> None:
     estimate = Estimate([result(fit_s=10, score_s=0)])
     assert estimate.left_s([result().cell] * 6, 2) == pytest.approx(30)
