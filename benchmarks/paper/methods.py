@@ -166,7 +166,7 @@ def fits(method: str, dataset: str) -> bool:
 
 
 def shortened(method: str, dataset: str, protocol: str) -> Settings:
-    """Return what makes n-vs-rest on SAD and CT short: the published training takes 18 and 28 minutes a model.
+    """Return what makes n-vs-rest on SAD and CT short: the published training takes 19 and 30 minutes a model.
 
     As many steps of Adam as published (400), but of batches of a twentieth of the sequences instead of a quarter, hence
     a fifth of the epochs. The page says what that changes elsewhere.

@@ -22,10 +22,10 @@ _SMALLEST_NORM = 1e-12
 class DroccOptions(NetworkOptions):
     """The shell, the ascent on it and what it weighs; training is that of NeuTraL AD, as for the other baselines.
 
-    The radius "auto" is half the root of the number of a window's valid values, published for standardised ones,
-    hence the scaling. Published are 50 steps of 0.1: 10 of 0.5 reach as far in a fifth of the time. The weight 1 is the
-    published one but for its time series (0.5). For tables the published ascents hardly move (0.001), after 50 epochs
-    without adversarial rows: ``warm_up_epochs``.
+    The radius "auto" is half the root of the number of a window's valid values, published for standardised ones, hence
+    the scaling. Published are 50 steps of 0.1: 10 of 0.5 reach as far in a fifth of the time. The weight 1 is the
+    published one but for its time series (0.5), whose published learning rate is 1e-5. For tables the published ascents
+    hardly move (0.001), after 50 epochs without adversarial rows: ``warm_up_epochs``.
     """
 
     scaling: Literal["standard", "none"] = Field(default="standard", description="per channel, on training windows")
