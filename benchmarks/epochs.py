@@ -1,13 +1,13 @@
-"""Which epoch's model tells anomalies best, and whether a plain program of NeuTraL AD does as well: one-vs-rest.
+"""Which epoch's model tells anomalies best, and whether a plain program of NeuTraL AD does as well.
 
 NeuTraL AD is written the plain way, K mask networks and an encoder of torch.nn layers (reference.py) with the starting
 weights that those layers draw themselves, trained by Adam with the published settings. Fixed transformations and DROCC
-are those of the study. After each epoch the model scores the test split. Told, for each class and seed, is the AUC of
-four choices of an epoch: lowest (training loss: NeuTraL AD's in the study), last (the baselines' in the study), tenth
-(the best on a tenth of the test split, with its labels, AUC on the rest, mean of 100 draws), and best (on the whole
-test split: nobody can choose it, it bounds what a choice can gain). Needs the data of the study (STREAMAD_DATA,
-docs/datasets.md).
-Run: ``python -m benchmarks.epochs [--method M] [--datasets epilepsy] [--seeds 3] [--json]``.
+are those of the study. After each epoch the model scores the test split. Told, for each task (a class against the rest,
+or all classes but one) and seed, is the AUC of four choices of an epoch: lowest (training loss: NeuTraL AD's in the
+study), last (the baselines' in the study), tenth (the best on a tenth of the test split, with its labels, AUC on the
+rest, mean of 100 draws), and best (on the whole test split: nobody can choose it, it bounds what a choice can gain).
+Needs the data of the study (STREAMAD_DATA, docs/datasets.md).
+Run: ``python -m benchmarks.epochs [--method M] [--datasets epilepsy] [--protocol n_vs_rest] [--seeds 3] [--json]``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.paper.cells import Protocol
 from benchmarks.paper.datasets import Task, class_task, read_sequences
 from benchmarks.paper.methods import make
-from benchmarks.paper.protocols import CLASSES
+from benchmarks.paper.protocols import Block, normal_sets
 from benchmarks.training import plain_epochs
 from streamad.judge.evaluation import auc
 from streamad.ports import TrainingStep
@@ -34,6 +35,7 @@ from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.presets import PresetName
 from streamad_models.neutral_ad.reference import ReferenceModel
 
+PROTOCOLS: tuple[Protocol, ...] = ("one_vs_rest", "n_vs_rest")
 METHODS = ("neutral_ad", "fixed_transformations", "drocc")
 CHOICES = ("lowest", "last", "tenth", "best")
 N_DRAWS = 100
@@ -113,29 +115,35 @@ def aucs_of(losses: Floats, scores: Floats, is_anomaly: npt.NDArray[np.bool_], s
     return {name: 100 * value for name, value in zip(CHOICES, found, strict=True)}
 
 
-def measure(method: str, name: PresetName, *, n_classes: int | None, n_seeds: int, epochs: int) -> dict[str, Any]:
-    """Return each choice's AUC: the mean over the classes, of every seed."""
+def measure(
+    method: str, name: PresetName, protocol: Protocol, *, n_tasks: int | None, n_seeds: int, epochs: int
+) -> dict[str, Any]:
+    """Return each choice's AUC: the mean over the tasks, of every seed."""
     train = train_plain if method == "neutral_ad" else partial(train_baseline, method)
     recordings = read_sequences(name)
+    tasks = list(normal_sets(Block(name, protocol, 0)).items())[:n_tasks]
     by_seed: dict[str, list[float]] = {choice: [] for choice in CHOICES}
     for seed in range(n_seeds):
         rows = []
-        for normal in CLASSES[name][:n_classes]:
-            task = class_task(recordings, (normal,))
+        for normal, classes in tasks:
+            task = class_task(recordings, classes)
             losses, scores = train(task, name, epochs, seed)
             rows.append(aucs_of(losses, scores, task.is_anomaly, seed))
             told = ", ".join(f"{choice} {value:.1f}" for choice, value in rows[-1].items())
-            print(f"{method} {name} class {normal} seed {seed}: {told} (lowest loss {losses.min():.3f})", flush=True)
+            print(f"{method} {name} normal {normal} seed {seed}: {told} (lowest loss {losses.min():.3f})", flush=True)
         for choice in CHOICES:
             by_seed[choice].append(round(statistics.fmean(row[choice] for row in rows), 2))
-    return {"n_classes": len(rows), "epochs": epochs, "auc_by_seed": by_seed}
+    return {"protocol": protocol, "n_tasks": len(tasks), "epochs": epochs, "auc_by_seed": by_seed}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", choices=METHODS, default="neutral_ad", help="(default: neutral_ad, plain)")
     parser.add_argument("--datasets", nargs="+", choices=get_args(PresetName), default=["epilepsy"])
-    parser.add_argument("--classes", type=int, help="the first so many classes, each normal in turn (default: all)")
+    parser.add_argument(
+        "--protocol", choices=PROTOCOLS, default="one_vs_rest", help="a class normal, or all but one (default: a class)"
+    )
+    parser.add_argument("--classes", type=int, help="the first so many, each normal or left out in turn (default: all)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
     parser.add_argument("--epochs", type=int, default=100, help="epochs of a training (default: 100)")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
@@ -144,7 +152,12 @@ def main() -> None:
     found = {}
     for name in arguments.datasets:
         found[name] = measure(
-            arguments.method, name, n_classes=arguments.classes, n_seeds=arguments.seeds, epochs=arguments.epochs
+            arguments.method,
+            name,
+            arguments.protocol,
+            n_tasks=arguments.classes,
+            n_seeds=arguments.seeds,
+            epochs=arguments.epochs,
         )
         print(f"{name}: {found[name]}", flush=True)
     if arguments.json:

@@ -148,10 +148,14 @@ def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves(
         assert all(0 <= value <= 1 for value in found.values()), found
 
 
-@pytest.mark.parametrize("method", ["neutral_ad", "drocc"])
-def test_epochs_tells_what_each_choice_of_an_epoch_gives(method: str, data_file: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize(("method", "protocol"), [("neutral_ad", "n_vs_rest"), ("drocc", "one_vs_rest")])
+def test_epochs_tells_what_each_choice_of_an_epoch_gives(
+    method: str, protocol: str, data_file: Callable[[str], Path]
+) -> None:
     folder = data_file("racket_sports.npz").parent
-    aucs = study("epochs", folder, "--method", method, "--epochs", "2")["auc_by_seed"]
+    figures = study("epochs", folder, "--method", method, "--protocol", protocol, "--epochs", "2")
+    assert (figures["protocol"], figures["n_tasks"], figures["epochs"]) == (protocol, 1, 2)
+    aucs = figures["auc_by_seed"]
     assert list(aucs) == ["lowest", "last", "tenth", "best"]
     assert all(0 <= values[0] <= 100 and len(values) == 1 for values in aucs.values())
 
