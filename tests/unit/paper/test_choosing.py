@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -68,13 +69,19 @@ def test_the_ablation_is_of_neutral_ad_alone_and_its_jobs_carry_their_settings()
     ("choice", "method", "expected"),
     [
         (Choice(tables=(2,), datasets=("character_trajectories",)), "neutral_ad", {"epochs": 20, "batch_size": 64}),
+        (
+            Choice(tables=(2,), datasets=("character_trajectories",)),
+            "fixed_transformations",
+            {"epochs": 20, "batch_size": 64, "precision": "bfloat16"},
+        ),
+        (Choice(tables=(1,), datasets=("character_trajectories",)), "fixed_transformations", {}),
         (Choice(tables=(2,), datasets=("character_trajectories",)), "minirocket", {}),
         (Choice(tables=(2,), datasets=("spoken_arabic_digits",)), "neutral_ad", {"epochs": 20, "batch_size": 256}),
         (Choice(figures=("sweep",), datasets=("spoken_arabic_digits",)), "neutral_ad", {}),
         (Choice(tables=(1,), datasets=("character_trajectories",)), "neutral_ad", {}),
     ],
 )
-def test_what_is_shortened_is_so_in_its_jobs(choice: Choice, method: str, expected: dict[str, int]) -> None:
+def test_what_is_shortened_is_so_in_its_jobs(choice: Choice, method: str, expected: dict[str, Any]) -> None:
     found = jobs_of(replace(choice, methods=(method,)))
     assert found
     assert all(job.settings == expected for job in found)
