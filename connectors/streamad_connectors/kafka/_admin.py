@@ -24,6 +24,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import EndTxnRequest
 
 from streamad_connectors.kafka._errors import is_retriable
+from streamad_connectors.kafka._stopping import connected
 from streamad_connectors.kafka.options import Client
 
 _PAUSE_S = 0.1
@@ -83,7 +84,7 @@ class Admin:
     async def open(self) -> None:
         """Connect."""
         async with asyncio.timeout(self._timeout_s):
-            await self._client.bootstrap()
+            await connected(self._client.bootstrap())
         if not self._client.cluster.brokers():
             raise errors.KafkaConnectionError("no brokers in the answer")  # what a refused token looks like
 

@@ -16,6 +16,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from streamad.errors import SourceError
 from streamad_connectors.kafka._errors import explain, why_unreachable
 from streamad_connectors.kafka._reader import FETCH_WAIT_MS
+from streamad_connectors.kafka._stopping import connected
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions
 
 _MAX_FETCH_BYTES = 50_000_000
@@ -42,7 +43,7 @@ async def find_topics(client: Client, doing: str = "read") -> Mapping[str, int]:
     topics = list(client.place.topics)
     try:
         async with asyncio.timeout(client.connect_timeout_s):
-            await admin.start()
+            await connected(admin.start())
             # describe_topics would make a topic that is missing, where the broker lets clients do so.
             answer = await admin._send_request(MetadataRequest(topics, allow_auto_topic_creation=False))
     except KafkaConnectionError as error:

@@ -18,6 +18,7 @@ from streamad.logs import get_logger
 from streamad.types import SourceNotice
 from streamad_connectors.kafka._errors import explain, is_retriable
 from streamad_connectors.kafka._shared import Shared
+from streamad_connectors.kafka._stopping import connected
 from streamad_connectors.kafka.options import partition_name
 
 _RETENTION_AGE_S = 3600.0
@@ -123,7 +124,7 @@ async def retention_of(shared: Shared) -> dict[str, int | None]:
     """Return each input topic's retention in microseconds, None where it keeps records for ever. Raises KafkaError."""
     admin = AIOKafkaAdminClient(**shared.client.kwargs())
     try:
-        await admin.start()
+        await connected(admin.start())
         topics = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in shared.place.topics]
         answers = await admin.describe_configs(topics)
     finally:

@@ -26,7 +26,7 @@ from aiokafka.errors import (
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
-from streamad_connectors.kafka._stopping import discard, look_at
+from streamad_connectors.kafka._stopping import connected, discard, look_at
 
 _ABORT_S = 2.0
 _GRACE_S = 2.0
@@ -92,7 +92,7 @@ class PartitionProducer:
         Raises KafkaError, TimeoutError.
         """
         async with asyncio.timeout(self._timeout_s):
-            await self._producer.start()  # returns once the sender has its producer id: read in its source
+            await connected(self._producer.start())  # returns once the sender has its producer id: read in its source
 
     async def partitions_of(self, topic: str) -> int:
         """Return how many partitions ``topic`` has.

@@ -19,7 +19,7 @@ from streamad.logs import get_logger
 from streamad_connectors.kafka._consumer import find_topics
 from streamad_connectors.kafka._errors import explain, is_retriable, why_silent, why_unreachable
 from streamad_connectors.kafka._messages import OutMessage
-from streamad_connectors.kafka._stopping import stop_client
+from streamad_connectors.kafka._stopping import connected, stop_client
 from streamad_connectors.kafka.options import Client
 
 _T = TypeVar("_T")
@@ -130,7 +130,7 @@ class Sender:
         try:
             await find_topics(self._client, "write")
             async with asyncio.timeout(self._client.connect_timeout_s):
-                await producer.start()
+                await connected(producer.start())
         except SourceError as error:
             await stop_client(producer, _CLOSE_S)
             raise self._failed(str(error)) from error

@@ -1,23 +1,63 @@
-"""Ends aiokafka's clients in bounded time: on their own they wait for as long as the broker is away.
+"""Ends aiokafka's clients, and starts that are given up, in bounded time.
 
-Written against aiokafka 0.14, which has no public way to do so.
+On their own they wait for as long as the broker is away. Written against aiokafka 0.14, which has no public way to do
+so.
 """
 
 from __future__ import annotations
 
-__all__ = ["discard", "look_at", "stop_client"]
+__all__ = ["connected", "discard", "look_at", "stop_client"]
 
 import asyncio
 import inspect
+from collections.abc import Coroutine
 from typing import Any, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.conn import AIOKafkaConnection
 
 from streamad_connectors._finishing import finished
 
 _Client: TypeAlias = AIOKafkaProducer | AIOKafkaConsumer
 _STOP_S = 1.0
 _ROUNDS = 5
+
+
+async def connected(start: Coroutine[Any, Any, None]) -> None:
+    """Await ``start``, a client's start() or bootstrap(). The caller ends the client where it raises or is cancelled.
+
+    One that is cancelled while it asks its first broker for the cluster forgets the connection to it, which stays
+    open until the collector finds it. It is closed here.
+    """
+    starting = asyncio.ensure_future(start)
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await finished(_give_up(starting))
+        raise
+
+
+async def _give_up(starting: asyncio.Task[None]) -> None:
+    starting.add_done_callback(look_at)
+    for _ in range(_ROUNDS):  # aiokafka may take a cancellation for a broker that failed, and go on with the next
+        first = _first_connection(starting)
+        starting.cancel()
+        await asyncio.wait([starting], timeout=_STOP_S / _ROUNDS)
+        if first is not None:
+            first.close()
+        if starting.done():
+            return
+
+
+def _first_connection(starting: asyncio.Task[None]) -> AIOKafkaConnection | None:
+    """Return the connection by which ``starting`` asks for the cluster: nothing but its own frame knows it."""
+    coroutine: Any = starting.get_coro()
+    while inspect.iscoroutine(coroutine):
+        found = inspect.getcoroutinelocals(coroutine).get("bootstrap_conn")
+        if isinstance(found, AIOKafkaConnection):
+            return found
+        coroutine = coroutine.cr_await
+    return None
 
 
 async def stop_client(client: _Client, within_s: float) -> None:

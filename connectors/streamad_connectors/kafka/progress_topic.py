@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamad.errors import CheckpointError
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
-from streamad_connectors.kafka._stopping import discard
+from streamad_connectors.kafka._stopping import connected, discard
 
 SCHEMA_VERSION = 1
 # A commit that closes a sequence rewrites at most so many ids (about 30 bytes each) of its stream.
@@ -302,7 +302,7 @@ async def _read_to_the_end(consumer: AIOKafkaConsumer, place: TopicPartition, ti
     loop = asyncio.get_running_loop()
     consumer.assign([place])
     async with asyncio.timeout(timeout_s):
-        await consumer.start()
+        await connected(consumer.start())
         position = (await consumer.beginning_offsets([place]))[place]
         # The last stable offset: all that was there when the former owner was fenced, for its transaction is over then.
         end = (await consumer.end_offsets([place]))[place]

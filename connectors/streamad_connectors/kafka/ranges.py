@@ -18,7 +18,7 @@ from streamad_connectors.kafka._consumer import find_topics, make_consumer
 from streamad_connectors.kafka._errors import explain, why_unreachable
 from streamad_connectors.kafka._offsets import log_ends, offsets_at
 from streamad_connectors.kafka._reader import Reader, Reading
-from streamad_connectors.kafka._stopping import stop_client
+from streamad_connectors.kafka._stopping import connected, stop_client
 from streamad_connectors.kafka._waiting import TICK_S, Waiting
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions, partition_name
 
@@ -115,7 +115,7 @@ class KafkaRange:
         tps = [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
         consumer = self._consumer = make_consumer(self._client, self._options)
         try:
-            await consumer.start()
+            await connected(consumer.start())
         except KafkaConnectionError as error:
             raise SourceError(await why_unreachable(self._client)) from error
         except KafkaError as error:

@@ -32,7 +32,7 @@ from streamad_connectors.kafka._membership import Membership, sticky_assignor
 from streamad_connectors.kafka._offsets import LogEnds, log_ends
 from streamad_connectors.kafka._reader import Reader, Reading
 from streamad_connectors.kafka._shared import Shared
-from streamad_connectors.kafka._stopping import stop_client
+from streamad_connectors.kafka._stopping import connected, stop_client
 from streamad_connectors.kafka._waiting import TICK_S, Waiting
 from streamad_connectors.kafka.committer import KafkaCommitter
 from streamad_connectors.kafka.options import Client, KafkaSourceOptions, group_of
@@ -161,7 +161,7 @@ class KafkaSource:
             partition_assignment_strategy=[assignor],
         )
         try:
-            await consumer.start()
+            await connected(consumer.start())
         except KafkaConnectionError as error:
             raise SourceError(await why_unreachable(self._client)) from error
         except KafkaError as error:

@@ -27,7 +27,7 @@ from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad_connectors.kafka._consumer import find_topics
 from streamad_connectors.kafka._errors import explain, is_retriable, why_unreachable
-from streamad_connectors.kafka._stopping import stop_client
+from streamad_connectors.kafka._stopping import connected, stop_client
 from streamad_connectors.kafka.options import Client, KafkaSubscriptionOptions, partition_name
 
 _WAIT_MS = 500
@@ -123,7 +123,7 @@ class KafkaSubscription:
         consumer.subscribe([self._topic], listener=_CommitsBefore(self))
         try:
             async with asyncio.timeout(self._client.connect_timeout_s * 4):
-                await consumer.start()
+                await connected(consumer.start())
         except BaseException as error:
             await stop_client(consumer, _CLOSE_S)
             if isinstance(error, KafkaError | OSError):

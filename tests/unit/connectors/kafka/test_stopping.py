@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.conn import AIOKafkaConnection
 
-from streamad_connectors.kafka._stopping import discard, stop_client
+from streamad_connectors.kafka._stopping import connected, discard, stop_client
 
 
 class SilentBroker:
@@ -17,10 +19,12 @@ class SilentBroker:
     def __init__(self) -> None:
         self.address = ""
         self.is_reached = asyncio.Event()
+        self.readers: list[asyncio.StreamReader] = []
         self.writers: list[asyncio.StreamWriter] = []
 
-    async def serve(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Keep the connection."""
+        self.readers.append(reader)
         self.writers.append(writer)
         self.is_reached.set()
 
@@ -55,3 +59,33 @@ async def test_a_client_is_closed_whenever_its_end_is_cancelled(
     assert ending.cancelled() == is_cancelled
     assert consumer._closed
     assert starting.cancelled() or starting.exception() is not None
+
+
+@pytest.mark.parametrize("kind", [AIOKafkaConsumer, AIOKafkaProducer, AIOKafkaAdminClient])
+async def test_a_start_that_is_cancelled_while_it_asks_for_the_cluster_leaves_no_connection(
+    kind: type[AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient],
+    silent_broker: SilentBroker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asks = asyncio.Event()
+
+    async def knows_the_versions(_: AIOKafkaConnection) -> None:
+        return None
+
+    def asked(*_: Any) -> asyncio.Future[Any]:
+        asks.set()
+        return asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(AIOKafkaConnection, "_do_version_lookup", knows_the_versions)
+    monkeypatch.setattr(AIOKafkaConnection, "send", asked)
+    client = kind(bootstrap_servers=silent_broker.address)
+    starting = asyncio.ensure_future(connected(client.start()))
+    await asks.wait()
+    starting.cancel()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        (reader,) = silent_broker.readers
+        assert await reader.read() == b"", "closed, though the client does not know it"
+        await (client.close() if isinstance(client, AIOKafkaAdminClient) else discard(client))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
