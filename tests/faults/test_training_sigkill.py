@@ -125,7 +125,7 @@ def test_another_worker_takes_up_what_a_killed_one_left(plant: TrainingPlant, en
         workers.pop(parent).process.kill()
         (survivor,) = workers.values()
         survivor.until(lambda: plant.journal("fit")[-1]["pid"] != trainer)
-        assert not is_alive(trainer)
+        survivor.until(lambda: not is_alive(trainer))
         plant.hold.unlink()
         survivor.until(lambda: bool(survivor.outcomes))
     assert_clean(plant)

@@ -222,7 +222,9 @@ async def test_a_lasting_change_is_told_loudly_and_learned_anew_only_where_that_
             await at.judge(100, level=8.0)
             await at.until_kind("plant_changed")
             event = at.run.of_kind("plant_changed")[0]
-            assert event.figures["alert_share"] > 0.9
+            share = event.figures["alert_share"]
+            assert 0.5 < share <= 1.0, "told as soon as it is sure, with what alerts by then; more come"
+            assert f"{share:.0%} of the latest" in event.message
             assert "streamad models relearn --since 2026-01-01T0" in event.message
             assert at.decisions(40) == {"anomalous": 40}
             if relearn == "off":
@@ -235,9 +237,9 @@ async def test_a_lasting_change_is_told_loudly_and_learned_anew_only_where_that_
             assert "learning anew" in at.run.of_kind("model_promoted")[1].message
             await at.judge(60, level=8.0)
             assert at.decisions(60)["normal"] > 45
+            assert len(at.run.of_kind("plant_changed")) == 1
             await at.judge(20)
             assert at.decisions(20) == {"anomalous": 20}, "what was normal before is so no more"
-            assert len(at.run.of_kind("plant_changed")) == 1
 
 
 async def test_a_fault_that_was_mended_is_not_learned_anew(tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ async def test_a_fault_that_was_mended_is_not_learned_anew(tmp_path: Path) -> No
 
 
 async def test_what_an_operator_confirmed_as_an_anomaly_does_not_train(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path, trim=0.0)
+    plant = plant_of(tmp_path, trim=0.0, first_training=79)  # not before all are there; the bad one may not count
     async with live(plant) as at:
         await at.judge(40)
         bad = next(verdict for verdict in at.run.verdicts if not is_reserved(verdict.stream, verdict.sequence, 0.4))

@@ -140,6 +140,10 @@ async def test_a_worker_that_is_stopped_while_it_trains_leaves_it_to_the_next(
     async def has_swapped() -> bool:
         return "model_swapped" in {event["kind"] for event in await of(plant, "events")}
 
+    async def are_judged() -> bool:
+        return len(await of(plant, "verdicts")) >= 90
+
     await until(plant, has_swapped)
+    await until(plant, are_judged)
     assert len(await of(plant, "verdicts")) == 90
     assert learner.registry.versions(NAME) == ("0001",)

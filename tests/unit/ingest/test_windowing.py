@@ -179,7 +179,7 @@ def test_absurd_span_under_a_fine_grid_is_refused_at_once():
     sequence = finished([[1, 1], [1, 1]], times_us=[0, 10**15])
     start = time.perf_counter()
     assert "time span too long for the grid" in refusal(sequence, resample={"period": "1ms"})
-    assert time.perf_counter() - start < 0.05
+    assert time.perf_counter() - start < 5, "10^12 points would take hours"
     assert "time span too long" in refusal(finished([[1, 1]] * 2, times_us=[-(2**62), 2**62 - 1]))
 
 
