@@ -20,7 +20,7 @@ _SMALLEST_NORM = 1e-12
 
 
 class DroccOptions(NetworkOptions):
-    """The shell, the ascent on it and what it weighs; training is that of NeuTraL AD, as for the other baselines.
+    """The shell, the ascent on it and what it weighs; rate, decay and batch are NeuTraL AD's for sequences.
 
     The radius "auto" is half the root of the number of a window's valid values, published for standardised ones, hence
     the scaling. Published are 50 steps of 0.1: 10 of 0.5 reach as far in a fifth of the time. The weight 1 is the

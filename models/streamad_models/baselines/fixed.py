@@ -39,7 +39,7 @@ class FixedTransformationsNetwork(Network):
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return ``-log softmax_k`` of what the classifier says of view k, [B, 12]."""
         x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
-        views_KLBC = fixed_views(x_LBC)
+        views_KLBC = fixed_views(x_LBC, lengths_B)
         n_views, length, n, channels = views_KLBC.shape
         logits = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
         return prediction_terms(logits.view(n_views, n, n_views).transpose(0, 1))
@@ -54,8 +54,10 @@ class FixedTransformations(NetworkDetector[FixedTransformationsOptions]):
     """Transformation prediction (Wang et al., NeurIPS 2019) with the paper's hand-made transformations of sequences.
 
     All compositions of flipping time or not, flipping the order of the channels or not, and shifting along time by a
-    quarter of the window's length forward, backward or not at all; the shift is circular, so that no sample is lost.
-    A padded window is flipped and shifted whole, its padding with it. Sequences only. Higher is more anomalous.
+    quarter of the sequence's length forward, backward or not at all; the shift is circular, so that no sample is lost.
+    The padding of a window stays where it is: moved with the sequence, it would tell the views apart, and nothing would
+    have to be learned of the sequence. One of fewer than four steps has no quarter, so that its views coincide and it
+    scores high. Sequences only. Higher is more anomalous.
     """
 
     options_model: type[BaseModel] = FixedTransformationsOptions
@@ -68,12 +70,19 @@ class FixedTransformations(NetworkDetector[FixedTransformationsOptions]):
         return FixedTransformationsNetwork(n_channels, length, self.options, generator)
 
 
-def fixed_views(x_LBC: Tensor) -> Tensor:
-    """Return the twelve views [12, L, B, C] of windows [L, B, C]; the first is the window itself. Scriptable."""
-    quarter = x_LBC.shape[0] // 4
+def fixed_views(x_LBC: Tensor, lengths_B: Tensor) -> Tensor:
+    """Return the twelve views [12, L, B, C] of windows [L, B, C] of lengths [B]; the first is the window itself."""
+    step_L1 = torch.arange(x_LBC.shape[0], device=x_LBC.device).unsqueeze(1)
+    length_1B = lengths_B.unsqueeze(0)
+    quarter_1B = length_1B // 4
     views = []
-    for in_time in (x_LBC, x_LBC.flip(0)):
-        for in_both in (in_time, in_time.flip(2)):
-            for shift in (0, quarter, -quarter):
-                views.append(in_both.roll(shift, 0))
+    for flips_time in (False, True):
+        for flips_channels in (False, True):
+            for shift_1B in (torch.zeros_like(quarter_1B), quarter_1B, -quarter_1B):
+                from_LB = torch.remainder(step_L1 - shift_1B, length_1B)
+                if flips_time:
+                    from_LB = length_1B - 1 - from_LB
+                from_LB = torch.where(step_L1 < length_1B, from_LB, step_L1)  # the padding stays
+                view_LBC = x_LBC.gather(0, from_LB.unsqueeze(2).expand_as(x_LBC))
+                views.append(view_LBC.flip(2) if flips_channels else view_LBC)
     return torch.stack(views)

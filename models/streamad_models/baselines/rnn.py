@@ -10,27 +10,29 @@ __all__ = ["Rnn", "RnnOptions"]
 import math
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from streamad_models.baselines._network import Network, NetworkDetector, TrainingOptions
 from streamad_models.baselines._steps import mean_over_steps, need_sequences
-
-_LARGEST_LOG_VARIANCE = 10.0  # either way: a channel that never changes would drive the density without bound
 
 
 class RnnOptions(TrainingOptions):
     """Settings of the recurrent density model; widths are ours, the paper states none."""
 
     hidden_dim: PositiveInt = Field(default=64, description="width of both GRU layers and of the layer above")
+    largest_log_variance: PositiveFloat = Field(
+        default=10.0,
+        description="bound of a step's log variance, either way: a channel that never changes has no other",
+    )
 
 
 class RnnNetwork(Network):
     """p(x_1..x_T) = prod p(x_t | x_<t): two GRU layers, two linear layers with ReLU, a diagonal Gaussian per step."""
 
-    def __init__(self, n_channels: int, length: int, hidden_dim: int) -> None:
+    def __init__(self, n_channels: int, length: int, options: RnnOptions) -> None:
         super().__init__(n_channels, length)
-        self.largest_log_variance = _LARGEST_LOG_VARIANCE
+        self.largest_log_variance, hidden_dim = options.largest_log_variance, options.hidden_dim
         self.gru = nn.GRU(n_channels, hidden_dim, num_layers=2)
         self.head = nn.Sequential(nn.Linear(hidden_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, 2 * n_channels))
 
@@ -66,4 +68,4 @@ class Rnn(NetworkDetector[RnnOptions]):
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> RnnNetwork:
         """Return the untrained network. Raises TrainingDataError for windows of one step."""
         need_sequences(length, "the recurrent density model")
-        return RnnNetwork(n_channels, length, self.options.hidden_dim)
+        return RnnNetwork(n_channels, length, self.options)

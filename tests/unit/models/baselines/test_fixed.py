@@ -16,7 +16,7 @@ from streamad_models.baselines.fixed import (
     fixed_views,
 )
 from tests.support.detectors import ROWS, SEQUENCES
-from tests.unit.models.small import windows
+from tests.unit.models.small import sines, windows
 
 
 def options(**changes: Any) -> FixedTransformationsOptions:
@@ -29,17 +29,38 @@ def test_it_keeps_the_laws_of_a_detector(tmp_path: Path) -> None:
     check_detector(lambda: FixedTransformations(options()), normal=normal, anomalous=anomalous, folder=tmp_path)
 
 
-def test_the_twelve_views_are_all_compositions_of_flips_and_shifts() -> None:
-    x_LC = torch.tensor([[1, 10], [2, 20], [3, 30], [4, 40]])
-    views_KLC = fixed_views(x_LC[:, None].float())[:, :, 0]
-    assert len(views_KLC) == N_VIEWS == len({tuple(view.flatten().tolist()) for view in views_KLC})
-    as_lists = views_KLC.tolist()
-    assert as_lists[0] == x_LC.tolist()
+SEQUENCE = [[1, 10], [2, 20], [3, 30], [4, 40]]
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_the_twelve_views_are_all_compositions_of_flips_and_shifts_and_padding_stays(padding: int) -> None:
+    x_LC = torch.tensor(SEQUENCE + [[0, 0]] * padding)
+    views_KLC = fixed_views(x_LC[:, None].float(), torch.tensor([4]))[:, :, 0]
+    assert (views_KLC[:, 4:] == 0).all()
+    as_lists = views_KLC[:, :4].tolist()
+    assert len(as_lists) == N_VIEWS == len({str(view) for view in as_lists})
+    assert as_lists[0] == SEQUENCE
     assert [[2, 20], [3, 30], [4, 40], [1, 10]] in as_lists  # a quarter earlier
     assert [[4, 40], [1, 10], [2, 20], [3, 30]] in as_lists  # a quarter later
     assert [[4, 40], [3, 30], [2, 20], [1, 10]] in as_lists  # time flipped
     assert [[10, 1], [20, 2], [30, 3], [40, 4]] in as_lists  # channels flipped
     assert [[10, 1], [40, 4], [30, 3], [20, 2]] in as_lists  # both, a quarter later
+
+
+def test_each_sequence_of_a_batch_is_moved_by_a_quarter_of_its_own_length() -> None:
+    padded = sines(5)
+    values, lengths = torch.from_numpy(padded.values), torch.from_numpy(padded.lengths)
+    views_KLBC = fixed_views(values.permute(2, 0, 1), lengths)
+    assert len(set(lengths.tolist())) > 1
+    for number, length in enumerate(lengths.tolist()):
+        inside_LC = values[number, :, :length].T
+        expected = [
+            flipped.roll(shift, 0)
+            for in_time in (inside_LC, inside_LC.flip(0))
+            for flipped in (in_time, in_time.flip(1))
+            for shift in (0, length // 4, -(length // 4))
+        ]
+        assert torch.equal(views_KLBC[:, :length, number], torch.stack(expected))
 
 
 def test_an_untrained_classifier_is_about_as_good_as_guessing() -> None:

@@ -16,9 +16,9 @@ from tests.unit.models.small import windows
 SMALL = RnnOptions(hidden_dim=8, epochs=6)
 
 
-def network(n_channels: int = 3, length: int = 16) -> RnnNetwork:
+def network(n_channels: int = 3, length: int = 16, options: RnnOptions = SMALL) -> RnnNetwork:
     torch.manual_seed(0)
-    return RnnNetwork(n_channels, length, 8).eval()
+    return RnnNetwork(n_channels, length, options).eval()
 
 
 def test_it_keeps_the_laws_of_a_detector(tmp_path: Path) -> None:
@@ -51,6 +51,18 @@ def test_a_step_is_predicted_from_those_before_it_alone() -> None:
     with torch.no_grad():
         assert torch.equal(net(x_BCL, torch.tensor([10])), net(other_BCL, torch.tensor([10])))
         assert not torch.equal(net(x_BCL, lengths_B), net(other_BCL, lengths_B))
+
+
+def test_no_step_is_more_likely_than_the_bound_of_the_variance_allows() -> None:
+    net = network(options=RnnOptions(hidden_dim=8, largest_log_variance=2.0))
+    with torch.no_grad():
+        last = net.head[-1]
+        last.weight.zero_()
+        last.bias.copy_(torch.tensor([1.0] * 3 + [-50.0] * 3))
+    constant_BCL = torch.ones(1, 3, 16)
+    least = 3 * 0.5 * (np.log(2 * np.pi) - 2.0)
+    assert net(constant_BCL, torch.tensor([16])).item() == pytest.approx(least)
+    assert net(constant_BCL + 3.0, torch.tensor([16])).item() == pytest.approx(least + 3 * 0.5 * 9 * np.exp(2.0))
 
 
 def test_training_finds_how_far_the_values_spread() -> None:
