@@ -6,8 +6,10 @@ are those of the study. After each epoch the model scores the test split. Told, 
 or all classes but one) and seed, is the AUC of four choices of an epoch: lowest (training loss: NeuTraL AD's in the
 study), last (the baselines' in the study), tenth (the best on a tenth of the test split, with its labels, AUC on the
 rest, mean of 100 draws), and best (on the whole test split: nobody can choose it, it bounds what a choice can gain).
-Needs the data of the study (STREAMAD_DATA, docs/datasets.md).
-Run: ``python -m benchmarks.epochs [--method M] [--datasets epilepsy] [--protocol n_vs_rest] [--seeds 3] [--json]``.
+``--start`` gives the plain program other starting weights, which the paper does not name: he (He et al. 2015) in the
+encoder, xavier (Glorot and Bengio 2010) in all layers. Needs the data of the study (STREAMAD_DATA, docs/datasets.md).
+Run: ``python -m benchmarks.epochs [--method M] [--datasets epilepsy] [--protocol n_vs_rest] [--seeds 3]
+[--start he] [--json]``.
 """
 
 from __future__ import annotations
@@ -37,19 +39,33 @@ from streamad_models.neutral_ad.reference import ReferenceModel
 
 PROTOCOLS: tuple[Protocol, ...] = ("one_vs_rest", "n_vs_rest")
 METHODS = ("neutral_ad", "fixed_transformations", "drocc")
+STARTS = ("torch", "he", "xavier")
 CHOICES = ("lowest", "last", "tenth", "best")
 N_DRAWS = 100
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
-def plain_model(task: Task, options: NeutralADOptions, seed: int) -> ReferenceModel:
-    """Return the plain form with the weights that torch's own layers start from."""
+def plain_model(task: Task, options: NeutralADOptions, seed: int, start: str = "torch") -> ReferenceModel:
+    """Return the plain form with the weights that torch's own layers start from, or those that ``start`` names."""
     model = ReferenceModel(NeutralADModel(task.train.values.shape[1], task.train.values.shape[2], options, seed))
     torch.manual_seed(seed)
     for layer in model.modules():
         if isinstance(layer, torch.nn.Conv1d):
             layer.reset_parameters()
+    if start != "torch":
+        _start_anew(model.encoder if start == "he" else model, start)
     return model
+
+
+def _start_anew(part: torch.nn.Module, start: str) -> None:
+    for layer in part.modules():
+        if isinstance(layer, torch.nn.Conv1d):
+            if start == "he":
+                torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            else:
+                torch.nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                torch.nn.init.zeros_(layer.bias)
 
 
 def scores_of(model: torch.nn.Module, task: Task) -> Floats:
@@ -62,10 +78,10 @@ def scores_of(model: torch.nn.Module, task: Task) -> Floats:
     return torch.cat(parts).numpy()
 
 
-def train_plain(task: Task, name: PresetName, epochs: int, seed: int) -> tuple[Floats, Floats]:
+def train_plain(task: Task, name: PresetName, epochs: int, seed: int, start: str = "torch") -> tuple[Floats, Floats]:
     """Return each epoch's mean training loss [E] and its model's scores [E, N] of the test split."""
     options = NeutralADOptions.from_preset(name, epochs=epochs)
-    model = plain_model(task, options, seed)
+    model = plain_model(task, options, seed, start)
     epochs_of = plain_epochs(model, task.train, options, torch.default_generator)
     losses, scores = zip(*((loss, scores_of(model, task)) for loss in epochs_of), strict=True)
     return np.array(losses), np.array(scores)
@@ -116,10 +132,10 @@ def aucs_of(losses: Floats, scores: Floats, is_anomaly: npt.NDArray[np.bool_], s
 
 
 def measure(
-    method: str, name: PresetName, protocol: Protocol, *, n_tasks: int | None, n_seeds: int, epochs: int
+    method: str, name: PresetName, protocol: Protocol, *, n_tasks: int | None, n_seeds: int, epochs: int, start: str
 ) -> dict[str, Any]:
     """Return each choice's AUC: the mean over the tasks, of every seed."""
-    train = train_plain if method == "neutral_ad" else partial(train_baseline, method)
+    train = partial(train_plain, start=start) if method == "neutral_ad" else partial(train_baseline, method)
     recordings = read_sequences(name)
     tasks = list(normal_sets(Block(name, protocol, 0)).items())[:n_tasks]
     by_seed: dict[str, list[float]] = {choice: [] for choice in CHOICES}
@@ -146,8 +162,11 @@ def main() -> None:
     parser.add_argument("--classes", type=int, help="the first so many, each normal or left out in turn (default: all)")
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
     parser.add_argument("--epochs", type=int, default=100, help="epochs of a training (default: 100)")
+    parser.add_argument("--start", choices=STARTS, default="torch", help="weights of neutral_ad (default: torch's own)")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     arguments = parser.parse_args()
+    if arguments.start != "torch" and arguments.method != "neutral_ad":
+        parser.error(f"--start {arguments.start} is for neutral_ad alone")
     torch.set_num_threads(1)
     found = {}
     for name in arguments.datasets:
@@ -158,6 +177,7 @@ def main() -> None:
             n_tasks=arguments.classes,
             n_seeds=arguments.seeds,
             epochs=arguments.epochs,
+            start=arguments.start,
         )
         print(f"{name}: {found[name]}", flush=True)
     if arguments.json:

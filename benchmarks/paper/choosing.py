@@ -92,12 +92,11 @@ def _seeds(block: Block, method: str, n_seeds: int) -> range:
 def _jobs(block: Block, method: str, seed: int, normal: tuple[str, ...]) -> Iterator[Job]:
     if not fits(method, block.dataset) or (block.protocol == "ablation" and method != _ABLATED):
         return
-    less = shortened(method, block.dataset, block.protocol)
     for name, classes in normal_sets(block).items():
         if _fits(name, normal):
             for variant, settings in variants_of(block).items():
                 cell = Cell(block.dataset, block.protocol, method, seed, classes, name, variant)
-                yield Job((cell,), less | settings)
+                yield Job((cell,), shortened(cell) | settings)
 
 
 def _why_none(choice: Choice, blocks: list[Block], methods: list[str]) -> str:

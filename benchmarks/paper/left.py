@@ -1,4 +1,4 @@
-"""What of the study is not stored yet with one seed, and how long it would take."""
+"""What of the study is not stored yet with one seed, and how long it would take; and the whole of it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,36 @@ _PARTS = {
     **{name: Choice(figures=(name,)) for name in FIGURES},
 }
 _SECONDS_PER_HOUR = 3600
-_MOST_NAMES = 8
 
 
 def left_section(results: Sequence[Result]) -> str:
-    """Return, for each part and data set, the methods whose cells lack and the hours of CPU time that they may take."""
+    """Return, for each part and data set, the methods whose cells lack and the hours of CPU time that they may take.
+
+    A method that was never measured on a data set has none: what others take there says nothing of it.
+    """
     stored = {one.cell for one in results}
     estimate = Estimate(msgspec.structs.replace(one, fit_s=one.seconds, score_s=0.0) for one in results)
-    rows = []
+    whole_s, all_known, rows = sum(one.seconds for one in results if one.seed == 0), True, []
     for part, choice in _PARTS.items():
         by_dataset: dict[str, list[Cell]] = {}
         for cell in (cell for job in jobs_of(choice) for cell in job.cells if cell not in stored):
             by_dataset.setdefault(cell.dataset, []).append(cell)
         for dataset, cells in by_dataset.items():
-            methods = _told([METHOD_NAMES[name] for name in dict.fromkeys(cell.method for cell in cells)])
-            left_s = estimate.left_s(cells, 1)
-            hours = "" if left_s is None else f"{left_s / _SECONDS_PER_HOUR:.1f}"
-            rows.append([part, DATASET_NAMES[dataset], methods, str(len(cells)), hours])
+            methods = "; ".join(METHOD_NAMES[name] for name in dict.fromkeys(cell.method for cell in cells))
+            times_s = [estimate.of(cell, guess=False) for cell in cells]
+            known_s = [each for each in times_s if each is not None]
+            whole_s, all_known = whole_s + sum(known_s), all_known and len(known_s) == len(times_s)
+            rows.append([part, DATASET_NAMES[dataset], methods, str(len(cells)), _hours(known_s, len(times_s))])
+    told = f"{whole_s / _SECONDS_PER_HOUR:.0f} hours of one core{'' if all_known else ', and what is not known'}"
     if not rows:
-        return "Nothing is left of the study with one seed."
-    return markdown_table(["part", "data set", "methods", "models left", "hours left"], rows)
+        return f"Nothing is left of the study with one seed, which takes {told}."
+    table = markdown_table(["part", "data set", "methods", "models left", "hours left"], rows)
+    return f"{table}\n\nWith one seed the whole study takes {told}: what is stored of seed 0, and these."
 
 
-def _told(names: list[str]) -> str:
-    return "; ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} methods"
+def _hours(known_s: Sequence[float], n_models: int) -> str:
+    """Return the hours of ``known_s``; of the other models no time is known."""
+    if not known_s:
+        return "not known"
+    hours = f"{sum(known_s) / _SECONDS_PER_HOUR:.1f}"
+    return hours if len(known_s) == n_models else f"{hours} for {len(known_s)} of them"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["curves_section", "differences_section", "halves_section", "table_section", "time_section"]
+__all__ = ["curves_section", "differences_section", "halves_section", "number", "table_section", "time_section"]
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,22 +31,27 @@ def table_section(table: Table, entries: Iterable[Entry]) -> str:
         parts.append(f"**{DATASET_NAMES[dataset]}**\n\n{_detail(of_dataset)}")
     parts += [f"{remark}" for remark in dict.fromkeys(_remarks(mine))]
     if incomplete := list(_incomplete(mine)):
-        parts.append("Not every task of these was run, so they count nowhere above: " + "; ".join(incomplete) + ".")
+        parts.append("Not every task of these was run, so they have no figure above: " + "; ".join(incomplete) + ".")
     return "\n\n".join(parts)
 
 
 def _overview(table: Table, entries: Sequence[Entry]) -> str:
     by_place = {(entry.method, entry.dataset): entry for entry in entries}
-    best = {dataset: max(e.ours or 0.0 for e in entries if e.dataset == dataset) for dataset in table.datasets}
+    best = {dataset: max(_printed_alike(e) for e in entries if e.dataset == dataset) for dataset in table.datasets}
     rows = []
     for method in dict.fromkeys(entry.method for entry in entries):
         cells = []
         for dataset in table.datasets:
             entry = by_place[method, dataset]
             text = _overview_cell(entry)
-            cells.append(f"**{text}**" if text and entry.ours == best[dataset] else text)
+            cells.append(f"**{text}**" if text and _printed_alike(entry) == best[dataset] else text)
         rows.append([_method(method), *cells])
     return markdown_table(["", *(DATASET_NAMES[dataset] for dataset in table.datasets)], rows)
+
+
+def _printed_alike(entry: Entry) -> float:
+    """Return the figure as it is printed: what prints alike is alike."""
+    return round(entry.ours or 0.0, 1)
 
 
 def _overview_cell(entry: Entry) -> str:
@@ -183,10 +188,11 @@ def _method(kind: str) -> str:
 
 
 def _ours(summary: Summary) -> str:
-    return _number(summary.mean, summary.std)
+    return number(summary.mean, summary.std)
 
 
-def _number(mean: float | None, std: float | None) -> str:
+def number(mean: float | None, std: float | None) -> str:
+    """Return a figure in percent as it is printed, with its deviation where there is one."""
     if mean is None:
         return ""
     return f"{mean:.1f}" if std is None else f"{mean:.1f} ± {std:.1f}"
@@ -196,8 +202,8 @@ def _signed(difference: float) -> str:
     return f"{round(difference, 1) + 0.0:+.1f}"  # no minus before a zero
 
 
-def _printed(number: Printed | None) -> str:
-    return "" if number is None else _number(number.mean, number.std)
+def _printed(paper: Printed | None) -> str:
+    return "" if paper is None else number(paper.mean, paper.std)
 
 
 def _seconds(seconds: float) -> str:

@@ -7,16 +7,27 @@ its own.
 
 from __future__ import annotations
 
-__all__ = ["GROUPS", "METHODS", "Method", "fits", "make", "missing_module", "shortened", "trains_many"]
+__all__ = [
+    "GROUPS",
+    "METHODS",
+    "Method",
+    "fits",
+    "length_of_training",
+    "make",
+    "missing_module",
+    "shortened",
+    "trains_many",
+]
 
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from benchmarks.paper.cells import Cell
 from benchmarks.paper.protocols import LARGE_TABLES, TABULAR
 from streamad.errors import DetectorError, UsageError
 from streamad.ports import Detector
@@ -34,6 +45,7 @@ def _none(dataset: str) -> Settings:
     return {}
 
 
+_PADDED: Final = ("spoken_arabic_digits", "character_trajectories")  # sequences of different lengths
 _BFLOAT16: Final = ("spoken_arabic_digits", "character_trajectories")
 """Where one model takes minutes: in bfloat16 it takes about half (python -m benchmarks.precision).
 
@@ -42,7 +54,15 @@ EPSY is left in float32: its scores scatter so widely that a small loss could no
 
 
 def _neutral_ad(dataset: str) -> Settings:
-    return {"preset": dataset} | ({"precision": "bfloat16"} if dataset in _BFLOAT16 else {})
+    return {"preset": dataset} | _precision(dataset)
+
+
+def _fixed(dataset: str) -> Settings:
+    return _encoder(dataset) | _precision(dataset)
+
+
+def _precision(dataset: str) -> Settings:
+    return {"precision": "bfloat16"} if dataset in _BFLOAT16 else {}
 
 
 def _encoder(dataset: str) -> Settings:
@@ -103,6 +123,7 @@ class Method:
 
     ``trains_many``: models of several sets of sequences and seeds can be trained at once (``neutral_ad.ensemble``).
     ``revision`` rises when a change of its code changes what it gives: cells of earlier ones are measured again.
+    ``mended`` has it for data sets that a change touches alone: those with padded windows, say.
     """
 
     detector: str
@@ -111,6 +132,11 @@ class Method:
     is_deterministic: bool = False
     trains_many: bool = False
     revision: int = 1
+    mended: Mapping[str, int] = field(default_factory=dict)
+
+    def revision_on(self, dataset: str) -> int:
+        """Return the revision whose cells of ``dataset`` count."""
+        return self.mended.get(dataset, self.revision)
 
 
 _BASELINES = "streamad_models.baselines"
@@ -142,14 +168,19 @@ METHODS: Final[dict[str, Method]] = {
     "goad": _both("goad:Goad", _goad, revision=3),
     "rnn": Method(f"{_BASELINES}.rnn:Rnn"),
     "lstm_ed": Method(f"{_BASELINES}.lstm_ed:LstmEncoderDecoder"),
-    "fixed_transformations": Method(f"{_BASELINES}.fixed:FixedTransformations", _encoder, revision=2),
+    "fixed_transformations": Method(
+        f"{_BASELINES}.fixed:FixedTransformations", _fixed, revision=2, mended=dict.fromkeys(_PADDED, 3)
+    ),
     "transformation_prediction": Method(
         f"{_BASELINES}.prediction:TransformationPrediction", _learnable_views, revision=2
     ),
     "simclr": Method(f"{_BASELINES}.simclr:SimClr", _simclr),
 }
-_SHORTENED: Final[dict[str, Settings]] = {"neutral_ad": {}, "fixed_transformations": {"precision": "bfloat16"}}
-_SHORT_BATCH: Final = {"spoken_arabic_digits": 256, "character_trajectories": 64}
+_OF_SEVERAL: Final = ("n_vs_rest", "sweep")
+_SHORTENED: Final = ("neutral_ad", "fixed_transformations")
+_EPOCHS: Final = 100  # published for all data sets of sequences
+_SHORT_EPOCHS: Final = 20
+_SHORT_BATCH: Final = {"spoken_arabic_digits": (256, 9), "character_trajectories": (64, 19)}  # of n normal classes
 _PEERS = ("nearest", "minirocket", "rockad")
 _LOSSES = ("transformation_prediction", "simclr")
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
@@ -165,15 +196,21 @@ def fits(method: str, dataset: str) -> bool:
     return dataset not in TABULAR or bool(METHODS[method].tabular)
 
 
-def shortened(method: str, dataset: str, protocol: str) -> Settings:
-    """Return what makes n-vs-rest on SAD and CT short: the published training takes 19 and 30 minutes a model.
+def shortened(cell: Cell) -> Settings:
+    """Return what makes n-vs-rest on SAD and CT short: the published training takes up to 19 and 30 minutes a model.
 
-    As many steps of Adam as published (400), but of batches of a twentieth of the sequences instead of a quarter, hence
-    a fifth of the epochs; fixed Ts in bfloat16, as NeuTraL AD is there in any protocol. The page says what that changes
-    elsewhere.
+    About as many steps of Adam as published (400), but of batches of a twentieth of the sequences instead of a quarter,
+    hence a fifth of the epochs. The page says what that changes elsewhere.
     """
-    batch_size = _SHORT_BATCH.get(dataset) if protocol == "n_vs_rest" and method in _SHORTENED else None
-    return {"epochs": 20, "batch_size": batch_size, **_SHORTENED[method]} if batch_size else {}
+    if cell.protocol not in _OF_SEVERAL or cell.method not in _SHORTENED or cell.dataset not in _SHORT_BATCH:
+        return {}
+    batch_size, n_classes = _SHORT_BATCH[cell.dataset]
+    return {"epochs": _SHORT_EPOCHS, "batch_size": batch_size * len(cell.normal) // n_classes}
+
+
+def length_of_training(cell: Cell) -> float:
+    """Return how often the study's training sees a sequence, as a share of the published one: 1 where not shortened."""
+    return _SHORT_EPOCHS / _EPOCHS if shortened(cell) else 1.0
 
 
 def trains_many(method: str, dataset: str) -> bool:

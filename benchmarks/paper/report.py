@@ -18,6 +18,7 @@ from benchmarks.paper.current import read_current
 from benchmarks.paper.curves import ablation, curves_as_json, sweep
 from benchmarks.paper.left import left_section
 from benchmarks.paper.markdown import curves_section, differences_section, halves_section, table_section, time_section
+from benchmarks.paper.prose import named
 from benchmarks.paper.protocols import FIGURES
 from benchmarks.paper.summary import HALVES, TABLES, Entry, entries
 from streamad.errors import UsageError
@@ -67,12 +68,18 @@ def without_missing_pictures(document: str, folder: Path) -> str:
 
 
 def build(template: str, results: Sequence[Result], found: Sequence[Entry]) -> str:
-    """Return the document: ``template`` with its ``${names}`` filled. Raises KeyError for a name that is none."""
-    parts = {f"table_{table.number}": table_section(table, found) for table in TABLES}
+    """Return the document: ``template`` with its ``${names}`` filled. Raises KeyError for a name that is none.
+
+    Names are those of sections, and of cells as ``prose`` has them: a named figure is its cell's. Words, and
+    figures that are typed, are not checked.
+    """
+    drawn = entries(results, (HALVES,))
+    parts = named([*found, *drawn])
+    parts |= {f"table_{table.number}": table_section(table, found) for table in TABLES}
     for block in FIGURES["sweep"]:
         parts[f"sweep_{block.dataset}"] = curves_section("n normal classes", sweep(results, block.dataset))
     for block in FIGURES["ablation"]:
         parts[f"ablation_{block.dataset}"] = curves_section("K", ablation(results, block.dataset))
-    parts["halves"] = halves_section(found, entries(results, (HALVES,)))
+    parts["halves"] = halves_section(found, drawn)
     parts |= {"differences": differences_section(found), "time": time_section(results), "left": left_section(results)}
     return _NOTE + string.Template(template).substitute(parts)

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from benchmarks.paper.cells import NO_CODE, RESULTS, Cell, Code, Result, read_result, read_results, write_result
 from benchmarks.paper.choosing import QUICK_METHODS, Choice, check_modules, jobs_of, together
-from benchmarks.paper.current import is_current
+from benchmarks.paper.current import has_setting, is_current
 from benchmarks.paper.datasets import data_path
 from benchmarks.paper.methods import GROUPS, METHODS, make
 from benchmarks.paper.protocols import CLASSES, FIGURES, TABLES, TABULAR
@@ -93,8 +93,8 @@ class _Place:
         found = [self.stored(cell) for cell in job.cells]
         for result in found:
             for key, wanted in job.settings.items():
-                if result is not None and wanted not in ("auto", had := result.options.get(key)):
-                    told = f"{self.folder} holds {result.cell} with {key}={had}, not {wanted}"
+                if result is not None and not has_setting(result, key, wanted):
+                    told = f"{self.folder} holds {result.cell} with {key}={result.options.get(key)}, not {wanted}"
                     raise UsageError(f"{told}: give another folder by --out, or --redo")
         return all(result is not None for result in found)
 

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from benchmarks.paper.cells import Cell, Result
+from benchmarks.paper.methods import length_of_training
 from benchmarks.paper.workers import Failure, Outcome
 
 
@@ -32,7 +33,7 @@ def duration(seconds: float) -> str:
 class Estimate:
     """How long cells take, from those that were measured: the likest there are, else all.
 
-    Sequences of n normal classes are taken to need n times as long as those of one.
+    Sequences of n normal classes are taken to need n times as long as those of one, and a shortened training its share.
     """
 
     def __init__(self, known: Iterable[Result]) -> None:
@@ -45,9 +46,12 @@ class Estimate:
         for kind in _kinds(result.cell):
             self._times_s[kind].append((result.fit_s + result.score_s) / _size(result.cell))
 
-    def of(self, cell: Cell) -> float | None:
-        """Return the seconds that ``cell`` may take, None where nothing was measured yet."""
-        for kind in _kinds(cell):
+    def of(self, cell: Cell, *, guess: bool = True) -> float | None:
+        """Return the seconds that ``cell`` may take, None where nothing was measured yet.
+
+        Without ``guess``, also where its method was never measured on its data set.
+        """
+        for kind in _kinds(cell) if guess else _kinds(cell)[:2]:
             if kind in self._times_s:
                 return statistics.fmean(self._times_s[kind]) * _size(cell)
         return None
@@ -59,8 +63,8 @@ class Estimate:
         return sum(known) / n_workers if len(known) == len(times) else None
 
 
-def _size(cell: Cell) -> int:
-    return max(len(cell.normal), 1)
+def _size(cell: Cell) -> float:
+    return max(len(cell.normal), 1) * length_of_training(cell)
 
 
 def _kinds(cell: Cell) -> list[tuple[str, ...]]:

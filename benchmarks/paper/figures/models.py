@@ -14,6 +14,7 @@ __all__ = [
     "SEED",
     "THYROID_FOUR",
     "principal_axes",
+    "ranks_told",
     "scores_before_and_after",
     "table_terms",
     "views_of_classes",
@@ -29,6 +30,7 @@ from torch import Tensor
 from benchmarks.paper.datasets import Recordings, Task, class_task
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
+from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.reference import SeparateMasks
 from streamad_models.neutral_ad.tabular_detector import NeutralADTabular
@@ -80,6 +82,18 @@ def views_of_classes(recordings: Recordings, options: NeutralADOptions) -> dict[
         found |= {f"{name}_x": (flat_VNF - axes[0]) @ axes[1], f"{name}_z": z_VNZ}
     firsts = np.array([int(np.flatnonzero(classes == number)[0]) for number in np.unique(classes)])
     return found | _examples(model, task.test.take(firsts))
+
+
+def ranks_told(
+    scores: npt.NDArray[np.float32], inliers_z: npt.NDArray[np.float32], options: NeutralADOptions
+) -> list[str]:
+    """Return each score and the share of inliers, whose embeddings are ``inliers_z`` [V, n, Z], that it is above.
+
+    Scores crowd at the lowest that there is, so the number alone does not say whether it stands out.
+    """
+    terms_nK = contrastive_terms(torch.from_numpy(inliers_z).transpose(0, 1), options.temperature)
+    inliers = terms_nK.sum(dim=1).numpy()
+    return [f"score {score:.3f}, above\n{100 * (inliers < score).mean():.0f} % of inliers" for score in scores]
 
 
 def _size(views_VNCL: npt.NDArray[np.float32]) -> int:

@@ -72,12 +72,17 @@ def test_the_ablation_is_of_neutral_ad_alone_and_its_jobs_carry_their_settings()
         (
             Choice(tables=(2,), datasets=("character_trajectories",)),
             "fixed_transformations",
-            {"epochs": 20, "batch_size": 64, "precision": "bfloat16"},
+            {"epochs": 20, "batch_size": 64},
         ),
         (Choice(tables=(1,), datasets=("character_trajectories",)), "fixed_transformations", {}),
         (Choice(tables=(2,), datasets=("character_trajectories",)), "minirocket", {}),
         (Choice(tables=(2,), datasets=("spoken_arabic_digits",)), "neutral_ad", {"epochs": 20, "batch_size": 256}),
-        (Choice(figures=("sweep",), datasets=("spoken_arabic_digits",)), "neutral_ad", {}),
+        (
+            Choice(figures=("sweep",), datasets=("spoken_arabic_digits",), normal=("8to1",)),
+            "neutral_ad",
+            {"epochs": 20, "batch_size": 113},
+        ),
+        (Choice(figures=("sweep",), datasets=("natops",)), "neutral_ad", {}),
         (Choice(tables=(1,), datasets=("character_trajectories",)), "neutral_ad", {}),
     ],
 )

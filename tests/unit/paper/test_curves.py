@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.paper.curves import ablation, curves_as_json, sweep
+from benchmarks.paper.names import METHOD_NAMES
 from benchmarks.paper.protocols import Block, normal_sets
 
 from .results import result
@@ -54,7 +55,8 @@ def test_the_ablation_has_a_curve_for_each_form() -> None:
         (2, pytest.approx(2)),
         (15, pytest.approx(15)),
     ]
-    assert curves_as_json(results)[0] == {
+    found = [point for point in curves_as_json(results) if point["ours"] is not None]
+    assert found[0] == {
         "table": "ablation",
         "dataset": "arrhythmia",
         "protocol": "ablation",
@@ -67,3 +69,14 @@ def test_the_ablation_has_a_curve_for_each_form() -> None:
         "seeds": 1,
         "paper": None,
     }
+
+
+def test_what_was_not_run_is_a_point_without_ours() -> None:
+    results = of_block(Block("natops", "sweep", 0), 2, auc=0.8)
+    found = curves_as_json(results)
+    natops = [point for point in found if (point["table"], point["dataset"]) == ("sweep", "natops")]
+    protocols = [(point["n"], point["protocol"]) for point in natops if point["method"] == "lof"]
+    assert protocols == [(1, "one_vs_rest"), *((n, "sweep") for n in (2, 3, 4)), (5, "n_vs_rest")]
+    assert {point["method"] for point in natops} == set(METHOD_NAMES)
+    assert [point["n"] for point in natops if point["ours"] is not None] == [2]
+    assert sum(point["table"] == "ablation" for point in found) == 2 * 3 * 14

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from matplotlib.colors import to_rgba
 
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.cells import write_result
@@ -14,11 +16,18 @@ from benchmarks.paper.datasets import Recordings, Split, Task
 from benchmarks.paper.figures import FIGURES, models, stores, thyroid_masks
 from benchmarks.paper.figures import ablation as ablation_figure
 from benchmarks.paper.figures import histogram as histogram_figure
+from benchmarks.paper.figures import masks as masks_figure
 from benchmarks.paper.figures import n_vs_rest as n_vs_rest_figure
+from benchmarks.paper.figures import natops_transformations as natops_figure
+from benchmarks.paper.figures import pca as pca_figure
+from benchmarks.paper.figures import sad_transformations as sad_figure
+from benchmarks.paper.figures import simplex as simplex_figure
 from benchmarks.paper.figures.simplex import CORNERS, on_simplex
+from benchmarks.paper.figures.style import ANOMALY
 from benchmarks.paper.protocols import Block, normal_sets
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralADOptions
+from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.tabular_options import NeutralADTabularOptions
 
 from .results import result
@@ -28,7 +37,7 @@ RNG = np.random.default_rng(0)
 
 def series_store(n_classes: int, channels: int, length: int) -> dict[str, Any]:
     clouds = {
-        f"{kind}_{space}": RNG.normal(size=(5, 20, size))
+        f"{kind}_{space}": RNG.normal(size=(5, 20, size)).astype(np.float32)
         for kind in ("inliers", "anomalies")
         for space, size in (("x", 3), ("z", 8))
     }
@@ -137,6 +146,74 @@ def test_what_is_stored_is_measured_once_and_anew_when_asked(
     assert main([*arguments, "--anew"]) == 0
     assert main(arguments) == 0
     assert len(measured) == 1
+
+
+def test_the_clouds_are_those_of_the_store_in_the_same_limits(results: Path) -> None:
+    panels = pca_figure.draw(results).axes
+    titles = [f"{kind}, {space} space" for space in ("data", "embedding") for kind in ("inliers", "anomalies")]
+    assert [panel.get_title() for panel in panels] == titles
+    with np.load(results / "figures" / "sad_views.npz") as arrays:
+        for panel, name in zip(panels[:2], ("inliers_x", "anomalies_x"), strict=True):
+            for cloud, points in zip(panel.collections, arrays[name], strict=True):
+                np.testing.assert_allclose(np.stack(cloud._offsets3d, axis=1), points)
+    assert len(panels[2].collections) == 5
+    assert [panels[0].get_xlim(), panels[2].get_zlim()] == [panels[1].get_xlim(), panels[3].get_zlim()]
+
+
+def test_the_masks_are_those_of_the_normal_example_up_to_its_end(results: Path) -> None:
+    panels = [axis for axis in masks_figure.draw(results).axes if axis.get_title().startswith("$")]
+    with np.load(results / "figures" / "sad_views.npz") as arrays:
+        shown = [arrays["example_views"][0, 0], *arrays["example_masks"][0]]
+    assert len(panels) == len(shown) == 5
+    for panel, values in zip(panels, shown, strict=True):
+        np.testing.assert_allclose(panel.images[0].get_array(), values[:, :18])
+    assert panels[4].images[0].get_clim() == (0, 1)
+
+
+def test_transformations_have_a_row_for_each_class_and_a_column_for_each_view(results: Path) -> None:
+    digits, movements = sad_figure.draw(results).axes, natops_figure.draw(results).axes
+    with np.load(results / "figures" / "sad_views.npz") as arrays:
+        for panel, values in zip(digits[:10], arrays["example_views"].reshape(10, 13, 20), strict=True):
+            np.testing.assert_allclose(panel.images[0].get_array()[:, :18], values[:, :18])
+            assert panel.images[0].get_array()[:, 18:].mask.all()  # nothing of the padding
+    with np.load(results / "figures" / "natops_views.npz") as arrays:
+        for panel, values in zip(movements[:10], arrays["example_views"].reshape(10, 24, 20), strict=True):
+            np.testing.assert_allclose([line.get_ydata() for line in panel.lines], values)
+    assert movements[5].get_ylabel().startswith("class 1, anomaly\nscore 1.000, above\n")
+
+
+def test_a_score_is_told_as_a_rank_among_the_inliers() -> None:
+    inliers_z = RNG.normal(size=(5, 20, 8)).astype(np.float32)
+    terms = contrastive_terms(torch.from_numpy(inliers_z).transpose(0, 1), models.SAD_FOUR.temperature)
+    scores = np.sort(terms.sum(dim=1).numpy())
+    told = models.ranks_told(scores[[0, 15]], inliers_z, models.SAD_FOUR)
+    assert [each.split(", above\n")[1] for each in told] == ["0 % of inliers", "75 % of inliers"]
+
+
+def test_thyroid_has_a_column_for_each_example_with_its_highest_term_orange(results: Path) -> None:
+    with np.load(results / "figures" / "thyroid_terms.npz") as stored_arrays:
+        arrays = dict(stored_arrays)
+    chosen = thyroid_masks.examples(arrays)
+    panels = np.array(thyroid_masks.draw(results).axes).reshape(6, len(chosen))
+    for column, row in zip(panels.T, chosen, strict=True):
+        drawn = [[bar.get_height() for bar in panel.patches] for panel in column]
+        np.testing.assert_allclose(drawn[0], arrays["rows"][row])
+        np.testing.assert_allclose(drawn[1:5], arrays["masks"][row])
+        np.testing.assert_allclose(drawn[5], arrays["terms"][row])
+        coloured = [bar.get_facecolor() for bar in column[5].patches]
+        assert coloured.count(to_rgba(ANOMALY)) == 1
+        assert coloured.index(to_rgba(ANOMALY)) == arrays["terms"][row].argmax()
+
+
+def test_the_simplex_shows_as_many_inliers_as_anomalies_twice(results: Path) -> None:
+    with np.load(results / "figures" / "thyroid_terms.npz") as arrays:
+        terms, scores = arrays["terms"][:15, [0, 2, 3]], arrays["terms"][:15].sum(axis=1)
+    left, right, _ = simplex_figure.draw(results).axes
+    for panel in (left, right):
+        inliers, anomalies = panel.collections
+        assert len(inliers.get_offsets()) == 15
+        np.testing.assert_allclose(anomalies.get_offsets(), on_simplex(terms))
+    np.testing.assert_allclose(right.collections[1].get_array(), scores)
 
 
 def test_the_simplex_has_a_row_of_one_term_at_its_corner_and_one_of_none_in_the_middle() -> None:

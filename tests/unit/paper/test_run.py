@@ -16,7 +16,10 @@ import pytest
 
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.cells import RESULTS, read_result, read_results
+from benchmarks.paper.current import is_current
 from benchmarks.paper.methods import METHODS
+
+from .results import result
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["run", "--table", "1", "--datasets", "racket_sports"]
@@ -151,6 +154,21 @@ def test_options_can_give_a_shortened_training_its_published_length(
     assert len(capfd.readouterr().out.splitlines()) == 20
 
 
+@pytest.mark.parametrize("batch_size", ["quarter", "100000"])
+def test_a_batch_that_the_data_decides_is_done_the_second_time(
+    batch_size: str, strokes: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = strokes / "results"
+    command = [*SMALL, "--methods", "neutral_ad", "--normal", "0", "--out", str(out), "--options", "epochs=1"]
+    assert main([*command, f"batch_size={batch_size}"]) == 0
+    (one,) = read_results(out)
+    assert one.options["batch_size"] == (one.n_train // 4 if batch_size == "quarter" else one.n_train)
+    assert main([*command, f"batch_size={batch_size}"]) == 0
+    assert capfd.readouterr().err.endswith(f"0 of 1 cells to measure, 1 are stored in {out}\n")
+    assert main([*command, "batch_size=2"]) == 2
+    assert f"with batch_size={one.options['batch_size']}, not 2: give another" in capfd.readouterr().err
+
+
 def test_a_cell_that_fails_is_told_and_the_others_go_on(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = strokes / "data" / "racket_sports.npz"
     with np.load(data) as archive:
@@ -215,6 +233,13 @@ def test_a_cell_of_an_earlier_revision_of_its_method_is_measured_anew_and_until_
     assert main(command) == 0
     assert capfd.readouterr().err.startswith("4 of 4 cells to measure, 4 stored ones are damaged or outdated")
     assert all(path.stat().st_mtime_ns > earlier for path, earlier in before.items())
+
+
+def test_a_revision_may_be_of_some_data_sets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "lof", replace(METHODS["lof"], revision=2, mended={"natops": 3}))
+    cells = [result(dataset, revision=2) for dataset in ("racket_sports", "natops")]
+    assert [is_current(one) for one in cells] == [True, False]
+    assert is_current(result("natops", revision=3))
 
 
 def test_a_dry_run_names_the_cells_and_measures_nothing(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:

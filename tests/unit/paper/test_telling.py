@@ -22,6 +22,19 @@ def test_a_cell_takes_as_long_as_the_likest_that_were_measured() -> None:
     assert Estimate([]).of(same.cell) is None
 
 
+def test_without_a_guess_no_other_method_says_how_long_one_takes() -> None:
+    estimate = Estimate([result(fit_s=10, score_s=2)])
+    assert estimate.of(result(normal_name="3").cell, guess=False) == 12
+    assert estimate.of(result(method="goad").cell, guess=False) is None
+    assert estimate.of(result(method="goad").cell) == 12
+
+
+def test_a_shortened_training_is_taken_for_its_share() -> None:
+    estimate = Estimate([result("character_trajectories", method="neutral_ad", fit_s=100, score_s=0)])
+    short = result("character_trajectories", method="neutral_ad", normal_name="not-3", protocol="n_vs_rest")
+    assert estimate.of(short.cell) == pytest.approx(20)
+
+
 def test_n_normal_classes_are_taken_to_need_n_times_as_long() -> None:
     estimate = Estimate([result(fit_s=10, score_s=0)])
     three = result(normal_name="not-3", normal=(0, 1, 2), protocol="n_vs_rest")
