@@ -324,12 +324,12 @@ async def test_a_broker_that_hangs_or_dies_amid_commits_and_comes_back_changes_n
         loop = asyncio.get_running_loop()
         loop.call_later(0.4, trouble)
         took_s = await time_to_lose(committer, steps[0 if progress is None else progress.next_offset :])
-        assert 0.9 < took_s < 1 + 3
+        assert 0.9 < took_s < 1 + 9
         recovering = asyncio.create_task(asyncio.to_thread(recover), name="recovering")
         if recover == broker.start:
             started_s = time.monotonic()
             await other.close()
-            assert time.monotonic() - started_s < 1 + 3
+            assert time.monotonic() - started_s < 1 + 9
             assert [task.get_name() for task in tasks()] == ["recovering"], "a discarded producer has left tasks behind"
         await committer.restore(partition)  # tries again until the broker is back
         await recovering

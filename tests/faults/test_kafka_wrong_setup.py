@@ -160,7 +160,7 @@ async def test_a_broker_that_is_not_there_is_said_within_the_request_time_out(
     plant.write_config()
     started_s = time.monotonic()
     line = await last_line(plant.start())
-    assert time.monotonic() - started_s < REQUEST_TIMEOUT_S + 5
+    assert time.monotonic() - started_s < REQUEST_TIMEOUT_S + 15  # and what the interpreter takes
     assert plant.bootstrap in line
     assert "is it running" in line
 

@@ -167,7 +167,7 @@ def test_a_ctrl_c_ends_the_training_and_the_next_run_goes_on_with_it(
     began = time.monotonic()
     _, said = process.communicate(timeout=30)
     assert process.returncode == 0, said
-    assert time.monotonic() - began < 12  # 6 s, and what the interpreter takes to end
+    assert time.monotonic() - began < 20  # 6 s, and what the interpreter takes to end
     assert plant.training().state == "interrupted"
     assert plant.events() == []
     assert len(plant.messages("verdicts")) == TRAIN

@@ -322,7 +322,7 @@ async def test_a_broker_that_is_away_is_one_clear_line_in_time(is_listening: boo
         began_s = time.monotonic()
         with pytest.raises(SourceError) as caught:
             await plant.check()
-        assert time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s < 5
     said = "no answer within 0.5 s" if is_listening else "no broker can be reached: is it running"
     assert str(caught.value).startswith(f"kafka {address}: {said}")
     assert "\n" not in str(caught.value)

@@ -30,7 +30,7 @@ from aiokafka.protocol.admin import CreateAclsRequest
 from streamad.clock import SystemClock
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
-from streamad.types import ChannelSpec, PartitionAssigned, PartitionRevoked, RecordBatch, SourceEvent
+from streamad.types import ChannelSpec, PartitionAssigned, PartitionRevoked, Rebalanced, RecordBatch, SourceEvent
 from streamad_connectors.kafka import KafkaSource
 from tests.support.kafka import Broker
 
@@ -187,6 +187,15 @@ class Pulling:
             elif isinstance(event, PartitionRevoked):
                 ours.discard(event.partition)
         return ours
+
+    def shares(self, n: int) -> bool:
+        """Return whether the last rebalance is over and gave the source ``n`` partitions, which are its now.
+
+        Partitions come and go one by one: their number alone may be right amid a rebalance.
+        """
+        rebalanced = self.of(Rebalanced)
+        ours = set(rebalanced[-1].partitions) if rebalanced else set()
+        return bool(rebalanced) and len(ours) == n and self.assigned() == ours
 
     def is_caught_up(self, partition: str, since_s: float = 0.0) -> bool:
         """Return whether the last batch of a partition says that nothing waits behind it."""

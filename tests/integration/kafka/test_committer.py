@@ -103,7 +103,7 @@ async def test_aborted_records_and_markers_at_the_end_of_the_progress_do_not_hol
         await producer.begin_transaction()
         await producer.send_and_wait(plant.progress_topic, b"open", b"p", 0)
         assert await committer.restore(plant.partition()) == merged(steps)
-        assert time.monotonic() - started_s < 3
+        assert time.monotonic() - started_s < 8
         await producer.abort_transaction()
 
 
@@ -165,7 +165,7 @@ async def test_a_cancelled_commit_is_in_doubt_and_restored(plant: CommitPlant, c
 
 async def test_what_is_released_amid_its_restore_is_not_taken(plant: CommitPlant, committer: KafkaCommitter) -> None:
     restoring = asyncio.create_task(committer.restore(plant.partition()))
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(0)  # it has begun, and waits for a first answer of the broker
     await committer.release(plant.partition())
     with pytest.raises(PartitionLost, match="given up while"):
         await restoring
@@ -304,7 +304,7 @@ async def test_a_broker_that_stays_away_is_given_up() -> None:
         started_s = time.monotonic()
         with pytest.raises(SourceError, match=r"no broker can be reached.*\(tried for 1 s\)"):
             await committer.restore(plant.partition())
-        assert 1 <= time.monotonic() - started_s < 4
+        assert 1 <= time.monotonic() - started_s < 10
         await committer.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -130,7 +130,7 @@ async def test_an_outage_longer_than_any_time_out_loses_and_repeats_nothing(
         began = time.monotonic()
         while not logs:  # noqa: ASYNC110 - a log has no event
             await asyncio.sleep(0.05)
-        assert 4 < time.monotonic() - began < 10
+        assert 4 < time.monotonic() - began < 20
         assert not delivering.done()
         await asyncio.to_thread(broker.start)
         await delivering
@@ -162,7 +162,7 @@ async def test_a_broker_that_stays_away_is_an_error_after_give_up_after(
     await feed.send([FeedRecord(b"b")])
     with pytest.raises(OutputError, match=r"could not write topic in within 2 s: no broker can be reached"):
         await feed.flush()
-    assert 1.5 < time.monotonic() - started < 5
+    assert 1.5 < time.monotonic() - started < 10
     with pytest.raises(OutputError, match="no broker can be reached"):
         await feed.send([FeedRecord(b"c")])
     await feed.close()
@@ -193,4 +193,4 @@ async def test_a_broker_that_accepts_and_never_answers_is_one_error_in_one_time_
         with pytest.raises(OutputError, match=f"kafka 127.0.0.1:{port}: no answer within 1 s to: write topic in"):
             await feed.send([FeedRecord(b"a")])
         await feed.close()
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 8

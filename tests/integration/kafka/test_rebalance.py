@@ -48,8 +48,8 @@ async def test_a_second_worker_takes_half_and_what_is_kept_goes_on(kafka: Broker
         await first.until(lambda: len(first.values()) == 400)
         assert first.of(Rebalanced) == [Rebalanced(tuple(sorted(everything)))]
         async with worker(kafka, topic, group) as second:
-            await second.until(lambda: len(second.assigned()) == 2)
-            await first.until(lambda: len(first.assigned()) == 2)
+            await second.until(lambda: second.shares(2))
+            await first.until(lambda: first.shares(2))
             assert first.assigned() | second.assigned() == everything
             kept, moved = first.assigned(), second.assigned()
             await write(kafka, topic, 400, 800)
@@ -85,10 +85,10 @@ async def test_partitions_that_are_not_sought_yet_survive_a_rebalance(kafka: Bro
     group = unique_name("group")
     await write(kafka, topic, 0, 40)
     async with Pulling(source_of(kafka.bootstrap, topic, group=group), seeks=False) as first:
-        await first.until(lambda: len(first.assigned()) == N_PARTITIONS)
+        await first.until(lambda: first.shares(N_PARTITIONS))
         async with worker(kafka, topic, group) as second:
-            await second.until(lambda: len(second.assigned()) == 2)
-            await first.until(lambda: len(first.assigned()) == 2)
+            await second.until(lambda: second.shares(2))
+            await first.until(lambda: first.shares(2))
             for partition in sorted(first.assigned() | second.assigned()):
                 assert await first.source.seek(partition, 3) == 3  # of a lost one: without effect
             await first.until(lambda: len(first.values()) == 2 * 7)
@@ -100,7 +100,7 @@ async def test_one_instance_id_used_twice_ends_one_of_them(kafka: Broker, topic:
     group = unique_name("group")
     options = {"instance": "worker-1", "session_timeout": "6s", "heartbeat_interval": "500ms"}
     async with worker(kafka, topic, group, **options) as first:
-        await first.until(lambda: len(first.assigned()) == N_PARTITIONS)
+        await first.until(lambda: first.shares(N_PARTITIONS))
         async with worker(kafka, topic, group, **options) as second:
             began_s = time.monotonic()
             while not (first.is_over or second.is_over):
@@ -121,13 +121,13 @@ async def test_one_instance_id_used_twice_at_once_is_noticed_at_once(kafka: Brok
     group = unique_name("group")
     # While the group waits for the third worker to join anew, the broker keeps the later of the other two.
     async with worker(kafka, topic, group, session_timeout="9s", heartbeat_interval="2s") as third:
-        await third.until(lambda: len(third.assigned()) == N_PARTITIONS)
+        await third.until(lambda: third.shares(N_PARTITIONS))
         options = {"instance": "worker-1", "session_timeout": "9s", "heartbeat_interval": "2s"}
         async with worker(kafka, topic, group, **options) as first, worker(kafka, topic, group, **options) as second:
             began_s = time.monotonic()
             while not (first.is_over or second.is_over):
                 await asyncio.sleep(0.1)
-                assert time.monotonic() - began_s < 4
+                assert time.monotonic() - began_s < 8  # before the session is over
             error = first.error or second.error
     assert isinstance(error, SourceError)
     assert "instance id 'worker-1' is used by another process" in str(error)
@@ -139,11 +139,11 @@ async def test_a_static_member_that_restarts_in_time_keeps_all_and_moves_nothing
     slow = {"session_timeout": "10s"}
     async with worker(kafka, topic, group, instance="worker-2", **slow) as other:
         async with worker(kafka, topic, group, instance="worker-1", **slow) as first:
-            await first.until(lambda: len(first.assigned()) == 2)
-            await other.until(lambda: len(other.assigned()) == 2)
+            await first.until(lambda: first.shares(2))
+            await other.until(lambda: other.shares(2))
             n_rebalanced = len(other.of(Rebalanced))
         async with worker(kafka, topic, group, instance="worker-1", **slow) as again:
-            await again.until(lambda: len(again.assigned()) == 2)
+            await again.until(lambda: again.shares(2))
             assert again.assigned() == first.assigned()
             assert len(other.of(Rebalanced)) == n_rebalanced
 
@@ -158,17 +158,16 @@ async def test_a_worker_stopped_for_longer_than_its_session_gives_up_what_others
 
         async def take_over() -> set[str]:
             async with worker(kafka, topic, group) as other:
-                await other.until(lambda: len(other.assigned()) == N_PARTITIONS)
+                await other.until(lambda: other.shares(N_PARTITIONS))
                 await other.until(lambda: len(other.values()) == 40)
-                await other.until(lambda: len(other.assigned()) == 2)  # the stopped one is back
+                await other.until(lambda: other.shares(2))  # the stopped one is back
                 await asyncio.sleep(1.0)
                 return other.assigned()
 
         other = asyncio.get_running_loop().run_in_executor(None, asyncio.run, take_over())
         time.sleep(5.0)  # noqa: ASYNC251 - nothing of this loop may run, as under SIGSTOP; the session lasts 3 s
         taken = await other
-        await stopped.until(lambda: len(stopped.assigned()) >= 2)
-        assert {event.partition for event in stopped.of(PartitionRevoked)} == taken
+        await stopped.until(lambda: {event.partition for event in stopped.of(PartitionRevoked)} == taken)
         kept = {f"{topic}-{number}" for number in range(N_PARTITIONS)} - taken
         await write(kafka, topic, 40, 80)
         await stopped.until(lambda: all(len(stopped.values(partition)) == 20 for partition in kept))
@@ -183,15 +182,15 @@ async def test_a_dead_worker_is_waited_for_as_long_as_its_session_lasts(kafka: B
 
     async def die() -> None:
         async with worker(kafka, topic, group, **options) as dead:
-            await dead.until(lambda: len(dead.assigned()) == N_PARTITIONS)
+            await dead.until(lambda: dead.shares(N_PARTITIONS))
             is_joined.set()
-            time.sleep(9.0)  # noqa: ASYNC251 - as if its process were killed: it says nothing, not even goodbye
+            time.sleep(14.0)  # noqa: ASYNC251 - as if its process were killed: it says nothing, not even goodbye
 
     dying = asyncio.get_running_loop().run_in_executor(None, asyncio.run, die())
     await asyncio.to_thread(is_joined.wait)
     async with worker(kafka, topic, group, **options) as heir:
-        took_s = await heir.until(lambda: len(heir.assigned()) == N_PARTITIONS)
-        assert 3.0 < took_s < 8.0
+        took_s = await heir.until(lambda: heir.shares(N_PARTITIONS))
+        assert 3.0 < took_s < 12.0
         assert not heir.is_over
     await dying
 
@@ -199,7 +198,7 @@ async def test_a_dead_worker_is_waited_for_as_long_as_its_session_lasts(kafka: B
 async def test_a_worker_whose_pipeline_is_slow_stays_a_member(kafka: Broker, topic: str) -> None:
     group = unique_name("group")
     async with worker(kafka, topic, group) as other:
-        await other.until(lambda: len(other.assigned()) == N_PARTITIONS)
+        await other.until(lambda: other.shares(N_PARTITIONS))
         source = source_of(kafka.bootstrap, topic, group=group, session_timeout="2s")
         events = source.batches()
         try:
@@ -217,12 +216,12 @@ async def test_a_worker_whose_pipeline_is_slow_stays_a_member(kafka: Broker, top
 async def test_rebalances_while_records_flow_lose_and_repeat_nothing(kafka: Broker, topic: str) -> None:
     group = unique_name("group")
     async with worker(kafka, topic, group) as first:
-        await first.until(lambda: len(first.assigned()) == N_PARTITIONS)
+        await first.until(lambda: first.shares(N_PARTITIONS))
         writing = asyncio.create_task(_write_slowly(kafka, topic, 2000))
         for _ in range(3):
             async with worker(kafka, topic, group) as second:
-                await second.until(lambda second=second: len(second.assigned()) == 2)
-            await first.until(lambda: len(first.assigned()) == N_PARTITIONS)
+                await second.until(lambda second=second: second.shares(2))
+            await first.until(lambda: first.shares(N_PARTITIONS))
         await writing
         await first.until(lambda: all(_last(first, f"{topic}-{n}") == 499 for n in range(N_PARTITIONS)))
         for number in range(N_PARTITIONS):
@@ -263,5 +262,5 @@ async def test_it_can_be_closed_in_the_middle_of_a_rebalance(
         broker.pause()
         await asyncio.sleep(0.5)
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < 4.0
+    assert time.monotonic() - began_s < 8.0  # the request time-out is 3 s, aiokafka's 40 s
     assert our_tasks() <= before

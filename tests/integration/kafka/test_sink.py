@@ -114,7 +114,7 @@ async def test_no_broker_is_an_error_at_once_and_close_takes_no_time() -> None:
     with pytest.raises(OutputError, match=r"kafka 127\.0\.0\.1:1: no broker can be reached"):
         await sink.write([event("a")])
     await sink.close()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 8
 
 
 async def test_a_sink_that_never_wrote_connects_to_nothing() -> None:
@@ -152,10 +152,10 @@ async def test_a_broker_that_stays_away_is_an_error_in_time_and_close_is_bounded
     await sink.write([event("b")])
     with pytest.raises(OutputError, match=r"kafka 127\.0\.0\.1:[0-9]+: could not write topic out within 2 s"):
         await sink.flush()
-    assert 1.5 < time.monotonic() - started < 4
+    assert 1.5 < time.monotonic() - started < 8
     await sink.close()
     await sink.close()
-    assert time.monotonic() - started < 7
+    assert time.monotonic() - started < 12
 
 
 async def test_close_with_messages_for_a_broker_that_is_gone_is_bounded_and_says_so(
@@ -171,5 +171,5 @@ async def test_close_with_messages_for_a_broker_that_is_gone_is_bounded_and_says
     started = time.monotonic()
     with pytest.raises(OutputError, match="could not write topic out"):
         await sink.close()
-    assert time.monotonic() - started < 7
+    assert time.monotonic() - started < 12
     await sink.close()

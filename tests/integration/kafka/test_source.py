@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from statistics import median
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -253,9 +255,11 @@ async def test_silence_is_confirmed_several_times_a_second(kafka: Broker, topic:
     async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
         await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
         since_s = time.monotonic()
-        await asyncio.sleep(3.0)
+        took_s = await pulling.until(lambda: len(pulling.batches(f"{topic}-0", since_s)) == 12)
         beats = pulling.batches(f"{topic}-0", since_s)
-    assert 6 <= len(beats) <= 16
+    assert took_s > 2.0
+    times_s = [at_s for at_s, _ in pulling.events if at_s >= since_s]
+    assert median(later - earlier for earlier, later in pairwise(times_s)) < 0.6
     assert all(beat == RecordBatch(f"{topic}-0", (), 1, True, 1, 1) for beat in beats)
 
 
@@ -273,11 +277,13 @@ async def test_an_outage_is_not_silence(own_broker: Callable[..., Broker], outag
         else:
             await asyncio.to_thread(broker.kill)
         away_s = time.monotonic()
-        await asyncio.sleep(5.0)
-        during = pulling.batches(name, away_s)
-        # What was answered before the outage may still come, for half a second; then once that nobody knows.
-        assert [batch.caught_up for batch in pulling.batches(name, away_s + 0.6)] == [False]
-        assert sum(batch.caught_up for batch in during) <= 3
+        await pulling.until(lambda: not pulling.batches(name)[-1].caught_up)
+        await asyncio.sleep(4.0)
+        # What was answered before the outage may still come; then once that nobody knows.
+        *answered, unknown = [batch.caught_up for batch in pulling.batches(name, away_s)]
+        assert len(answered) <= 3
+        assert all(answered)
+        assert not unknown
         if outage == "paused":
             broker.resume()
         else:
@@ -328,7 +334,7 @@ async def test_a_broker_that_stays_away_ends_it(own_broker: Callable[..., Broker
         broker.resume()
     assert isinstance(error, SourceError)
     assert f"broker {broker.bootstrap} has not answered for" in str(error)
-    assert 2.5 < took_s < 6
+    assert 2.5 < took_s < 12
 
 
 async def test_records_that_wait_but_never_come_end_it(kafka: Broker, topic: str) -> None:
@@ -338,7 +344,7 @@ async def test_records_that_wait_but_never_come_end_it(kafka: Broker, topic: str
         await pulling.until(pulling.values)
         assert source._consumer is not None
         source._consumer.pause(TopicPartition(topic, 0))  # what a fetcher that has lost its way would look like
-        error = await pulling.failure(within_s=6)
+        error = await pulling.failure(within_s=12)
     assert isinstance(error, SourceError)
     assert f"partition {topic}-0" in str(error)
 
@@ -374,7 +380,7 @@ async def test_a_missing_topic_is_said_at_once(kafka: Broker) -> None:
     assert str(error).endswith(
         f": topic {topic} does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
     )
-    assert time.monotonic() - began_s < 4
+    assert time.monotonic() - began_s < 10
 
 
 async def test_an_unreachable_broker_is_said_at_once() -> None:
@@ -466,5 +472,5 @@ async def test_close_returns_while_the_broker_is_away(own_broker: Callable[..., 
             await asyncio.to_thread(broker.kill)
         await asyncio.sleep(1.0)
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < 4.0  # the request time-out is 3 s
+    assert time.monotonic() - began_s < 8.0  # the request time-out is 3 s, aiokafka's 40 s
     assert our_tasks() <= before

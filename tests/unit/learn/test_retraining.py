@@ -529,7 +529,7 @@ async def test_retrainers_that_share_turns_train_one_after_the_other(
     await until(lambda: len(plants[0].journal("epoch")) == 1)
     assert all(worker.retrainer.is_running for worker in workers)
     assert workers[1].retrainer.pid is None
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(5):
         await workers[2].retrainer.close()
     assert not workers[2].retrainer.is_running
     for plant in plants:

