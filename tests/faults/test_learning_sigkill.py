@@ -28,7 +28,7 @@ from tests.support.runtime import CHANNELS, ROLES, L
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL")
 
-LIMIT_S = 90.0
+LIMIT_S = 180.0
 AT_ONCE = 30
 LEARNING: dict[str, Any] = {
     "first_training": 60,

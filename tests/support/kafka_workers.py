@@ -23,7 +23,7 @@ from tests.support import kafka_child
 from tests.support.forks import fork_server_context
 from tests.support.kafka_child import PLUGINS
 
-END_S = 30.0
+END_S = 60.0
 
 
 class Process(Protocol):

@@ -58,7 +58,7 @@ def streamad(*arguments: str | Path, cwd: Path | None = None, **environment: str
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
