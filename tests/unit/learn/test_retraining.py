@@ -343,7 +343,7 @@ async def test_a_training_that_waits_for_the_lease_is_ended_at_once(
     worker = Worker(plant, retrainers, times=LeaseTimes(stopped_after_s=3600), grace_s=60)
     worker.start()
     await until(lambda: worker.retrainer.pid is not None and catches_sigterm(worker.retrainer.pid))
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(50):
         await worker.retrainer.close()
     assert_failed(worker.results[-1], "interrupted before it had begun", kind="interrupted")
     assert lease.is_held()
