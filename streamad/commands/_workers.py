@@ -37,6 +37,11 @@ class _Worker:
     ended: bool = False
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send its process a signal, if it has one that runs."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.send_signal(number)
+
 
 class Supervisor:
     """Keeps ``n`` processes of ``command`` (given a worker's number) running until ``request_stop``.
@@ -93,6 +98,8 @@ class Supervisor:
         while not self._stopping.is_set():
             started = time.monotonic()
             worker.process = await self._start(worker)
+            if self._stopping.is_set():  # requested while it was being started: nobody could tell it
+                worker.signal(signal.SIGTERM)
             code = await worker.process.wait()
             if code == 0 or self._stopping.is_set():
                 break
@@ -136,8 +143,7 @@ class Supervisor:
 
     def _signal(self, number: signal.Signals) -> None:
         for worker in self._workers:
-            if worker.process is not None and worker.process.returncode is None:
-                worker.process.send_signal(number)
+            worker.signal(number)
 
     async def _end_all(self) -> None:
         """End what still runs: by SIGTERM, and after the time it may take to stop, by SIGKILL."""

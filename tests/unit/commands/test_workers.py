@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,11 +93,10 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_worker_that_is_killed_is_started_again_and_all_are_stopped_together(tmp_path: Path) -> None:
     watched = supervisor(tmp_path, [-1, -1])
     task = asyncio.create_task(watched.run())
-    await until(lambda: lives(tmp_path, 1) == 1 and lives(tmp_path, 2) == 1)
+    await until(lambda: lives(tmp_path, 1) == 1 and lives(tmp_path, 2) == 1 and len(watched.pids) == 2)
     os.kill(watched.pids[0], signal.SIGKILL)
-    await until(lambda: lives(tmp_path, 1) == 2)
+    await until(lambda: lives(tmp_path, 1) == 2 and len(watched.pids) == 2)
     pids = watched.pids
-    assert len(pids) == 2
     watched.request_stop()
     await asyncio.wait_for(task, 20)
     assert (lives(tmp_path, 1), lives(tmp_path, 2), watched.restarts) == (2, 1, 1)
@@ -118,6 +118,22 @@ async def test_a_wrong_config_is_not_tried_again(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match="worker 1 refused its config") as raised:
         await asyncio.wait_for(watched.run(), 30)
     assert (lives(tmp_path, 1), raised.value.exit_code) == (1, UsageError.exit_code)
+
+
+async def test_a_stop_while_workers_are_being_started_reaches_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = asyncio.create_subprocess_exec
+
+    async def start_slowly(*arguments: str, **options: Any) -> asyncio.subprocess.Process:
+        process = await start(*arguments, **options)
+        watched.request_stop()  # the process runs, and the supervisor does not know of it yet
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_slowly)
+    watched = supervisor(tmp_path, [-1, -1])
+    await asyncio.wait_for(watched.run(), 20)
+    assert watched.pids == []
 
 
 async def test_workers_that_end_well_are_not_started_again(tmp_path: Path) -> None:
@@ -165,6 +181,7 @@ async def test_workers_that_are_told_from_outside_and_by_their_supervisor_stop_i
     watched = Supervisor(lambda number: slow_to_stop(tmp_path, number), 2, stop_timeout_s=5)
     task = asyncio.create_task(watched.run())
     await until_there(tmp_path, "ready-1", "ready-2")
+    await until(lambda: len(watched.pids) == 2)
     pids = watched.pids
     for pid in pids:  # as systemd does with the whole control group
         os.kill(pid, signal.SIGTERM)
