@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from streamad.commands._common import err
 from streamad.errors import StreamadError
@@ -35,7 +35,6 @@ class _Worker:
     early_deaths: int = 0
     restarts: int = 0
     ended: bool = False
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def signal(self, number: signal.Signals) -> None:
         """Send its process a signal, if it has one that runs."""

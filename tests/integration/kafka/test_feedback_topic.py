@@ -287,7 +287,7 @@ def test_a_running_monitor_hears_of_feedback_and_takes_a_promotion(kafka: Broker
         assert "within 2 s" in command(config, "models", "rollback")
         began = time.monotonic()
         said.wait_for("default 0001 is in service")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 2
         told = command(config, "feedback", "--alert", identity(3), "--confirmed")
         assert "kept in kafka:///" in told
         deadline = time.monotonic() + WAIT_S
