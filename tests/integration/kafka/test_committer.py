@@ -72,7 +72,7 @@ async def test_what_is_larger_than_a_batch_is_committed_and_restored(
     outputs = [message("events", f"s{number % 5}", f"{number}".rjust(30_000)) for number in range(100)]
     await committer.restore(plant.partition())
     await committer.commit(update, outputs)
-    progress = await plant.progress()
+    progress = await committer.restore(plant.partition())  # waits for the markers, which follow a commit's answer
     assert progress is not None
     assert progress.streams == update.streams
     assert list(progress.streams["s:0"].closed) == list(many.closed)
