@@ -27,9 +27,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.kafka import Broker, KafkaUnavailableError, fetch_jars, scratch_folder
-from tests.support.kafka_plant import Flow, KafkaPlant, traffic
-from tests.support.kafka_workers import Worker
+from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, scratch_folder
+from tests.support.kafka.plant import Flow, KafkaPlant, traffic
+from tests.support.kafka.workers import Worker
 
 PARTITIONS, STREAMS = 4, 200
 MESSAGES_PER_KILL = 200

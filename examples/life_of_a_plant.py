@@ -1,17 +1,17 @@
 """A plant's life, and three monitors that watch it: streamad, one that stays as it is, and one that learns naively.
 
-The plant is the simulated fermenter of docs/simulation.md. It starts, runs, one of its sensors drifts, its recipe is
-changed for good, every tenth batch is faulty and nobody says so, and at last operators answer the alerts. The monitors
-see the same messages and have the same detector; all know nothing at the beginning. Printed for each phase: how many
-of the faulty batches each monitor found, and how many normal ones it called faulty, in the last third of the phase,
-when it has had time to adapt.
+The plant is the simulated fermenter of docs/model/simulation.md. It starts, runs, one of its sensors drifts, its recipe
+is changed for good, every tenth batch is faulty and nobody says so, and at last operators answer the alerts. The
+monitors see the same messages and have the same detector; all know nothing at the beginning. Printed for each phase:
+how many of the faulty batches each monitor found, and how many normal ones it called faulty, in the last third of the
+phase, when it has had time to adapt.
 
   streamad  what the product does: inlier store, drift, retraining, comparison, promotion, swap, operators' feedback
   frozen    the same with retraining off: its first model for ever
   naive     retrains on everything that did not alert, and calibrates on it
 
 Run: python examples/life_of_a_plant.py [--seed 0] [--plot FILE] [--json] [--quick]
-docs/life.md tells what comes out, and why.
+docs/learning/life.md tells what comes out, and why.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from life.plant import Batch, Phase, simulated
 from life.report import draw, table
 from life.watching import Course, watched
 
-from streamad.learning_settings import PromotionSettings
-from streamad.settings import Settings, load_settings
-from streamad.simulation import Recipe
+from streamad.settings.learning import PromotionSettings
+from streamad.settings.plant_yaml import Settings, load_settings
+from streamad.simulation.batch import Recipe
 
 CONFIG = Path(__file__).parent / "life" / "plant.yaml"
 GENTLER = Recipe(glucose_g_l=10.0, feed_start_l_h=1.2, feed_growth_h=0.16)  # than 8 g/L, 1.0 L/h and 0.19 per hour

@@ -11,23 +11,23 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands._common import name_config
 from streamad.commands.alerts import alerts
-from streamad.commands.check import check
+from streamad.commands.check.command import check
 from streamad.commands.feedback import feedback
-from streamad.commands.init import init
-from streamad.commands.inliers import inliers
-from streamad.commands.models import models
+from streamad.commands.init.command import init
+from streamad.commands.inliers.command import inliers
+from streamad.commands.models.command import models
 from streamad.commands.record import record
 from streamad.commands.replay import replay
-from streamad.commands.run import run
+from streamad.commands.run.command import run
 from streamad.commands.schema import schema
 from streamad.commands.score import score
-from streamad.commands.simulate import simulate
+from streamad.commands.shared.console import name_config
+from streamad.commands.simulate.command import simulate
 from streamad.commands.topics import topics
 from streamad.commands.train import train
 from streamad.errors import StalledError, StreamadError
-from streamad.logs import configure_logs
+from streamad.telemetry.logs import configure_logs
 
 app = typer.Typer(
     name="streamad",

@@ -12,8 +12,8 @@ import msgspec
 
 from streamad.errors import UsageError
 from streamad.ports import RangedSource, Source
+from streamad.settings.fields import parse_duration_us
 from streamad.types import RecordBatch, from_us
-from streamad.units import parse_duration_us
 
 _AGO = re.compile(r"\s*[0-9.]+\s*[A-Za-zµμ]+\s*")
 _HOW = "write a time such as 2026-11-01T08:00:00Z, a date (its midnight in UTC), or how long ago: 30m, 2h, 7d"

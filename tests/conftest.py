@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import data
-from tests.support.kafka import Broker, jars_or_skip, scratch_folder
+from tests.support.kafka.broker import Broker, jars_or_skip, scratch_folder
 
 # A slow machine is no wrong answer: no deadlines. CI draws the same examples every time.
 settings.register_profile("default", deadline=None)

@@ -18,8 +18,8 @@ from streamad.errors import StreamadError
 
 COMMANDS: Final = {
     "run": ("benchmarks.paper.run", "train and score cells of the study, and store what came out"),
-    "report": ("benchmarks.paper.report", "build docs/paper.md from the stored cells"),
-    "data": ("benchmarks.paper.archives", "build the data sets from the public archives' own files"),
+    "report": ("benchmarks.paper.report.report", "build docs/model/paper.md from the stored cells"),
+    "data": ("benchmarks.paper.data.archives", "build the data sets from the public archives' own files"),
     "figures": ("benchmarks.paper.figures", "draw the figures from stored results"),
 }
 _INTERRUPTED, _BROKEN_PIPE = 130, 141  # as a shell has it for a process that the signal ended

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.paper.cells import Cell
 from benchmarks.paper.methods import GROUPS, METHODS, fits, missing_module, shortened, trains_many
 from benchmarks.paper.protocols import TABULAR, Block, blocks_of, normal_sets, variants_of
+from benchmarks.paper.results_table import Cell
 from benchmarks.paper.workers import Job
 from streamad.errors import DetectorError, UsageError
 

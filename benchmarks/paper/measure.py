@@ -17,12 +17,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from benchmarks.paper.cells import NO_CODE, Cell, Code, Result
-from benchmarks.paper.datasets import Task, class_task, read_sequences
+from benchmarks.paper.data.datasets import Task, class_task, read_sequences
+from benchmarks.paper.data.tables import table_task
 from benchmarks.paper.methods import METHODS, make
 from benchmarks.paper.metrics import average_precision, f1_at_true_fraction
 from benchmarks.paper.protocols import TABULAR
-from benchmarks.paper.tables import table_task
+from benchmarks.paper.results_table import NO_CODE, Cell, Code, Result
 from streamad.errors import DetectorError
 from streamad.judge.evaluation import auc
 from streamad.ports import FittedDetector

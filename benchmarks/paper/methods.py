@@ -27,8 +27,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from benchmarks.paper.cells import Cell
 from benchmarks.paper.protocols import LARGE_TABLES, TABULAR
+from benchmarks.paper.results_table import Cell
 from streamad.errors import DetectorError, UsageError
 from streamad.ports import Detector
 
@@ -36,7 +36,10 @@ Settings = dict[str, Any]
 
 
 def _preset_of(dataset: str) -> Settings:
-    from streamad_models.neutral_ad.presets import PRESETS, TABULAR_PRESETS  # noqa: PLC0415 - torch comes with it
+    from streamad_models.neutral_ad.options import (  # noqa: PLC0415 - torch comes with it
+        PRESETS,
+        TABULAR_PRESETS,
+    )
 
     return (TABULAR_PRESETS if dataset in TABULAR else PRESETS)[dataset]
 
@@ -47,7 +50,7 @@ def _none(dataset: str) -> Settings:
 
 _PADDED: Final = ("spoken_arabic_digits", "character_trajectories")  # sequences of different lengths
 _BFLOAT16: Final = ("spoken_arabic_digits", "character_trajectories")
-"""Where one model takes minutes: in bfloat16 it takes about half (python -m benchmarks.precision).
+"""Where one model takes minutes: in bfloat16 it takes about half (python -m benchmarks.quality.precision).
 
 EPSY is left in float32: its scores scatter so widely that a small loss could not be seen.
 """
@@ -103,7 +106,10 @@ def _dagmm(dataset: str) -> Settings:
 
 def _goad(dataset: str) -> Settings:
     """Return on a table what was published for it, on sequences the published network of what is no small table."""
-    from streamad_models.baselines.presets import GOAD_SEQUENCES, GOAD_TABLES  # noqa: PLC0415 - torch comes with it
+    from streamad_models.baselines.presets import (  # noqa: PLC0415 - torch comes with it
+        GOAD_SEQUENCES,
+        GOAD_TABLES,
+    )
 
     return dict(GOAD_TABLES.get(dataset, GOAD_SEQUENCES))
 
@@ -153,7 +159,7 @@ METHODS: Final[dict[str, Method]] = {
     "neutral_ad": Method(
         "streamad_models.neutral_ad:NeutralAD",
         _neutral_ad,
-        "streamad_models.neutral_ad.tabular_detector:NeutralADTabular",
+        "streamad_models.neutral_ad.tabular.detector:NeutralADTabular",
         trains_many=True,
     ),
     "oc_svm": _both("shallow:OneClassSvm", is_deterministic=True),

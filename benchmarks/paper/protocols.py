@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.paper.cells import Protocol
+from benchmarks.paper.results_table import Protocol
 
 CLASSES: Final[dict[str, tuple[int, ...]]] = {
     "spoken_arabic_digits": tuple(range(10)),

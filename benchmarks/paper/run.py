@@ -26,14 +26,23 @@ from typing import Any, Final
 import yaml
 from rich.console import Console
 
-from benchmarks.paper.cells import NO_CODE, RESULTS, Cell, Code, Result, read_result, read_results, write_result
 from benchmarks.paper.choosing import QUICK_METHODS, Choice, check_modules, jobs_of, together
-from benchmarks.paper.current import has_setting, is_current
-from benchmarks.paper.datasets import data_path
+from benchmarks.paper.data.datasets import data_path
+from benchmarks.paper.data.tables import KDD_FILE
 from benchmarks.paper.methods import GROUPS, METHODS, make
+from benchmarks.paper.progress import Estimate, Telling, duration
 from benchmarks.paper.protocols import CLASSES, FIGURES, TABLES, TABULAR
-from benchmarks.paper.tables import KDD_FILE
-from benchmarks.paper.telling import Estimate, Telling, duration
+from benchmarks.paper.results_table import (
+    NO_CODE,
+    RESULTS,
+    Cell,
+    Code,
+    Result,
+    read_result,
+    read_results,
+    write_result,
+)
+from benchmarks.paper.todo import has_setting, is_current
 from benchmarks.paper.workers import Failure, Job, run_jobs
 from streamad.errors import UsageError
 
@@ -205,7 +214,9 @@ def _measure_all(jobs: list[Job], arguments: argparse.Namespace, place: _Place, 
 
 
 def _measure(job: Job, device: str, code: Code) -> tuple[Result, ...]:
-    from benchmarks.paper.measure import measure  # noqa: PLC0415 - in the workers: the run itself needs no torch
+    from benchmarks.paper.measure import (  # noqa: PLC0415 - in the workers: the run itself needs no torch
+        measure,
+    )
 
     return measure(job.cells, job.settings, device, code)
 

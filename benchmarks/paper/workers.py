@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
-from benchmarks.paper.cells import Cell, Result
+from benchmarks.paper.results_table import Cell, Result
 from streamad.errors import StreamadError
 
 _SPAWN: Final = multiprocessing.get_context("spawn")  # a forked torch may hang

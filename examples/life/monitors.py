@@ -13,16 +13,16 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
-from streamad._telling import Tell
 from streamad.judge.judging import Judgement
 from streamad.judge.scoring import MicroBatcher
-from streamad.learn.learner import Learner
-from streamad.learn.records import mark_of
-from streamad.learn.training import train_model
+from streamad.learn.live.learner import Learner
+from streamad.learn.store.records import mark_of
+from streamad.learn.training.from_recordings import train_model
 from streamad.ports import Clock
-from streamad.settings import Settings
+from streamad.runtime.wiring import store_for, versions_of
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.events import Tell
 from streamad.types import Feedback, ModelRef, Window, WindowSet
-from streamad.wiring import store_for, versions_of
 
 Kind = Literal["streamad", "frozen", "naive"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

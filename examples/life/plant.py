@@ -11,8 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from streamad.simulation import FAULTS, Fault, Recipe, Recording, simulate_batch
-from streamad.simulation.writing import messages_of
+from streamad.simulation.batch import Recipe
+from streamad.simulation.faults import FAULTS, Fault
+from streamad.simulation.messages import messages_of
+from streamad.simulation.recordings import Recording, simulate_batch
 
 START_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 _EVERY = 2  # of the simulator's samples, which are ten minutes apart

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from life.monitors import Kind, follower_of
 from life.plant import START_US, Batch, Phase
-from streamad.checkpoint import UnsavedCommitter
 from streamad.judge.scoring import MicroBatcher
-from streamad.pipeline import JudgedSequence, Pipeline
-from streamad.settings import Settings
+from streamad.runtime.checkpoint import UnsavedCommitter
+from streamad.runtime.pipeline import JudgedSequence, Pipeline
+from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource, ManualClock
 from streamad.types import Decision, Event, Feedback, PartitionAssigned, Record, RecordBatch, Verdict, from_us
 

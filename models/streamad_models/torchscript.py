@@ -21,7 +21,7 @@ from streamad.types import FloatArray, IntArray
 
 FILE_NAME = "model.ts"
 _FORMATS = (1,)
-_CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; measured in benchmarks/scoring.py
+_CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; measured in benchmarks/speed/scoring.py
 _CPU_ROWS = 512  # rows of a table (windows of one sample), whose activations are as much smaller
 _CUDA_CHUNK = 1024  # bounds the memory of one call
 _WARM_UP_BATCHES = (1, 2, 8)
@@ -138,7 +138,7 @@ def _attribute(script: torch.jit.ScriptModule, name: str, path: Path) -> int:
 
 @contextmanager
 def _deprecation_silenced() -> Iterator[None]:
-    """TorchScript is deprecated upstream and still the artifact here (docs/model.md); one warning less per load."""
+    """Silence upstream's deprecation of TorchScript, the artifact here (docs/model/model.md)."""
     with warnings.catch_warnings():
         for category in (DeprecationWarning, FutureWarning):  # which one depends on torch's version
             warnings.filterwarnings("ignore", message=".*torch.jit", category=category)

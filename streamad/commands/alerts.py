@@ -14,14 +14,14 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from streamad.clock import SystemClock
-from streamad.commands._common import err, load_plant, out, print_json, run_async
-from streamad.commands._monitor import alert_line, unscorable_line
+from streamad.commands.shared.console import err, load_plant, out, print_json, run_async
+from streamad.commands.shared.monitor import alert_line, unscorable_line
 from streamad.errors import UsageError
 from streamad.plugins import ConnectorContext, connect_subscription, load, split_url
 from streamad.ports import Subscription
-from streamad.settings import Settings
-from streamad.subscribing import Messages
+from streamad.runtime.subscribing import Messages
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
 from streamad.types import Alert, Verdict
 
 alerts = typer.Typer(help="Follow the alerts of a plant.", no_args_is_help=True)

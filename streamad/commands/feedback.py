@@ -11,9 +11,8 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from streamad.commands._common import ConfigOption, JsonOption, err, load_plant
-from streamad.commands._learning import ModelOption
-from streamad.commands._marking import (
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, load_plant
+from streamad.commands.shared.marking import (
     ByOption,
     Desk,
     NoteOption,
@@ -21,9 +20,10 @@ from streamad.commands._marking import (
     StreamOption,
     print_marked,
 )
+from streamad.commands.shared.stored import ModelOption
 from streamad.errors import UsageError
-from streamad.learn.feedback_csv import FeedbackRow, read_feedback_csv
-from streamad.learn.records import JudgementWord
+from streamad.learn.feedback.table import FeedbackRow, read_feedback_csv
+from streamad.learn.store.records import JudgementWord
 from streamad.types import Feedback
 
 

@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from streamad.commands._common import (
+from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
     Plant,
@@ -24,11 +24,11 @@ from streamad.commands._common import (
     run_async,
     stop_on_signals,
 )
-from streamad.commands._input import SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.input import SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.errors import UsageError
 from streamad.plugins import connect_feed
 from streamad.ports import Feed
-from streamad.recording import Recorder
+from streamad.runtime.recording import Recorder
 from streamad.types import SourceNotice, from_us
 
 _ENDING = ".records.jsonl"

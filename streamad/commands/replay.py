@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.checkpoint import UnsavedCommitter
-from streamad.commands._common import (
+from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
     Plant,
@@ -18,14 +17,15 @@ from streamad.commands._common import (
     print_json,
     run_async,
 )
-from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
-from streamad.commands._labels import NORMAL, read_labels
-from streamad.commands._monitor import Monitor
-from streamad.commands._summary import evaluation_dict, print_summary
+from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.labels import NORMAL, read_labels
+from streamad.commands.shared.monitor import Monitor
+from streamad.commands.shared.report import evaluation_dict, print_summary
 from streamad.errors import SourceError, UsageError
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
-from streamad.replay import PacedSource
+from streamad.runtime.checkpoint import UnsavedCommitter
+from streamad.runtime.replay import PacedSource
 from streamad.types import Role
 
 _ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")

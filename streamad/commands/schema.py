@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from streamad.judge.schemas import message_schemas
-from streamad.settings import Settings
+from streamad.messages import message_schemas
+from streamad.settings.plant_yaml import Settings
 
 
 def schema(

@@ -12,18 +12,18 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands._common import ConfigOption, Plant, load_whole_plant, out, run_async
-from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
-from streamad.commands._monitor import p_text
-from streamad.commands._windows import Recordings, read_windows
+from streamad.commands.shared.console import ConfigOption, Plant, load_whole_plant, out, run_async
+from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.monitor import p_text
+from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, RegistryError, StreamadError, UsageError
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.alerts import scored, unscorable
 from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
-from streamad.settings import Settings
+from streamad.judge.verdicts import scored, unscorable
+from streamad.runtime.wiring import versions_of
+from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence, ModelRef, Verdict
-from streamad.wiring import versions_of
 
 _BATCH = 256
 

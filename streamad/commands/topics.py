@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from streamad.commands._common import (
+from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
     Plant,
@@ -21,7 +21,7 @@ from streamad.commands._common import (
     print_json,
     run_async,
 )
-from streamad.commands._topics import folded, kept_topics
+from streamad.commands.shared.topics import folded, kept_topics
 from streamad.errors import UsageError
 from streamad.ports import TopicFinding
 

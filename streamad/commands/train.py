@@ -13,7 +13,8 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streamad.commands._common import (
+from streamad.commands.models.service import tell_workers
+from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
     Plant,
@@ -23,19 +24,19 @@ from streamad.commands._common import (
     print_json,
     run_async,
 )
-from streamad.commands._input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
-from streamad.commands._labels import NORMAL, read_labels
-from streamad.commands._models_service import tell_workers
-from streamad.commands._windows import Recordings, read_windows
+from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.labels import NORMAL, read_labels
+from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import certifiable_rate
 from streamad.judge.routing import settings_for
-from streamad.learn.manifest import Manifest
-from streamad.learn.training import FitStep, promotion_doubt, train_model
+from streamad.learn.registry.manifest import Manifest
+from streamad.learn.training.fits import FitStep
+from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.ports import Detector
-from streamad.settings import Settings
+from streamad.runtime.wiring import detector_for, registry_of
+from streamad.settings.plant_yaml import Settings
 from streamad.types import ModelRef, WindowSet
-from streamad.wiring import detector_for, registry_of
 
 
 def train(

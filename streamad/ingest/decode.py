@@ -1,7 +1,7 @@
 """Bytes to samples: JSON and msgpack, streamad's own format or a plant's, every bad message a DecodeError.
 
-Regular messages of the own format take the fast way of ``_decode_own.py``, everything else the general one of
-``_decode_fields.py``; both give the same samples.
+Regular messages of the own format take the fast way of ``decode_own.py``, everything else the general one of
+``decode_fields.py``; both give the same samples.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import msgspec
 import numpy as np
 
 from streamad.errors import ConfigError, Problem
-from streamad.ingest._decode_fields import FieldReader
-from streamad.ingest._decode_own import PARSE_ERRORS, OwnReader, Wire
-from streamad.ingest._decode_scalars import DECODE_ERROR_KINDS, DecodeErrorKind, TimeReader, fail
-from streamad.ingest._decode_values import FieldPath, Samples
-from streamad.settings import ChannelSettings, DecodeSettings
+from streamad.ingest.decode_fields import FieldReader
+from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
+from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS, DecodeErrorKind, FieldPath, Samples, TimeReader, fail
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.types import Record, SampleBlock
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "dead_letter"]
 
+import hashlib
 import math
 from itertools import groupby
 
 import msgspec
 
 from streamad.errors import DecodeError
-from streamad.ingest.assembly import Assembler, Closed, LateSamples
-from streamad.ingest.dead_letters import dead_letter
+from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
-from streamad.metrics import Counters
+from streamad.ingest.stream import Closed, LateSamples
 from streamad.progress import Progress, ProgressUpdate
-from streamad.settings import Settings
-from streamad.types import LateRecord, Origin, OutputRecord, Record, RecordBatch, from_us
+from streamad.settings.plant_yaml import DecodeSettings, Settings
+from streamad.telemetry.metrics import Counters
+from streamad.types import DeadLetter, LateRecord, Origin, OutputRecord, Record, RecordBatch, from_us
+
+
+def dead_letter(
+    record: Record, partition: str, error: DecodeError, settings: DecodeSettings, now_us: int
+) -> DeadLetter:
+    """Return the dead letter of ``record``.
+
+    Value and key are cut above ``max_dead_letter_bytes``, then ``truncated`` says so; ``size_bytes`` and ``sha256``
+    are always those of the whole value.
+    """
+    limit = settings.max_dead_letter_bytes
+    key = record.key
+    return DeadLetter(
+        origin=Origin(partition, record.offset),
+        kind=error.kind,
+        error=str(error),
+        value=record.value[:limit],
+        key=None if key is None else key[:limit],
+        truncated=len(record.value) > limit or (key is not None and len(key) > limit),
+        size_bytes=len(record.value),
+        sha256=hashlib.sha256(record.value).hexdigest(),
+        created_at=from_us(now_us),
+    )
 
 
 class Intake:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streamad.settings import WindowSettings
+from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import ChannelSpec, FinishedSequence, IntArray, Window
 
 MAX_GRID_POINTS = 1_000_000

@@ -22,7 +22,7 @@ METHOD = "channel-replacement"
 """Name of the method in attribution messages."""
 _SCORE_BATCH = 256
 _BATCH_VALUES = 4_000_000  # bounds the memory of a batch of wide or long windows to 16 MB
-# Measured against other choices: docs/judging.md
+# Measured against other choices: docs/guide/judging.md
 _NEAREST = 8  # reference windows used for one attribution
 _BEST_SHARE = 0.5  # of their replacements count
 

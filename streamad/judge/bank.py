@@ -13,9 +13,9 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.logs import get_logger
 from streamad.ports import Clock
-from streamad.settings import Settings
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.logs import get_logger
 
 RETRY_US = 10_000_000
 """A model that cannot be used is looked at again after this long, and its sequences are unscorable until then."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
-from streamad.judge.alerts import learning, make_alert, make_attribution, scored, unscorable
 from streamad.judge.attribution import METHOD, channel_shares
 from streamad.judge.scoring import Batchers, MicroBatcher, Scored
+from streamad.judge.verdicts import learning, make_alert, make_attribution, scored, unscorable
 from streamad.ports import Clock
-from streamad.settings import Settings
+from streamad.settings.plant_yaml import Settings
 from streamad.types import Alert, Attribution, FinishedSequence, OutputRecord, Verdict, Window
 
 

@@ -7,9 +7,10 @@ __all__ = ["Router", "settings_for"]
 import re
 from dataclasses import dataclass
 
-from streamad._sections import NAME_PATTERN
 from streamad.ingest.windowing import Unscorable
-from streamad.settings import RoutingSettings, Settings
+from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.learning import RoutingSettings
+from streamad.settings.plant_yaml import Settings
 
 _NAME = re.compile(NAME_PATTERN)
 _LONGEST = 64

@@ -1,4 +1,4 @@
-"""What the readers of files deliver is what the decoder takes: the examples of docs/files.md, as samples."""
+"""What the readers of files deliver is what the decoder takes: the examples of docs/guide/files.md, as samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyarrow import parquet
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.plugins import ConnectorContext, connect_source
-from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, PartitionAssigned, RecordBatch, SampleBlock
 

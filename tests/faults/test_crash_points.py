@@ -1,4 +1,4 @@
-"""The law of docs/exactly-once.md: wherever it crashed, the outputs are those of a run without a crash."""
+"""The law of docs/internals/exactly-once.md: wherever it crashed, the outputs are those of a run without a crash."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from typing import Any
 
 import pytest
 
-from streamad.checkpoint import LocalCommitter
-from streamad.files import sync_folder
 from streamad.judge.bank import ModelBank
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.pipeline import Pipeline
 from streamad.plugins import ConnectorContext
-from streamad.settings import Settings
+from streamad.runtime.checkpoint import LocalCommitter
+from streamad.runtime.pipeline import Pipeline
+from streamad.settings.plant_yaml import Settings
+from streamad.system.files import sync_folder
 from streamad.testing import ListSource
 from streamad.types import ModelRef, Record
-from streamad_connectors.files import JsonlSink, JsonlSinkOptions
-from tests.support.runtime import ROLES, TickingClock, messy_recordings, model_of, records_of, routed, settings_of
-from tests.support.runtime_disk import Disk
+from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
+from tests.support.runtime.disk import Disk
+from tests.support.runtime.pipeline import (
+    ROLES,
+    TickingClock,
+    messy_recordings,
+    model_of,
+    records_of,
+    routed,
+    settings_of,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the dying disk finds paths in /proc")
 

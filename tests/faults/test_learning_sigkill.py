@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 import yaml
 
-from streamad.checkpoint import read_checkpoint
-from streamad.learn.records import SHARES
-from streamad.learn.training_status import read_status
-from tests.support.kafka_child import PLUGINS
-from tests.support.learning import NAME, LearningPlant
-from tests.support.runtime import CHANNELS, ROLES, L
+from streamad.learn.store.records import SHARES
+from streamad.learn.trainer.status import read_status
+from streamad.runtime.checkpoint import read_checkpoint
+from tests.support.kafka.child import PLUGINS
+from tests.support.learning.store import NAME, LearningPlant
+from tests.support.runtime.pipeline import CHANNELS, ROLES, L
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL")
 

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from streamad.errors import PartitionLost
 from streamad.judge.scoring import MicroBatcher
-from streamad.pipeline import Pipeline
 from streamad.ports import Committer, Sink, Topics
 from streamad.progress import Progress, ProgressUpdate, merge
-from streamad.settings import Settings
+from streamad.runtime.pipeline import Pipeline
+from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSink, ListSource
 from streamad.types import (
     LateRecord,
@@ -32,7 +32,7 @@ from streamad.types import (
     SourceNotice,
     Verdict,
 )
-from tests.support.runtime import (
+from tests.support.runtime.pipeline import (
     Run,
     TickingClock,
     line,

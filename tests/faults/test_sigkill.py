@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import child
 from tests.support.forks import fork_server_context
-from tests.support.runtime import ROLES, messy_recordings
+from tests.support.runtime import child
+from tests.support.runtime.pipeline import ROLES, messy_recordings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 

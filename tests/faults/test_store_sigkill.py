@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from streamad.learn.records import SHARES
-from tests.support import store_child
+from streamad.learn.store.records import SHARES
 from tests.support.forks import fork_server_context
-from tests.support.runtime_disk import Disk
-from tests.unit.learn.inlier_cases import sequence_of
+from tests.support.learning import store_child
+from tests.support.learning.inlier_cases import sequence_of
+from tests.support.runtime.disk import Disk
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 
@@ -32,7 +32,7 @@ Start = Callable[..., ForkServerProcess]
 
 @pytest.fixture(scope="module")
 def fork_server() -> ForkServerContext:
-    return fork_server_context("tests.support.store_child")
+    return fork_server_context("tests.support.learning.store_child")
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import numpy as np
 from streamad.judge.calibration import score_of
 from streamad.testing import ListSource
 from streamad.types import PartitionAssigned, PartitionEnded
-from tests.support.learning import NAME, LearningPlant, LearningRun, batch, learning_run
-from tests.support.runtime import until
+from tests.support.learning.store import NAME, LearningPlant, LearningRun, batch, learning_run
+from tests.support.runtime.pipeline import until
 
 SEQUENCES, SWAPS = 10_000, 50
 AT_ONCE = 40

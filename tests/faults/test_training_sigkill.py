@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from streamad.learn.lease import read_record
-from streamad.learn.registry import Registry
-from streamad.learn.requests import TrainingFailed, TrainingOutcome, posted_requests
-from tests.support.training import ENVIRONMENT, TrainingPlant, WorkerProcess, until
+from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.lease import read_record
+from streamad.learn.trainer.requests import TrainingFailed, TrainingOutcome, posted_requests
+from tests.support.learning.training import ENVIRONMENT, TrainingPlant, WorkerProcess, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL, SIGSTOP and /proc")
 

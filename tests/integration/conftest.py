@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runtime_cli import CliPlant, streamad
+from tests.support.runtime.cli import CliPlant, streamad
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""``streamad alerts tail`` and the example of docs/subscribe.md, as processes of their own, on files."""
+"""``streamad alerts tail`` and the example of docs/guide/subscribe.md, as processes of their own, on files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runtime_cli import CliPlant, streamad
+from tests.support.runtime.cli import CliPlant, streamad
 
-DOC = (Path(__file__).parents[2] / "docs/subscribe.md").read_text(encoding="utf-8")
+DOC = (Path(__file__).parents[2] / "docs/guide/subscribe.md").read_text(encoding="utf-8")
 
 
 @contextmanager

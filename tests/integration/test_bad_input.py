@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.runtime import START_US
-from tests.support.runtime_cli import CliPlant, streamad
+from tests.support.runtime.cli import CliPlant, streamad
+from tests.support.runtime.pipeline import START_US
 
 START_S = START_US / 1e6
 TIMES = [START_S + i for i in range(10)]

@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 
 from streamad.judge.attribution import channel_shares
-from tests.support.runtime import START_US
-from tests.support.runtime_cli import OPTIONS, CliPlant, streamad
+from tests.support.runtime.cli import OPTIONS, CliPlant, streamad
+from tests.support.runtime.pipeline import START_US
 
 
 def labels_of(plant: CliPlant) -> dict[str, bool]:

@@ -19,8 +19,16 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, ProducerFenced, TopicAlreadyExistsError
 from aiokafka.structs import OffsetAndMetadata
 
-from tests.support import kafka as support
-from tests.support.kafka import Broker, Message, create_topics, jars_or_skip, produce, read_committed, unique_name
+from tests.support.kafka import broker as support
+from tests.support.kafka.broker import (
+    Broker,
+    Message,
+    create_topics,
+    jars_or_skip,
+    produce,
+    read_committed,
+    unique_name,
+)
 
 StartBroker = Callable[..., Broker]
 ROOT = support.SCRIPT.parents[1]
@@ -207,7 +215,7 @@ def test_the_broker_ends_with_a_test_run_that_is_killed(kafka_jars: Path, tmp_pa
     run = f"""
 import threading
 from pathlib import Path
-from tests.support.kafka import Broker
+from tests.support.kafka.broker import Broker
 broker = Broker(Path({str(tmp_path)!r}))
 thread = threading.Thread(target=broker.start)  # its end must not end the broker
 thread.start()

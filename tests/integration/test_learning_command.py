@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
-from streamad.learn.registry import Registry
-from streamad.learn.training_status import TrainingStatus, read_status
-from tests.support.kafka_child import PLUGINS
-from tests.support.runtime_cli import Outcome, streamad
+from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.status import TrainingStatus, read_status
+from tests.support.kafka.child import PLUGINS
+from tests.support.runtime.cli import Outcome, streamad
 
 LIMIT_S = 180.0  # a training has only the time that nobody else wants
 TRAIN, NORMAL, FAULTY = 70, 24, 16

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from streamad.clock import SystemClock
-from streamad.files import write_atomically
-from streamad.learn.gate import is_reserved
-from streamad.learn.records import Mark
-from streamad.learn.training_status import read_status
+from streamad.learn.live.gate import is_reserved
+from streamad.learn.store.records import Mark
+from streamad.learn.trainer.status import read_status
 from streamad.ports import Clock
+from streamad.system.clock import SystemClock
+from streamad.system.files import write_atomically
 from streamad.testing import ListSource
 from streamad.types import PartitionAssigned, PartitionEnded
-from tests.support.kafka_child import PLUGINS
-from tests.support.learning import NAME, QUIET, LearningPlant, LearningRun, batch, learning_run
+from tests.support.kafka.child import PLUGINS
+from tests.support.learning.store import NAME, QUIET, LearningPlant, LearningRun, batch, learning_run
 
 AT_ONCE = 20
 SOON_S = 180.0  # a training has only the time that nobody else wants

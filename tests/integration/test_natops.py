@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.runtime_cli import streamad
+from tests.support.runtime.cli import streamad
 
 # Fewer folds and epochs than the defaults, which take three times as long for an AUC of 0.966.
 CONFIG = """\

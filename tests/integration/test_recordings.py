@@ -16,9 +16,9 @@ import pytest
 
 from streamad.types import Record
 from streamad_connectors import memory
-from streamad_connectors._records import encode_header, encode_record
-from tests.support.runtime import START_US
-from tests.support.runtime_cli import CliPlant, Outcome
+from streamad_connectors.files.formats.records import encode_header, encode_record
+from tests.support.runtime.cli import CliPlant, Outcome
+from tests.support.runtime.pipeline import START_US
 
 N = 16
 STEP_S = 30  # between the beginnings of two sequences

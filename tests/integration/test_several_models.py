@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from streamad.learn.registry import Registry
-from tests.support.runtime import START_US
-from tests.support.runtime_cli import CliPlant
+from streamad.learn.registry.registry import Registry
+from tests.support.runtime.cli import CliPlant
+from tests.support.runtime.pipeline import START_US
 
 PLUGINS = Path(__file__).parents[1] / "support" / "plugins"
 LEVELS = {"PX-12": 1.0, "7": 30.0}

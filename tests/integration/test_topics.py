@@ -14,10 +14,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from streamad.errors import SourceError
 from streamad.ports import TopicFinding
-from streamad_connectors.kafka.options import KafkaSinkOptions
-from tests.support.kafka import Broker, create_topics, produce, read_committed, unique_name
-from tests.support.kafka_topics import DAY_US, Plant, admin_of, errors_of, texts
-from tests.support.runtime_cli import CliPlant
+from streamad_connectors.kafka.client.options import KafkaSinkOptions
+from tests.support.kafka.broker import Broker, create_topics, produce, read_committed, unique_name
+from tests.support.kafka.topics import DAY_US, Plant, admin_of, errors_of, texts
+from tests.support.runtime.cli import CliPlant
 
 
 async def settings_of(bootstrap: str, topic: str) -> dict[str, str]:

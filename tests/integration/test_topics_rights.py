@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from aiokafka.protocol.admin import CreateAclsRequest
 
-from streamad.clock import SystemClock
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding
-from tests.support.kafka import Broker, free_ports, scratch_folder
-from tests.support.kafka_topics import DAY_US, Plant, admin_of, errors_of, texts
+from streamad.system.clock import SystemClock
+from tests.support.kafka.broker import Broker, free_ports, scratch_folder
+from tests.support.kafka.topics import DAY_US, Plant, admin_of, errors_of, texts
 
 PASSWORD = "hunter2-is-secret"
 SCRAM_PASSWORD = "correct horse=battery"

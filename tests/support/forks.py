@@ -14,5 +14,5 @@ def fork_server_context(*more: str) -> ForkServerContext:
     ``more`` are further modules to import, for who asks first.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.child", "tests.support.kafka_child", *more])
+    context.set_forkserver_preload(["tests.support.runtime.child", "tests.support.kafka.child", *more])
     return context

@@ -13,8 +13,8 @@ import importlib
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.paper.cells import RESULTS
-from streamad.files import writing
+from benchmarks.paper.results_table import RESULTS
+from streamad.system.files import writing
 
 FOLDER: Final = Path(__file__).resolve().parents[3] / "docs" / "figures"
 FIGURES: Final = {

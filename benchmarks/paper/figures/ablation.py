@@ -9,10 +9,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.paper.current import read_current
-from benchmarks.paper.curves import ABLATION_METRICS, Point, ablation
 from benchmarks.paper.figures.style import new_figure
-from benchmarks.paper.names import DATASET_NAMES
+from benchmarks.paper.report.curves import ABLATION_METRICS, Point, ablation
+from benchmarks.paper.report.names import DATASET_NAMES
+from benchmarks.paper.todo import read_current
 
 _FORMS = {
     "feed_forward": "feed-forward $M(x)$",

@@ -27,14 +27,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from benchmarks.paper.datasets import Recordings, Task, class_task
+from benchmarks.models.reference import SeparateMasks
+from benchmarks.paper.data.datasets import Recordings, Task, class_task
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.model import NeutralADModel
-from streamad_models.neutral_ad.reference import SeparateMasks
-from streamad_models.neutral_ad.tabular_detector import NeutralADTabular
-from streamad_models.neutral_ad.tabular_options import NeutralADTabularOptions
+from streamad_models.neutral_ad.options import NeutralADTabularOptions
+from streamad_models.neutral_ad.tabular.detector import NeutralADTabular
 from streamad_models.torchscript import score_in_chunks
 
 SEED: Final = 0

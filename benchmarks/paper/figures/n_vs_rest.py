@@ -10,10 +10,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.paper.current import read_current
-from benchmarks.paper.curves import Point, sweep
 from benchmarks.paper.figures.style import new_figure
-from benchmarks.paper.names import DATASET_NAMES, METHOD_NAMES
+from benchmarks.paper.report.curves import Point, sweep
+from benchmarks.paper.report.names import DATASET_NAMES, METHOD_NAMES
+from benchmarks.paper.todo import read_current
 
 _DATASETS = ("spoken_arabic_digits", "natops")
 _MARKERS = "os^vD<>pPX*hd1"

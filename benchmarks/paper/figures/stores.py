@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.paper.datasets import read_sequences
+from benchmarks.paper.data.datasets import read_sequences
+from benchmarks.paper.data.tables import table_task
 from benchmarks.paper.figures import models
-from benchmarks.paper.tables import table_task
-from streamad.files import write_atomically, writing
+from streamad.system.files import write_atomically, writing
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 

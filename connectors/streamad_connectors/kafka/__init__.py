@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["KafkaFeed", "KafkaSink", "KafkaSource", "KafkaSubscription"]
 
-from streamad_connectors.kafka.feed import KafkaFeed
-from streamad_connectors.kafka.sink import KafkaSink
-from streamad_connectors.kafka.source import KafkaSource
-from streamad_connectors.kafka.subscription import KafkaSubscription
+from streamad_connectors.kafka.reading.source import KafkaSource
+from streamad_connectors.kafka.reading.subscription import KafkaSubscription
+from streamad_connectors.kafka.writing.feed import KafkaFeed
+from streamad_connectors.kafka.writing.sink import KafkaSink

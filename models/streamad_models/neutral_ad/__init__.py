@@ -5,6 +5,5 @@ from __future__ import annotations
 __all__ = ["NeutralAD", "NeutralADOptions", "NeutralADTabular", "NeutralADTabularOptions"]
 
 from streamad_models.neutral_ad.detector import NeutralAD
-from streamad_models.neutral_ad.options import NeutralADOptions
-from streamad_models.neutral_ad.tabular_detector import NeutralADTabular
-from streamad_models.neutral_ad.tabular_options import NeutralADTabularOptions
+from streamad_models.neutral_ad.options import NeutralADOptions, NeutralADTabularOptions
+from streamad_models.neutral_ad.tabular.detector import NeutralADTabular

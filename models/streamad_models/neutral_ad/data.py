@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import TrainingDataError
-from streamad.learn.constant import constant_channels
-from streamad.types import WindowSet
+from streamad.types import WindowSet, constant_channels
 from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
 Scaling = Literal["standard", "range", "none"]

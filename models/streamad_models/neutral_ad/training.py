@@ -23,7 +23,7 @@ from streamad_models.neutral_ad.data import fit_scaling, split_validation
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import TrainingOptions
 from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
-from streamad_models.neutral_ad.tabular import TabularModel
+from streamad_models.neutral_ad.tabular.model import TabularModel
 
 TrainableModel: TypeAlias = NeutralADModel | TabularModel
 

@@ -17,10 +17,10 @@ from streamad.errors import CheckpointError, PartitionLost, SourceError
 from streamad.progress import StreamProgress
 from streamad.testing import ListSink, ManualClock
 from streamad.types import OutputRecord
-from streamad_connectors.kafka.committer import KafkaCommitter
-from streamad_connectors.kafka.options import transactional_id_of
-from tests.support.kafka import Broker, unique_name
-from tests.support.kafka_commits import CommitPlant, make_plant, merged, message, run, steps_of, texts_of
+from streamad_connectors.kafka.client.options import transactional_id_of
+from streamad_connectors.kafka.writing.committer import KafkaCommitter
+from tests.support.kafka.broker import Broker, unique_name
+from tests.support.kafka.commits import CommitPlant, make_plant, merged, message, run, steps_of, texts_of
 
 
 @pytest.fixture

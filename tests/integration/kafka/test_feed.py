@@ -15,7 +15,7 @@ from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext, connect_feed
 from streamad.ports import Feed, FeedRecord
 from streamad.testing import ManualClock
-from tests.support.kafka import Broker, Message, create_topics, produce, read_committed, unique_name
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
 
 CONTEXT = ConnectorContext((), ManualClock())
 

@@ -23,18 +23,28 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from streamad.clock import SystemClock
 from streamad.errors import OutputError
-from streamad.learn.control import ControlReader, announce
-from streamad.learn.feedback import FeedbackReader, send_feedback
+from streamad.learn.feedback.control import ControlReader, announce
+from streamad.learn.feedback.feedback import FeedbackReader, send_feedback
 from streamad.plugins import ConnectorContext
-from streamad.settings import Settings
+from streamad.runtime.wiring import check_parts, context_for
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
 from streamad.types import Feedback, ModelRef, from_us
-from streamad.wiring import check_parts, context_for
-from tests.support.kafka import Broker, Message, create_topics, produce, read_committed, unique_name
-from tests.support.kafka_child import PLUGINS
-from tests.support.kafka_topics import Plant, errors_of, texts
-from tests.support.stored import LEARNING, SHARES, add, another, identity, plant_of, sequence, store_of, train
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
+from tests.support.kafka.child import PLUGINS
+from tests.support.kafka.topics import Plant, errors_of, texts
+from tests.support.learning.stored import (
+    LEARNING,
+    SHARES,
+    add,
+    another,
+    identity,
+    plant_of,
+    sequence,
+    store_of,
+    train,
+)
 
 WAIT_S = 30
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from streamad.learn.training_status import read_status
-from tests.support.kafka import Broker, Message, create_topics, read_committed
-from tests.support.kafka_faults import KafkaPlants
-from tests.support.kafka_plant import KafkaPlant
-from tests.support.learning import NAME, LearningPlant
-from tests.support.runtime import START_US
+from streamad.learn.trainer.status import read_status
+from tests.support.kafka.broker import Broker, Message, create_topics, read_committed
+from tests.support.kafka.faults import KafkaPlants
+from tests.support.kafka.plant import KafkaPlant
+from tests.support.learning.store import NAME, LearningPlant
+from tests.support.runtime.pipeline import START_US
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and a fork server")
 

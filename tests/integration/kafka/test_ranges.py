@@ -14,9 +14,9 @@ from streamad.errors import SourceError
 from streamad.ports import RangedSource
 from streamad.testing import check_source
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
-from streamad_connectors.kafka.ranges import KafkaRange
-from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
-from tests.support.kafka_source import Pulling, delete_before, our_tasks, source_of
+from streamad_connectors.kafka.reading.time_range import KafkaRange
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.kafka.source import Pulling, delete_before, our_tasks, source_of
 
 # An hour ago: much older records would soon be deleted, and lie in a segment of their own.
 T0_MS = round(time.time() - 3600) * 1000

@@ -12,8 +12,8 @@ import pytest
 
 from streamad.errors import SourceError
 from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, RecordBatch
-from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
-from tests.support.kafka_source import Pulling, our_tasks, source_of
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.kafka.source import Pulling, our_tasks, source_of
 
 N_PARTITIONS = 4
 

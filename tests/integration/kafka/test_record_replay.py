@@ -18,9 +18,9 @@ from streamad.ports import Source
 from streamad.ranges import EVERYTHING, Span, cut
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
-from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
-from tests.support.runtime import START_US
-from tests.support.runtime_cli import CliPlant
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.runtime.cli import CliPlant
+from tests.support.runtime.pipeline import START_US
 
 START_MS = START_US // 1000
 N_PARTITIONS = 3

@@ -11,8 +11,8 @@ from aiokafka.admin import NewTopic
 
 from streamad.types import SourceNotice
 from streamad_connectors.kafka import KafkaSource
-from tests.support.kafka import Broker, create_topics, produce, unique_name
-from tests.support.kafka_source import ACLS, DESCRIBE_CONFIGS, TOPIC, Pulling, delete_before, deny, source_of
+from tests.support.kafka.broker import Broker, create_topics, produce, unique_name
+from tests.support.kafka.source import ACLS, DESCRIBE_CONFIGS, TOPIC, Pulling, delete_before, deny, source_of
 
 HOUR_US = 3_600_000_000
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.errors import OutputError, UsageError
-from tests.support.kafka import Broker, create_topics, read_committed, unique_name
+from tests.support.kafka.broker import Broker, create_topics, read_committed, unique_name
 
 
 # The command runs its own event loop, in the main thread for its signals: these tests have none.

@@ -16,7 +16,7 @@ from streamad.plugins import ConnectorContext, connect_sink
 from streamad.ports import DurableSink, Sink
 from streamad.testing import ManualClock, check_sink
 from streamad.types import Event, LateRecord, Origin, OutputRecord, from_us
-from tests.support.kafka import Broker, create_topics, read_committed, unique_name
+from tests.support.kafka.broker import Broker, create_topics, read_committed, unique_name
 
 CONTEXT = ConnectorContext((), ManualClock())
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

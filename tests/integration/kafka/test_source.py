@@ -17,8 +17,8 @@ from streamad.errors import SourceError
 from streamad.testing import check_source
 from streamad.types import PartitionAssigned, Rebalanced, Record, RecordBatch, SourceNotice
 from streamad_connectors.kafka import KafkaSource
-from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
-from tests.support.kafka_source import (
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.kafka.source import (
     ACLS,
     GROUP,
     READ,

@@ -17,11 +17,11 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from streamad import subscribe
 from streamad.errors import SourceError
-from streamad.subscribing import Messages
+from streamad.runtime.subscribing import Messages
 from streamad.types import Alert, Attribution, Event, ModelRef, OutputRecord, Role, Verdict
-from streamad_connectors.kafka._messages import encode
-from tests.support.kafka import Broker, Message, create_topics, produce, unique_name
-from tests.support.runtime_cli import streamad
+from streamad_connectors.kafka.writing.messages import encode
+from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.runtime.cli import streamad
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 WAIT_S = 20

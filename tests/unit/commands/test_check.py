@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app, main
 from streamad.errors import ConfigError
-from tests.support.stored import add, plant_of, sequence
+from tests.support.learning.stored import add, plant_of, sequence
 
 BASE: dict[str, Any] = {
     "channels": [{"name": "temp_c"}, {"name": "pressure_bar"}],

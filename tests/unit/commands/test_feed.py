@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands._feed import PlantFeeder
+from streamad.commands.simulate.feeder import PlantFeeder
 from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext, connect_feed
 from streamad.ports import Feed, FeedRecord
-from streamad.simulation import PlantMessage, PlantTime, plant_messages
+from streamad.simulation.messages import PlantMessage, PlantTime, plant_messages
 from streamad.testing import ManualClock
 from streamad_connectors import memory
 

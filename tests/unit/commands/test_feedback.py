@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.clock import SystemClock
 from streamad.errors import SourceError, StreamadError, UsageError
-from streamad.learn.feedback import feedback_problem
-from streamad.learn.feedback_csv import read_feedback_csv
-from streamad.learn.records import Mark
+from streamad.learn.feedback.feedback import feedback_problem
+from streamad.learn.feedback.table import read_feedback_csv
+from streamad.learn.store.records import Mark
+from streamad.system.clock import SystemClock
 from streamad.types import Feedback, Promotion, from_us
-from tests.support.stored import add, identity, plant_of, sequence, store_of
+from tests.support.learning.stored import add, identity, plant_of, sequence, store_of
 
 
 def run(config: Path, *arguments: str | Path) -> Result:
@@ -256,11 +256,11 @@ def test_a_table_that_is_none_is_one_line(config: Path) -> None:
     assert "no column judgement" in refusal(config, "--import", table(config, "a,b\n1,2\n"), kind=SourceError)
 
 
-# --- docs/feedback.md ---
+# --- docs/learning/feedback.md ---
 
 
 def test_the_documented_table_and_message_are_understood(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs/feedback.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/learning/feedback.md").read_text(encoding="utf-8")
     (csv_text,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
     (message, promotion) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     path = tmp_path / "shift.csv"

@@ -17,14 +17,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands._common import load_plant
-from streamad.commands._init_names import channel_names, unit_of
+from streamad.commands.init.names import channel_names, unit_of
+from streamad.commands.shared.console import load_plant
 from streamad.errors import OutputError, SourceError, StreamadError
-from streamad.metrics import Counters
-from streamad.replay import read_sequences
-from streamad.settings import NAME_PATTERN, Settings, load_settings
+from streamad.runtime.replay import read_sequences
+from streamad.runtime.wiring import source_for
+from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.plant_yaml import Settings, load_settings
+from streamad.telemetry.metrics import Counters
 from streamad.types import FinishedSequence, from_us
-from streamad.wiring import source_for
 
 T0 = 1_772_352_930
 LENGTHS = (12, 15, 10, 14, 11)

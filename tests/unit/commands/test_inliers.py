@@ -18,13 +18,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands._common import load_plant
-from streamad.commands._windows import Recordings, read_windows
+from streamad.commands.shared.console import load_plant
+from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import UsageError
-from streamad.learn.records import Mark, StoredSequence
+from streamad.learn.store.records import Mark, StoredSequence
+from streamad.runtime.wiring import source_for
 from streamad.types import from_us
-from streamad.wiring import source_for
-from tests.support.stored import HOUR_US, START_US, add, identity, plant_of, sequence, store_of
+from tests.support.learning.stored import HOUR_US, START_US, add, identity, plant_of, sequence, store_of
 
 
 def run(config: Path, command: str, *arguments: str | Path) -> Result:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands._labels import Labels, read_labels
+from streamad.commands.shared.labels import Labels, read_labels
 from streamad.errors import SourceError
 from streamad.testing import ListSource
 

@@ -16,18 +16,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands._models_figures import figures_table
-from streamad.commands._models_status import progress_text
-from streamad.commands._models_training import how_it_goes_on, same_as_before
+from streamad.commands.models.figures import figures_table
+from streamad.commands.models.status import progress_text
+from streamad.commands.models.training import how_it_goes_on, same_as_before
 from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError, UsageError
-from streamad.learn.lease import Heartbeat, take_lease
-from streamad.learn.records import Mark
-from streamad.learn.registry import NoModelError
-from streamad.learn.requests import TrainingRequest, posted_requests
-from streamad.learn.training_status import TrainingStatus
+from streamad.learn.registry.registry import NoModelError
+from streamad.learn.store.records import Mark
+from streamad.learn.trainer.lease import Heartbeat, take_lease
+from streamad.learn.trainer.requests import TrainingRequest, posted_requests
+from streamad.learn.trainer.status import TrainingStatus
 from streamad.types import from_us
-from tests.support.kafka_child import PLUGINS
-from tests.support.stored import (
+from tests.support.kafka.child import PLUGINS
+from tests.support.learning.stored import (
     HOUR_US,
     LEARNING,
     SHARES,

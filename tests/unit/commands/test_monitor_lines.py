@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from streamad.clock import SystemClock
-from streamad.commands._common import Plant
-from streamad.commands._monitor import Monitor, RunReport, alert_line
-from streamad.commands._summary import print_summary
-from streamad.metrics import LearningCounters
-from streamad.settings import Settings
+from streamad.commands.shared.console import Plant
+from streamad.commands.shared.monitor import Monitor, RunReport, alert_line
+from streamad.commands.shared.report import print_summary
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
+from streamad.telemetry.metrics import LearningCounters
 from streamad.types import Alert, Event, ModelRef
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from streamad.clock import SystemClock
-from streamad.commands._common import Plant
-from streamad.commands.run import _with_options
+from streamad.commands.run.command import _with_options
+from streamad.commands.shared.console import Plant
 from streamad.plugins import split_url
-from streamad.settings import Settings
-from streamad.wiring import source_for
+from streamad.runtime.wiring import source_for
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
 
 
 def plant(url: str, **options: object) -> Plant:

@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.errors import OutputError, StreamadError
-from streamad.settings import load_settings
-from streamad.simulation import CHANNELS
-from streamad.wiring import sink_urls
+from streamad.runtime.wiring import sink_urls
+from streamad.settings.plant_yaml import load_settings
+from streamad.simulation.sensors import CHANNELS
 from streamad_connectors import memory
 
 SMALL = ("--train", "4", "--normal", "3", "--faulty", "2")

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from streamad.commands.train import _Bar
-from streamad.learn.training import FitStep
+from streamad.learn.training.fits import FitStep
 from streamad.ports import TrainingStep
 
 

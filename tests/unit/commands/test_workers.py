@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from streamad.commands import _workers
-from streamad.commands._workers import Supervisor, WorkerError
+from streamad.commands.run import workers as _workers
+from streamad.commands.run.workers import Supervisor, WorkerError
 from streamad.errors import UsageError
 
 # A worker that notes each life and ends by SIGTERM with exit code 0.
@@ -34,7 +34,7 @@ while True:
 # A worker as the command starts it: it ends when its standard input does.
 WITH_PARENT = """
 import asyncio, sys
-from streamad.commands._workers import stop_with_parent
+from streamad.commands.run.workers import stop_with_parent
 async def main():
     ended = asyncio.Event()
     stop_with_parent(ended.set)
@@ -47,8 +47,8 @@ asyncio.run(main())
 # A worker that is told to stop, and takes until it is let go: argv: folder, number, seconds that signals are the same.
 SLOW_TO_STOP = """
 import asyncio, pathlib, sys, time
-from streamad.commands._common import stop_on_signals
-from streamad.commands._workers import stop_with_parent
+from streamad.commands.shared.console import stop_on_signals
+from streamad.commands.run.workers import stop_with_parent
 folder, number, seconds = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 async def main():
     told = asyncio.Event()

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from streamad.errors import DecodeError
-from streamad.ingest import _stream
-from streamad.ingest.assembly import Assembler, Closed
+from streamad.ingest import stream as _stream
+from streamad.ingest.assembly import Assembler
+from streamad.ingest.stream import Closed
 from streamad.progress import Progress, merge
-from streamad.settings import SequenceSettings
+from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 
 NAN = float("nan")

@@ -1,4 +1,4 @@
-"""The laws of the assembler (``docs/sequences.md``), each for any settings and records that hypothesis can think of."""
+"""The laws of the assembler (``docs/guide/sequences.md``), each for any settings and records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
-from streamad.ingest.assembly import Assembler, Closed
+from streamad.ingest.assembly import Assembler
+from streamad.ingest.stream import Closed
 from streamad.progress import Progress, merge
-from streamad.settings import SequenceSettings
-from tests.support.assembly_cases import arrivals, sequence_settings
-from tests.support.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
+from streamad.settings.plant_yaml import SequenceSettings
+from tests.support.ingest.assembly_cases import arrivals, sequence_settings
+from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
 
 Outcome = tuple[Counter[Cut], Counter[Late]]
 

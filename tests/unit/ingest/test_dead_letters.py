@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from streamad.errors import DecodeError
-from streamad.ingest.dead_letters import dead_letter
-from streamad.settings import DecodeSettings
+from streamad.ingest.intake import dead_letter
+from streamad.settings.plant_yaml import DecodeSettings
 from streamad.types import DeadLetter, Origin, Record, from_us
 
 NOW_US = 1_772_352_930_250_000

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import ConfigError, DecodeError
-from streamad.ingest._decode_own import OwnReader
-from streamad.ingest._decode_scalars import TimeReader
-from streamad.ingest.decode import DECODE_ERROR_KINDS, Decoder
-from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.ingest.decode import Decoder
+from streamad.ingest.decode_own import OwnReader
+from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS, TimeReader
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 
 CHANNELS = [ChannelSettings(name="temp"), ChannelSettings(name="pressure")]

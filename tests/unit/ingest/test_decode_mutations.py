@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
-from streamad.ingest.decode import DECODE_ERROR_KINDS, Decoder
-from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.ingest.decode import Decoder
+from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
-from tests.support.mutations import CHANNELS, START_S, mutated_messages
+from tests.support.ingest.mutations import CHANNELS, START_S, mutated_messages
 
 NOW_US = (START_S + 7_200) * 1_000_000
 N_MESSAGES = 20_000

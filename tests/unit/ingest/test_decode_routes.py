@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
-from streamad.settings import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 
 T = 1_772_352_930

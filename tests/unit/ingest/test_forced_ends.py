@@ -5,17 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from streamad.ingest import _stream
-from streamad.ingest.assembly import Assembler, Closed
+from streamad.ingest import stream as _stream
+from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.metrics import Counters
+from streamad.ingest.stream import Closed
 from streamad.progress import ForcedEnd, Progress, StreamProgress, merge
-from streamad.settings import SequenceSettings
+from streamad.settings.plant_yaml import SequenceSettings
+from streamad.telemetry.metrics import Counters
 from streamad.types import LateRecord, RecordBatch
-from tests.support.assembly_cases import us
-from tests.support.assembly_model import Record
-from tests.support.runtime import START_US, line, records_of, settings_of
+from tests.support.ingest.assembly_cases import us
+from tests.support.ingest.assembly_model import Record
+from tests.support.runtime.pipeline import START_US, line, records_of, settings_of
 
 GAP = us(end=("gap",), gap=10, allowed_lateness=5)
 

@@ -12,17 +12,17 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamad.ingest.assembly import Closed
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.metrics import Counters
+from streamad.ingest.stream import Closed
 from streamad.progress import Progress, merge
-from streamad.settings import SequenceSettings, Settings
+from streamad.settings.plant_yaml import SequenceSettings, Settings
+from streamad.telemetry.metrics import Counters
 from streamad.types import DeadLetter, LateRecord, OutputRecord, Record, RecordBatch
-from tests.support import assembly_model
-from tests.support.assembly_cases import arrivals, sequence_settings
-from tests.support.assembly_model import cut_of
-from tests.support.runtime import START_US, settings_of
+from tests.support.ingest import assembly_model
+from tests.support.ingest.assembly_cases import arrivals, sequence_settings
+from tests.support.ingest.assembly_model import cut_of
+from tests.support.runtime.pipeline import START_US, settings_of
 
 BROKEN = b"{"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.ingest.windowing import MAX_GRID_POINTS, Unscorable, to_window
-from streamad.settings import WindowSettings
+from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import ChannelSpec, FinishedSequence, Position, Window
 
 NAN = np.nan

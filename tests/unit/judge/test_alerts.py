@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.alerts import alert_id, make_alert, make_attribution, scored, unscorable
 from streamad.judge.calibration import Calibration
-from streamad.judge.schemas import message_schemas
-from streamad.settings import AlertSettings
+from streamad.judge.verdicts import alert_id, make_alert, make_attribution, scored, unscorable
+from streamad.messages import message_schemas
+from streamad.settings.plant_yaml import AlertSettings
 from streamad.types import (
     ChannelSpec,
     DeadLetter,

@@ -14,10 +14,11 @@ from streamad.ingest.windowing import to_window
 from streamad.judge.attribution import channel_shares, reference_windows
 from streamad.judge.calibration import Calibration
 from streamad.plugins import make_detector
-from streamad.settings import WindowSettings
-from streamad.simulation import inject_sensor_fault, simulate_batch
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.simulation.recordings import simulate_batch
 from streamad.types import FinishedSequence, Position, Window, WindowSet
 from tests.support.data import data_file
+from tests.support.sensor_faults import inject_sensor_fault
 
 KINDS = ("stuck", "bias", "drift", "spike", "noise")
 MOST_CASES = 40

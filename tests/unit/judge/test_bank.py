@@ -19,7 +19,16 @@ from streamad.judge.judging import Judge
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, ModelRef, Position, Window
-from tests.support.runtime import CHANNELS, START_US, L, SquareScorer, model_of, settings_of, steps, until
+from tests.support.runtime.pipeline import (
+    CHANNELS,
+    START_US,
+    L,
+    SquareScorer,
+    model_of,
+    settings_of,
+    steps,
+    until,
+)
 
 
 class ThreadScorer(SquareScorer):

@@ -10,7 +10,7 @@ from streamad.judge.judging import Judge, Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position
-from tests.support.runtime import CHANNELS, START_US, L, SquareScorer, model_of, settings_of
+from tests.support.runtime.pipeline import CHANNELS, START_US, L, SquareScorer, model_of, settings_of
 
 
 def sequence_of(n: int, value: float = 1.0, *, partial: bool = False) -> FinishedSequence:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router, settings_for
-from streamad.settings import RoutingSettings
-from tests.support.runtime import settings_of
+from streamad.settings.learning import RoutingSettings
+from tests.support.runtime.pipeline import settings_of
 
 
 def router(**routing: Any) -> Router:
@@ -63,7 +63,7 @@ def test_what_no_model_may_judge_says_why(routing: Any, routes: tuple[str, ...],
 
 
 def test_the_page_on_learning_quotes_the_verdicts() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "learning.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "learning" / "learning.md").read_text(encoding="utf-8")
     strict = Router("press", RoutingSettings(field="recipe", values=("PX-12", "PX-20"), unknown="unscorable"))
     silent = router(missing="unscorable")
     for found in (strict.name_for(("PX-31",)), silent.name_for(()), router().name_for(("PX-12", "PX-31"))):

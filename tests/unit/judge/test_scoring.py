@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from streamad.errors import DetectorError
-from streamad.judge._waiting import WaitingLine
 from streamad.judge.calibration import Calibration
-from streamad.judge.scoring import NO_MODEL_YET, MicroBatcher, ModelInService
-from streamad.settings import RunSettings
+from streamad.judge.scoring import NO_MODEL_YET, MicroBatcher, ModelInService, WaitingLine
+from streamad.settings.plant_yaml import RunSettings
 from streamad.testing import ManualClock
 from streamad.types import ModelRef, Window
 

@@ -10,10 +10,9 @@ import torch
 from streamad.errors import DetectorError, TrainingDataError
 from streamad.ports import TrainingStep
 from streamad_models.neutral_ad import NeutralAD, ensemble
-from streamad_models.neutral_ad.ensemble import Member, fit_ensemble
+from streamad_models.neutral_ad.ensemble import Member, StackedModels, fit_ensemble
 from streamad_models.neutral_ad.kernels import convolve3
 from streamad_models.neutral_ad.model import NeutralADModel
-from streamad_models.neutral_ad.stacked import StackedModels
 from tests.unit.models.small import PARAMETRISATIONS, model, options, sines, windows
 
 

@@ -5,9 +5,9 @@ from typing import Literal
 import pytest
 import torch
 
+from benchmarks.models.reference import ReferenceModel
 from streamad_models.neutral_ad import NeutralADOptions
 from streamad_models.neutral_ad.model import NeutralADModel
-from streamad_models.neutral_ad.reference import ReferenceModel
 from tests.unit.models.small import PARAMETRISATIONS, model, windows
 
 

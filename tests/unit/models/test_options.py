@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from streamad_models.neutral_ad import NeutralADOptions
 from streamad_models.neutral_ad.encoder import depth_for_length
-from streamad_models.neutral_ad.presets import PresetName
+from streamad_models.neutral_ad.options import PresetName
 
 # The table of the published settings: L, stride-2 blocks, z, T_k, temperature.
 PUBLISHED: list[tuple[PresetName, int, int, int, str, float]] = [

@@ -13,8 +13,8 @@ from streamad.ports import TrainingStep
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralADTabular, NeutralADTabularOptions
 from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.presets import TabularPresetName
-from streamad_models.neutral_ad.tabular import TabularModel, TabularTransformations
+from streamad_models.neutral_ad.options import TabularPresetName
+from streamad_models.neutral_ad.tabular.model import TabularModel, TabularTransformations
 from tests.support.detectors import rows
 from tests.unit.models.small import PARAMETRISATIONS
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.models.reference import SeparateMasks
 from streamad.errors import DetectorError
-from streamad_models.neutral_ad.reference import SeparateMasks
 from streamad_models.neutral_ad.transformations import Transformations
 from tests.unit.models.small import PARAMETRISATIONS, model
 

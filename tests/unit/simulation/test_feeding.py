@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from streamad.ingest.decode import Decoder
-from streamad.settings import ChannelSettings, DecodeSettings
-from streamad.simulation import CHANNELS, FAULTS, PlantTime, longest_us, plant_messages, simulate
-from streamad.simulation.recordings import begin_us, simulate_stream
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
+from streamad.simulation.faults import FAULTS
+from streamad.simulation.messages import PlantTime, longest_us, plant_messages
+from streamad.simulation.recordings import begin_us, simulate, simulate_stream
+from streamad.simulation.sensors import CHANNELS
 from streamad.types import Record, SampleBlock
 
 START_US = 1_795_000_000_123_000

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from streamad.simulation import InjectedKind, inject_sensor_fault
+from tests.support.sensor_faults import InjectedKind, inject_sensor_fault
 
 KINDS = get_args(InjectedKind)
 

@@ -7,7 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from streamad.simulation import CHANNELS, FAULTS, Recipe, simulate, simulate_batch
+from streamad.simulation.batch import Recipe
+from streamad.simulation.faults import FAULTS
+from streamad.simulation.recordings import simulate, simulate_batch
+from streamad.simulation.sensors import CHANNELS
 
 
 @pytest.fixture(scope="module")

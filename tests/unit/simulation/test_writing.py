@@ -8,7 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from streamad.simulation import simulate, write_recordings
+from streamad.simulation.messages import write_recordings
+from streamad.simulation.recordings import simulate
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from streamad.files import write_atomically
 from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
+from streamad.system.files import write_atomically
 from streamad.types import FloatArray, IntArray, WindowSet
 from streamad_test_detector import MeanSquare
 

@@ -21,8 +21,9 @@ from typing import Any
 import pytest
 
 from streamad.errors import ConfigError
-from streamad_connectors.kafka._credentials import Credentials, TokenError, TokenSource
-from streamad_connectors.kafka.options import Client, KafkaSourceOptions, Place, Security
+from streamad_connectors.kafka.client.credentials import Credentials, TokenError, TokenSource
+from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, Place
+from streamad_connectors.kafka.client.security import Security
 
 SECRET = "hunter2-is-secret"
 PASSPHRASE = "open-sesame"

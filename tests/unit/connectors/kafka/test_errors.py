@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from aiokafka import errors
 
-from streamad_connectors.kafka import _errors, _logs
-from streamad_connectors.kafka._credentials import TokenError
-from streamad_connectors.kafka._errors import explain, is_retriable, why_unreachable
-from streamad_connectors.kafka.options import Client, KafkaSourceOptions, Place
+from streamad_connectors.kafka.client import errors as _errors
+from streamad_connectors.kafka.client import options as _logs
+from streamad_connectors.kafka.client.credentials import TokenError
+from streamad_connectors.kafka.client.errors import explain, is_retriable, why_unreachable
+from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, Place
 
 SECRET = "hunter2-is-secret"
 
@@ -317,7 +318,7 @@ def test_requests_with_passwords_are_not_logged(caplog: pytest.LogCaptureFixture
 
 
 def test_what_aiokafka_warns_of_is_for_those_who_ask(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from streamad.logs import configure_logs  # noqa: PLC0415
+    from streamad.telemetry.logs import configure_logs  # noqa: PLC0415
 
     _logs.tame_logs()
     try:

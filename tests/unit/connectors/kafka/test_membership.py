@@ -12,10 +12,10 @@ from aiokafka.errors import KafkaError, for_code
 
 from streamad.errors import SourceError
 from streamad.types import Record
-from streamad_connectors.kafka import _membership
-from streamad_connectors.kafka._guard import _retention
-from streamad_connectors.kafka._membership import FencedInstanceIdError, Membership, sticky_assignor
-from streamad_connectors.kafka._reader import to_records
+from streamad_connectors.kafka.reading import membership as _membership
+from streamad_connectors.kafka.reading.membership import FencedInstanceIdError, Membership, sticky_assignor
+from streamad_connectors.kafka.reading.reader import to_records
+from streamad_connectors.kafka.reading.retention_guard import _retention
 
 
 def consumer_record(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> ConsumerRecord[Any, Any]:

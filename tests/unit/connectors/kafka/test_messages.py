@@ -28,7 +28,7 @@ from streamad.types import (
     TermShare,
     from_us,
 )
-from streamad_connectors.kafka._messages import OutMessage, encode, size_bytes
+from streamad_connectors.kafka.writing.messages import OutMessage, encode, size_bytes
 
 NOW = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
 ALERT = Alert(

@@ -15,11 +15,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from pydantic import ValidationError
 
-from streamad.clock import SystemClock
 from streamad.errors import ConfigError
 from streamad.plugins import ConnectorContext, option_problems
-from streamad.settings import SecretSource
-from streamad_connectors.kafka.options import (
+from streamad.settings.plant_yaml import SecretSource
+from streamad.system.clock import SystemClock
+from streamad_connectors.kafka.client.options import (
     Client,
     ClientOptions,
     KafkaFeedOptions,
@@ -359,10 +359,10 @@ def test_options_take_a_secret_source_made_by_a_program() -> None:
 
 
 WITHOUT_ASSERTIONS = """
-from streamad.clock import SystemClock
+from streamad.system.clock import SystemClock
 from streamad.errors import ConfigError
 from streamad.plugins import ConnectorContext
-from streamad_connectors.kafka.options import Client, KafkaSourceOptions
+from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions
 try:
     Client.of("a:1/press", KafkaSourceOptions(), ConnectorContext((), SystemClock()), "source.url")
 except ConfigError as error:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamad.errors import CheckpointError
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
-from streamad_connectors.kafka.progress_topic import BUCKET_ENTRIES, Item, ProgressLog
+from streamad_connectors.kafka.writing.progress_topic import BUCKET_ENTRIES, Item, ProgressLog
 
 PARTITION = "press:line-a-3"
 NAMES = ["a", "a:0", "c:a:256", "", "p", "ü:ß/\x00"]

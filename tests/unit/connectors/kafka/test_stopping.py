@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import AIOKafkaConnection
 
-from streamad_connectors.kafka._stopping import connected, discard, stop_client
+from streamad_connectors.kafka.client.stopping import connected, discard, stop_client
 
 
 class SilentBroker:

@@ -6,9 +6,9 @@ import pytest
 from aiokafka import errors
 
 from streamad.ports import Topic
-from streamad_connectors.kafka import _topic_checks as checks
-from streamad_connectors.kafka._admin import NewTopic, TopicState
-from streamad_connectors.kafka.options import Client, KafkaSourceOptions, Place
+from streamad_connectors.kafka.client.admin import NewTopic, TopicState
+from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, Place
+from streamad_connectors.kafka.topics import checks
 
 
 def client(*brokers: str, **security: object) -> Client:

@@ -8,9 +8,9 @@ import pytest
 from aiokafka import TopicPartition
 
 from streamad.errors import SourceError
-from streamad_connectors.kafka import _waiting
-from streamad_connectors.kafka._reader import Reading
-from streamad_connectors.kafka._waiting import Waiting
+from streamad_connectors.kafka.reading import waiting as _waiting
+from streamad_connectors.kafka.reading.reader import Reading
+from streamad_connectors.kafka.reading.waiting import Waiting
 
 
 def test_an_outage_is_told_once_and_its_end_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from streamad.testing import check_detector
-from streamad_models.baselines._network import embed_shape
-from streamad_models.baselines.dagmm import Dagmm, DagmmOptions
+from streamad_models.baselines.networks.dagmm import Dagmm, DagmmOptions
+from streamad_models.baselines.networks.network import embed_shape
 from streamad_models.neutral_ad.encoder import Encoder
 from tests.support.detectors import ROWS, SEQUENCES, Case
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from streamad_models.baselines._decoder import SequenceDecoder, tanh_layers
+from streamad_models.baselines.networks.dagmm import SequenceDecoder, tanh_layers
 
 
 @pytest.mark.parametrize("length", [1, 4, 7, 24, 50, 51, 206])

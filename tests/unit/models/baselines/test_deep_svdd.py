@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from streamad.testing import check_detector
 from streamad.types import WindowSet
-from streamad_models.baselines.deep_svdd import DeepSvdd, DeepSvddNetwork, DeepSvddOptions
+from streamad_models.baselines.networks.deep_svdd import DeepSvdd, DeepSvddNetwork, DeepSvddOptions
 from streamad_models.neutral_ad.encoder import Encoder
 from tests.support.detectors import ROWS, SEQUENCES, Case
 from tests.unit.models.small import windows

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from streamad.testing import check_detector
-from streamad_models.baselines.drocc import Drocc, DroccNetwork, DroccOptions, onto_shell
+from streamad_models.baselines.networks.drocc import Drocc, DroccNetwork, DroccOptions, onto_shell
 from tests.support.detectors import ROWS, SEQUENCES, Case
 from tests.unit.models.small import windows
 

@@ -8,7 +8,7 @@ import torch
 
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
-from streamad_models.baselines.fixed import (
+from streamad_models.baselines.networks.fixed import (
     N_VIEWS,
     FixedTransformations,
     FixedTransformationsNetwork,

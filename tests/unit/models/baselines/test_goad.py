@@ -10,7 +10,13 @@ import torch
 
 from streamad.testing import check_detector
 from streamad.types import WindowSet
-from streamad_models.baselines.goad import Goad, GoadNetwork, GoadOptions, squared_distances, triplet_centre_loss
+from streamad_models.baselines.networks.goad import (
+    Goad,
+    GoadNetwork,
+    GoadOptions,
+    squared_distances,
+    triplet_centre_loss,
+)
 from streamad_models.baselines.presets import GOAD_SEQUENCES, GOAD_TABLES
 from tests.support.detectors import ROWS, SEQUENCES, Case
 from tests.unit.models.small import windows

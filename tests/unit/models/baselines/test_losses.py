@@ -5,7 +5,11 @@ import math
 import pytest
 import torch
 
-from streamad_models.baselines.losses import prediction_terms, simclr_reference_terms, simclr_terms
+from streamad_models.baselines.networks.other_losses import (
+    prediction_terms,
+    simclr_reference_terms,
+    simclr_terms,
+)
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -7,7 +7,12 @@ import torch
 
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
-from streamad_models.baselines.lstm_ed import LstmEncoderDecoder, LstmEncoderDecoderOptions, LstmNetwork, whitening
+from streamad_models.baselines.networks.lstm_ed import (
+    LstmEncoderDecoder,
+    LstmEncoderDecoderOptions,
+    LstmNetwork,
+    whitening,
+)
 from tests.support.detectors import ROWS, SEQUENCES
 from tests.unit.models.small import windows
 

@@ -8,7 +8,7 @@ import pytest
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
 from streamad.types import WindowSet
-from streamad_models.baselines.minirocket import MiniRocketNearest, MiniRocketOptions, padded
+from streamad_models.baselines.estimators.minirocket import MiniRocketNearest, MiniRocketOptions, padded
 from tests.support.detectors import ROWS, SEQUENCES
 
 SMALL = MiniRocketOptions(n_features=168)

@@ -6,7 +6,7 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from streamad_models.baselines._mixture import energy, fit_mixture, matched_gaussian
+from streamad_models.baselines.networks.dagmm import energy, fit_mixture, matched_gaussian
 
 N, K, Z = 400, 3, 4
 

@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 
 from streamad.testing import check_detector
 from streamad.types import WindowSet
-from streamad_models.baselines import nearest
-from streamad_models.baselines.nearest import NearestNeighbour, nearest_distance
+from streamad_models.baselines.estimators import nearest
+from streamad_models.baselines.estimators.nearest import NearestNeighbour, nearest_distance
 from tests.support.detectors import ROWS, SEQUENCES, Case
 
 

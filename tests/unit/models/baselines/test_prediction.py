@@ -8,11 +8,11 @@ import torch
 
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
-from streamad_models.baselines.losses import prediction_terms
-from streamad_models.baselines.prediction import (
+from streamad_models.baselines.networks.other_losses import (
     LearnableViewsOptions,
     TransformationPrediction,
     TransformationPredictionNetwork,
+    prediction_terms,
 )
 from tests.support.detectors import ROWS, SEQUENCES
 from tests.unit.models.small import PARAMETRISATIONS, windows

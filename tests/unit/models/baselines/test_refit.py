@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from streamad.errors import ArtifactError, DetectorError, OutputError
-from streamad_models.baselines._refit import RECORD_FILE, WINDOWS_FILE, study_module
-from streamad_models.baselines.nearest import NearestNeighbour
-from streamad_models.baselines.shallow import IsolationForest, OneClassSvm, OneClassSvmOptions
+from streamad_models.baselines.estimators.nearest import NearestNeighbour
+from streamad_models.baselines.estimators.refit import RECORD_FILE, WINDOWS_FILE, study_module
+from streamad_models.baselines.estimators.shallow import IsolationForest, OneClassSvm, OneClassSvmOptions
 from tests.support.detectors import ROWS, SEQUENCES
 
 DATA = SEQUENCES.normal

@@ -9,7 +9,7 @@ from torch.distributions import Normal
 
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
-from streamad_models.baselines.rnn import Rnn, RnnNetwork, RnnOptions
+from streamad_models.baselines.networks.rnn import Rnn, RnnNetwork, RnnOptions
 from tests.support.detectors import ROWS, SEQUENCES
 from tests.unit.models.small import windows
 

@@ -7,7 +7,7 @@ import pytest
 
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
-from streamad_models.baselines.rockad import Rockad, RockadOptions
+from streamad_models.baselines.estimators.rockad import Rockad, RockadOptions
 from tests.support.detectors import ROWS, SEQUENCES
 
 SMALL = RockadOptions(n_kernels=20, n_estimators=3)

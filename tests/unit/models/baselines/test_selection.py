@@ -9,9 +9,9 @@ from torch import Tensor
 
 from streamad.errors import DetectorError
 from streamad.ports import TrainingStep
-from streamad_models.baselines._network import Network
-from streamad_models.baselines._selection import hold_out
-from streamad_models.baselines.goad import Goad, GoadNetwork, GoadOptions
+from streamad_models.baselines.networks.goad import Goad, GoadNetwork, GoadOptions
+from streamad_models.baselines.networks.network import Network
+from streamad_models.baselines.networks.selection import hold_out
 from tests.support.detectors import ROWS, SEQUENCES
 
 

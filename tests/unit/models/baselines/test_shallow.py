@@ -10,7 +10,7 @@ from sklearn.svm import OneClassSVM
 
 from streamad.testing import check_detector
 from streamad.types import WindowSet
-from streamad_models.baselines.shallow import (
+from streamad_models.baselines.estimators.shallow import (
     IsolationForest,
     IsolationForestOptions,
     LocalOutlierFactor,

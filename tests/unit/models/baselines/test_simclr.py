@@ -8,8 +8,13 @@ import torch
 
 from streamad.errors import TrainingDataError
 from streamad.testing import check_detector
-from streamad_models.baselines.losses import simclr_reference_terms, simclr_terms
-from streamad_models.baselines.simclr import SimClr, SimClrNetwork, SimClrOptions
+from streamad_models.baselines.networks.other_losses import (
+    SimClr,
+    SimClrNetwork,
+    SimClrOptions,
+    simclr_reference_terms,
+    simclr_terms,
+)
 from tests.support.detectors import ROWS, SEQUENCES
 from tests.unit.models.small import PARAMETRISATIONS, windows
 

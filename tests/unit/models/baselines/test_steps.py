@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from streamad.errors import TrainingDataError
-from streamad_models.baselines._steps import mean_over_steps, need_sequences, valid_steps
+from streamad_models.baselines.networks.network import mean_over_steps, need_sequences, valid_steps
 
 
 def test_a_step_at_the_length_is_no_longer_valid() -> None:

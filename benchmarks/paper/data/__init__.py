@@ -1,0 +1,1 @@
+"""The recordings and tables of the study."""

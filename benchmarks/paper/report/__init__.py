@@ -1,0 +1,1 @@
+"""docs/model/paper.md and its tables, from stored results."""

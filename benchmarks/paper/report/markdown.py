@@ -1,0 +1,216 @@
+"""The parts of docs/model/paper.md that are made from stored cells, as Markdown."""
+
+from __future__ import annotations
+
+__all__ = ["curves_section", "differences_section", "halves_section", "number", "table_section", "time_section"]
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from benchmarks.paper.report.curves import Point
+from benchmarks.paper.report.names import DATASET_NAMES, FORM_NAMES, METHOD_NAMES
+from benchmarks.paper.report.printed import REMARKS, Place, Printed
+from benchmarks.paper.report.summary import Entry, Summary, Table
+from benchmarks.paper.results_table import Result
+
+ALLOWED_BELOW: Final = 5.0
+ALLOWED_BELOW_OURS: Final = 1.5
+ALLOWED_BELOW_OURS_BY_DATASET: Final = {"epilepsy": 2.5}
+"""How many points below the paper a row may be before it must be explained (EPSY's printed deviation is 1.7)."""
+
+_SECONDS_PER_HOUR: Final = 3600.0
+
+
+def table_section(table: Table, entries: Iterable[Entry]) -> str:
+    """Return one of the paper's tables: an overview, each data set in detail, and what was left out."""
+    mine = [entry for entry in entries if entry.table == table.number]
+    parts = [_overview(table, mine)]
+    for dataset in table.datasets:
+        of_dataset = [entry for entry in mine if entry.dataset == dataset]
+        parts.append(f"**{DATASET_NAMES[dataset]}**\n\n{_detail(of_dataset)}")
+    parts += [f"{remark}" for remark in dict.fromkeys(_remarks(mine))]
+    if incomplete := list(_incomplete(mine)):
+        parts.append("Not every task of these was run, so they have no figure above: " + "; ".join(incomplete) + ".")
+    return "\n\n".join(parts)
+
+
+def _overview(table: Table, entries: Sequence[Entry]) -> str:
+    by_place = {(entry.method, entry.dataset): entry for entry in entries}
+    best = {dataset: max(_printed_alike(e) for e in entries if e.dataset == dataset) for dataset in table.datasets}
+    rows = []
+    for method in dict.fromkeys(entry.method for entry in entries):
+        cells = []
+        for dataset in table.datasets:
+            entry = by_place[method, dataset]
+            text = _overview_cell(entry)
+            cells.append(f"**{text}**" if text and _printed_alike(entry) == best[dataset] else text)
+        rows.append([_method(method), *cells])
+    return markdown_table(["", *(DATASET_NAMES[dataset] for dataset in table.datasets)], rows)
+
+
+def _printed_alike(entry: Entry) -> float:
+    """Return the figure as it is printed: what prints alike is alike."""
+    return round(entry.ours or 0.0, 1)
+
+
+def _overview_cell(entry: Entry) -> str:
+    if entry.ours is None:
+        return ""
+    return f"{entry.ours:.1f}" if entry.difference is None else f"{entry.ours:.1f} ({_signed(entry.difference)})"
+
+
+def _detail(entries: Sequence[Entry]) -> str:
+    rows = [
+        [
+            _method(entry.method),
+            _ours(entry.summary),
+            str(entry.summary.seeds or ""),
+            _printed(entry.paper),
+            "" if entry.difference is None else _signed(entry.difference),
+            "" if entry.seconds is None else _seconds(entry.seconds),
+        ]
+        for entry in entries
+    ]
+    return markdown_table(["", "ours", "seeds", "paper", "difference", "seconds a model"], rows)
+
+
+def _remarks(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        place = Place(entry.table, entry.dataset, entry.method)
+        if place in REMARKS and entry.ours is not None:
+            yield REMARKS[place]
+
+
+def _incomplete(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        if entry.summary.incomplete:
+            yield f"{_method(entry.method)} on {DATASET_NAMES[entry.dataset]} ({', '.join(entry.summary.incomplete)})"
+
+
+def curves_section(axis: str, curves: Mapping[str, Sequence[Point]]) -> str:
+    """Return what a figure's curves show as a table: a row for each curve, a column for each place on ``axis``."""
+    if not curves:
+        return "Not run."
+    places = sorted({point.x for points in curves.values() for point in points})
+    rows = []
+    for name, points in curves.items():
+        there = {point.x: _ours(point.summary) for point in points}
+        rows.append([_curve(name), *(there.get(place, "") for place in places)])
+    return markdown_table([axis, *map(str, places)], rows)
+
+
+def halves_section(first: Iterable[Entry], drawn: Iterable[Entry]) -> str:
+    """Return what is trained on the first half of the inliers beside what is trained on a half drawn by each seed."""
+    found = {(entry.method, entry.dataset): entry for entry in first}
+    rows: dict[str, list[str]] = defaultdict(list)
+    there = [entry for entry in drawn if entry.ours is not None]
+    datasets = list(dict.fromkeys(entry.dataset for entry in there))
+    by_place = {(entry.method, entry.dataset): entry for entry in there}
+    for method in dict.fromkeys(entry.method for entry in there):
+        for dataset in datasets:
+            for entry in (found.get((method, dataset)), by_place.get((method, dataset))):
+                rows[method].append("" if entry is None else _ours(entry.summary))
+    if not rows:
+        return "Not run."
+    head = [f"{DATASET_NAMES[dataset]}, {half}" for dataset in datasets for half in ("first half", "drawn")]
+    return markdown_table(["", *head], [[_method(method), *cells] for method, cells in rows.items()])
+
+
+def differences_section(entries: Iterable[Entry]) -> str:
+    """Return the rows that are further below the paper than is allowed without an explanation."""
+    rows = [
+        [
+            str(entry.table),
+            DATASET_NAMES[entry.dataset],
+            _method(entry.method),
+            _ours(entry.summary),
+            _printed(entry.paper),
+            _signed(entry.difference),
+        ]
+        for entry in entries
+        if entry.difference is not None and entry.difference < -_allowed(entry)
+    ]
+    if not rows:
+        return "No row."
+    return markdown_table(["table", "data set", "method", "ours", "paper", "difference"], rows)
+
+
+def _allowed(entry: Entry) -> float:
+    if entry.method != "neutral_ad":
+        return ALLOWED_BELOW
+    return ALLOWED_BELOW_OURS_BY_DATASET.get(entry.dataset, ALLOWED_BELOW_OURS)
+
+
+def time_section(results: Sequence[Result]) -> str:
+    """Return how long the stored cells took, by protocol and data set, and on what (one after the other)."""
+    hours: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    models: dict[tuple[str, str], int] = defaultdict(int)
+    for one in results:
+        hours[one.protocol, one.dataset][_where(one)] += one.seconds / _SECONDS_PER_HOUR
+        models[one.protocol, one.dataset] += 1
+    places = sorted({place for by_place in hours.values() for place in by_place})
+    rows = [
+        [protocol, DATASET_NAMES[dataset], str(models[protocol, dataset]), *_hours(by_place, places)]
+        for (protocol, dataset), by_place in sorted(hours.items())
+    ]
+    total = {place: sum(by_place[place] for by_place in hours.values()) for place in places}
+    rows.append(["all", "", str(len(results)), *_hours(total, places)])
+    head = ["protocol", "data set", "models", *(f"hours, {place}" for place in places)]
+    return f"{markdown_table(head, rows)}\n\n{_versions(results)}"
+
+
+def _versions(results: Iterable[Result]) -> str:
+    found: dict[str, set[str]] = defaultdict(set)
+    for one in results:
+        for package, version in one.versions.items():
+            found[package].add(version)
+    told = [f"{package} {', '.join(sorted(versions))}" for package, versions in sorted(found.items())]
+    return f"Measured with {'; '.join(told)}." if told else ""
+
+
+def _hours(by_place: Mapping[str, float], places: Iterable[str]) -> list[str]:
+    return [f"{by_place[place]:.2f}" if by_place.get(place) else "" for place in places]
+
+
+def _where(one: Result) -> str:
+    if one.device.startswith("cuda"):
+        return one.machine
+    return f"{one.machine}, {one.threads} thread{'s' if one.threads > 1 else ''}"
+
+
+def _curve(name: str) -> str:
+    return FORM_NAMES.get(name) or _method(name)
+
+
+def _method(kind: str) -> str:
+    return METHOD_NAMES.get(kind, kind)
+
+
+def _ours(summary: Summary) -> str:
+    return number(summary.mean, summary.std)
+
+
+def number(mean: float | None, std: float | None) -> str:
+    """Return a figure in percent as it is printed, with its deviation where there is one."""
+    if mean is None:
+        return ""
+    return f"{mean:.1f}" if std is None else f"{mean:.1f} ± {std:.1f}"
+
+
+def _signed(difference: float) -> str:
+    return f"{round(difference, 1) + 0.0:+.1f}"  # no minus before a zero
+
+
+def _printed(paper: Printed | None) -> str:
+    return "" if paper is None else number(paper.mean, paper.std)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown; numbers stay as they are written."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,446 @@
+"""How fast a worker reads, judges and commits from Kafka, beside a bare loop that only fetches and decodes.
+
+One broker, one topic of 4 partitions, 24 channels, sequences of 50 samples, the model at NATOPS size (C 24, L 51).
+In every round, for chunked (50 samples) and single-sample messages, child processes read the same backlog:
+
+- bare: ``getmany`` and a msgspec decode of every message, nothing else;
+- streamad: source, assembly, scoring on a thread of its own, and exactly-once output (verdicts and alerts);
+
+and a third one whose scorer costs nothing: what a worker reads without the model's share. Each stage alone, over the
+same records, gives its share of the CPU. Then the latency, at half and at a tenth of the measured chunked rate: from
+the produce time of a sequence's last sample to its alert seen by a read_committed subscriber, without attributions
+(explaining an alert of 24 channels takes a quarter of a second more); then the memory of a worker.
+Run on a quiet machine: ``python benchmarks/speed/kafka_pipeline.py [--json]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from kafka_bench_plant import (
+    CHANNELS,
+    LENGTH,
+    PARTITIONS,
+    SAMPLES,
+    STREAMS,
+    Plant,
+    chunk,
+    feed_backlog,
+    plant_on_a_broker,
+    sequences,
+)
+
+from streamad.system.clock import SystemClock
+from streamad.types import Record
+
+# --- child processes -------------------------------------------------------------------------------------------------
+
+
+def rss_mb() -> float:
+    """Return this process's resident memory in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+class Single(msgspec.Struct):
+    """A message of one sample."""
+
+    stream: str
+    sequence: str
+    time: float
+    values: dict[str, float]
+    end: bool = False
+
+
+class Chunk(msgspec.Struct):
+    """A message of one sequence."""
+
+    stream: str
+    sequence: str
+    times: list[float]
+    values: list[list[float]]
+    end: bool = False
+
+
+async def bare(bootstrap: str, topic: str, kind: str) -> dict[str, float]:
+    """Fetch and decode the whole topic."""
+    decoder = msgspec.json.Decoder(Chunk if kind == "chunked" else Single)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level="read_committed", fetch_max_wait_ms=250
+    )
+    await consumer.start()
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    consumer.assign(tps)
+    await consumer.seek_to_beginning(*tps)
+    left = sum((await consumer.end_offsets(tps)).values())
+    samples = 0
+    wall, cpu = time.perf_counter(), time.process_time()
+    while left:
+        for records in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
+            left -= len(records)
+            for record in records:
+                message = decoder.decode(record.value)
+                samples += len(message.times) if isinstance(message, Chunk) else 1
+    figures = {"samples": samples, "wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    await consumer.stop()
+    return figures
+
+
+class FreeScorer:
+    """A scorer that costs nothing, for what a worker reads without the model's share."""
+
+    window_shape = (CHANNELS, LENGTH)
+    n_terms = 6
+
+    def score(self, windows: Any, lengths: Any) -> Any:
+        """Return terms of 1."""
+        return np.ones((len(windows), self.n_terms), dtype=np.float32)
+
+
+async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[str, Any]:
+    """Run the pipeline of ``config`` until ``n_sequences`` are judged, or until standard input ends."""
+    import torch  # noqa: PLC0415
+
+    from streamad.commands.run.workers import stop_with_parent  # noqa: PLC0415
+    from streamad.commands.shared.monitor import calm_garbage_collector  # noqa: PLC0415
+    from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415
+    from streamad.runtime.pipeline import JudgedSequence, Pipeline  # noqa: PLC0415
+    from streamad.runtime.wiring import (  # noqa: PLC0415
+        committer_for,
+        context_for,
+        model_in_service,
+        source_for,
+    )
+    from streamad.settings.plant_yaml import load_settings  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    settings, clock = load_settings(config), SystemClock()
+    context = context_for(settings, config.parent, clock)
+    model = model_in_service(settings, config.parent)
+    if is_free:
+        model = ModelInService(model.ref, FreeScorer(), model.calibration)
+    source = source_for(settings, context)
+    committer = committer_for(settings, context, source)
+    batcher = MicroBatcher(model, clock, settings.run)
+    judged = 0
+    last_s = 0.0
+    began: list[float] = []
+
+    def on_judged(_: JudgedSequence) -> None:
+        nonlocal judged, last_s
+        judged += 1
+        last_s = time.perf_counter()
+        if judged == n_sequences:
+            pipeline.request_stop()
+
+    pipeline = Pipeline(
+        settings, source, committer, batcher, clock, explain=False, with_verdicts=True, on_judged=on_judged
+    )
+    if n_sequences is None:
+        stop_with_parent(pipeline.request_stop)
+
+    async def watch() -> None:
+        memory: list[float] = []
+        while not began:
+            if pipeline.counters.records:
+                began.extend((time.perf_counter(), time.process_time()))
+            await asyncio.sleep(0.002)
+        while n_sequences is None:
+            memory.append(rss_mb())
+            print(json.dumps({"rss_mb": memory[-1], "judged": judged}), flush=True)
+            await asyncio.sleep(1)
+
+    watching = asyncio.create_task(watch())
+    try:
+        with calm_garbage_collector():
+            await pipeline.run()
+    finally:
+        watching.cancel()
+        await batcher.close()
+        await source.close()
+        await committer.close()
+    return {
+        "samples": pipeline.counters.samples,
+        "sequences": judged,
+        "wall_s": last_s - began[0] if began else 0.0,
+        "cpu_s": time.process_time() - began[1] if began else 0.0,
+        "commits": pipeline.counters.commits,
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    }
+
+
+async def fetched(bootstrap: str, topic: str) -> tuple[list[Record], float]:
+    """Fetch the whole topic; return its records and the CPU seconds that fetching took."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", fetch_max_wait_ms=250)
+    await consumer.start()
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    consumer.assign(tps)
+    await consumer.seek_to_beginning(*tps)
+    left = sum((await consumer.end_offsets(tps)).values())
+    found: list[Record] = []
+    cpu = time.process_time()
+    while left:
+        for messages in (await consumer.getmany(timeout_ms=200, max_records=500)).values():
+            left -= len(messages)
+            found += [Record(len(found) + i, m.value, m.timestamp * 1000, m.key) for i, m in enumerate(messages)]
+    cpu = time.process_time() - cpu
+    await consumer.stop()
+    return found, cpu
+
+
+def stages(config: Path, bootstrap: str, topic: str) -> dict[str, float]:
+    """Run each stage alone over the topic's records; return CPU microseconds per sample."""
+    import torch  # noqa: PLC0415
+    from pipeline import Stages  # noqa: PLC0415
+
+    from streamad.runtime.wiring import context_for, model_in_service  # noqa: PLC0415
+    from streamad.settings.plant_yaml import load_settings  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    settings = load_settings(config)
+    context = context_for(settings, config.parent, SystemClock())
+    own = Stages(settings, model_in_service(settings, config.parent), context, config.parent)
+    own.records, cpu_s = asyncio.run(fetched(bootstrap, topic))
+    seconds = {"fetch": cpu_s}
+    for name in ("decode", "assemble", "window", "score", "judge"):
+        cpu = time.process_time()
+        getattr(own, name)()
+        seconds[name] = time.process_time() - cpu
+    n_samples = sum(len(block) for block in own.blocks)
+    return {name: 1e6 * value / n_samples for name, value in seconds.items()}
+
+
+def child(*arguments: str) -> dict[str, Any]:
+    """Run a child of this file to its end and return what it says last."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", *arguments], capture_output=True, text=True, timeout=900, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{arguments}: {done.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+# --- latency and memory ----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def running_worker(config: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker as a child that ends with its standard input."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--child", "worker", str(config),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), 60)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+class Live:
+    """Feeds a running worker and listens to its alerts; both share this process, the worker has its own."""
+
+    def __init__(self, plant: Plant) -> None:
+        self.plant = plant
+        self.group = f"live-{time.time_ns()}"
+        self.latencies_ms: list[float] = []
+        self.memory_mb: list[float] = []
+        self._produced: dict[str, float] = {}
+        self._ready = asyncio.Event()
+
+    async def run(self, rate: float, seconds: float) -> None:
+        """Feed ``rate`` sequences a second for ``seconds``, once the worker has judged the first ones."""
+        async with running_worker(self.plant.config("live", self.group)) as process:
+            tasks = [asyncio.create_task(self._subscribe()), asyncio.create_task(self._listen(process))]
+            producer = AIOKafkaProducer(bootstrap_servers=self.plant.bootstrap)
+            await producer.start()
+            endless = sequences(1 << 40, seed=time.time_ns() % (1 << 32))
+            try:
+                while not self._ready.is_set():
+                    await self._send(producer, next(endless), is_counted=False)
+                    await asyncio.sleep(0.05)
+                started, n = time.perf_counter(), 0
+                while (passed_s := time.perf_counter() - started) < seconds:
+                    await asyncio.sleep(max(0.0, n / rate - passed_s))
+                    await self._send(producer, next(endless), is_counted=True)
+                    n += 1
+                await producer.flush()
+                await asyncio.sleep(2)
+            finally:
+                await producer.stop()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(
+        self, producer: AIOKafkaProducer, made: tuple[str, str, np.ndarray, bool], *, is_counted: bool
+    ) -> None:
+        stream, sequence, values, _ = made
+        now_s = time.time()
+        if is_counted:
+            self._produced[sequence] = now_s
+        value = chunk(stream, sequence, values, now_s - 0.5)
+        await producer.send("samples-live", value, stream.encode(), timestamp_ms=int(now_s * 1e3))
+
+    async def _subscribe(self) -> None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.plant.bootstrap, isolation_level="read_committed", fetch_max_wait_ms=50
+        )
+        await consumer.start()
+        tps = [TopicPartition(f"{self.group}.alerts", number) for number in range(PARTITIONS)]
+        consumer.assign(tps)
+        await consumer.seek_to_end(*tps)
+        try:
+            while True:
+                for records in (await consumer.getmany(timeout_ms=50)).values():
+                    now_s = time.time()
+                    for record in records:
+                        begun_s = self._produced.get(msgspec.json.decode(record.value)["sequence"])
+                        if begun_s is not None:
+                            self.latencies_ms.append(1e3 * (now_s - begun_s))
+        finally:
+            await consumer.stop()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for text in process.stdout:
+            said = json.loads(text)
+            if "rss_mb" in said:
+                self.memory_mb.append(said["rss_mb"])
+            if said.get("judged", 0) > 0:
+                self._ready.set()
+
+
+# --- the whole -------------------------------------------------------------------------------------------------------
+
+
+def throughput(plant: Plant, kind: str, n: int, n_rounds: int) -> dict[str, Any]:
+    """Measure the forms in turn over the same backlog of ``n`` sequences; medians over the rounds."""
+    plant.config(kind, f"made-{kind}")
+    n_messages = asyncio.run(feed_backlog(plant.context, plant.url(kind), kind, n))
+    rounds: dict[str, list[dict[str, Any]]] = {"bare": [], "streamad": [], "free": []}
+    for number in range(n_rounds):
+        rounds["bare"].append(child("bare", plant.bootstrap, f"samples-{kind}", kind))
+        for form, flags in (("streamad", ()), ("free", ("--free",))):
+            config = plant.config(kind, f"{form}-{kind}-{number}")
+            rounds[form].append(child("worker", str(config), str(n), *flags))
+
+    alone = child("stages", str(config), plant.bootstrap, f"samples-{kind}")
+
+    def median(form: str, above: str, below: str) -> float:
+        return statistics.median(one[above] / one[below] for one in rounds[form])
+
+    rates = {form: median(form, "samples", "wall_s") for form in rounds}
+    return {
+        "messages": n_messages,
+        "bare": rates["bare"],
+        "streamad": rates["streamad"],
+        "without_model": rates["free"],
+        "ratio": rates["streamad"] / rates["bare"],
+        "ratio_without_model": rates["free"] / rates["bare"],
+        "cores_used": {form: median(form, "cpu_s", "wall_s") for form in rounds},
+        "cpu_us_per_sample": {form: 1e6 * median(form, "cpu_s", "samples") for form in rounds},
+        "stages_us_per_sample": {
+            **alone,
+            "transactions_and_joining": max(0.0, 1e6 * median("streamad", "cpu_s", "samples") - sum(alone.values())),
+        },
+        "commits": rounds["streamad"][-1]["commits"],
+    }
+
+
+def latency(plant: Plant, rate: float, seconds: float) -> dict[str, Any]:
+    """Measure alert latencies at ``rate`` sequences a second."""
+    live = Live(plant)
+    asyncio.run(live.run(rate, seconds))
+    found = live.latencies_ms
+    p50, p99 = np.quantile(found, (0.5, 0.99)).tolist() if found else (None, None)
+    return {"p50": p50, "p99": p99, "alerts": len(found), "sequences_per_s": rate}
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures that ``--json`` prints."""
+    sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 4)}
+    figures: dict[str, Any] = {"channels": CHANNELS, "samples_per_sequence": SAMPLES, "cores": os.cpu_count()}
+    with plant_on_a_broker() as plant:
+        plant.train(plant.config("live", "first"))
+        for kind, n in sizes.items():
+            figures[kind] = throughput(plant, kind, n, options.rounds)
+            print(f"{kind}: {figures[kind]}", file=sys.stderr)
+        half = figures["chunked"]["streamad"] / SAMPLES / 2
+        loads = {name: latency(plant, rate, options.latency_s) for name, rate in (("half", half), ("tenth", half / 5))}
+        print(f"latency: {loads}", file=sys.stderr)
+        figures["latency_ms"] = {"p50": loads["half"]["p50"], "p99": loads["half"]["p99"], "loads": loads}
+        live = Live(plant)
+        asyncio.run(live.run(half / 2, 60 * options.memory_minutes))
+        memory = live.memory_mb
+        figures["rss_mb"] = {
+            "start": memory[min(60, len(memory) // 10)],
+            "end": memory[-1],
+            "minutes": round(len(memory) / 60, 1),
+        }
+    return figures
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        mode, *rest = sys.argv[2:]
+        result: dict[str, Any]
+        if mode == "bare":
+            result = asyncio.run(bare(*rest))
+        elif mode == "stages":
+            result = stages(Path(rest[0]), *rest[1:])
+        else:
+            count = int(rest[1]) if len(rest) > 1 else None
+            result = asyncio.run(worker(Path(rest[0]), count, "--free" in rest))
+        print(json.dumps(result), flush=True)
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sequences", type=int, default=6000, help="chunked ones; a quarter of it as single samples")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--latency-s", type=float, default=30.0)
+    parser.add_argument("--memory-minutes", type=float, default=1.0, help="10 for the figure in the docs")
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    options = parser.parse_args()
+    figures = measure(options)
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for kind in ("chunked", "single"):
+        found = figures[kind]
+        print(
+            f"{kind:<8} bare {found['bare']:>10,.0f} samples/s   streamad {found['streamad']:>10,.0f} "
+            f"({found['ratio']:.2f} of it)   without model {found['without_model']:>10,.0f}"
+        )
+    for load, found in figures["latency_ms"]["loads"].items():
+        if found["p50"] is not None:
+            print(f"alert latency at {load} load: p50 {found['p50']:.0f} ms, p99 {found['p99']:.0f} ms")
+    memory = figures["rss_mb"]
+    print(f"memory {memory['start']:.0f} MB at the start, {memory['end']:.0f} MB after {memory['minutes']} minutes")
+
+
+if __name__ == "__main__":
+    main()

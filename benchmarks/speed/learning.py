@@ -1,0 +1,115 @@
+"""What learning costs for each judged sequence while nothing is trained: gate, inlier store, drift, all in its thread.
+
+Sequences of 9 x 128 and 24 x 51 (channels x samples) go through ``streamad.learn.live.keeper`` in turns of 500, as the
+learner of ``streamad run`` hands them over, into a store on this machine's disk. The clock is this process's CPU time,
+so other load does not count; ``flush`` is wall-clock time, for it waits for the disk.
+Run: ``python benchmarks/speed/learning.py [--json]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from streamad.drift.plant_watch import PlantWatch
+from streamad.judge.verdicts import alert_id
+from streamad.learn.live.gate import gate
+from streamad.learn.live.keeper import Keeper, ToKeep
+from streamad.learn.store.inliers import InlierStore
+from streamad.settings.learning import LearningSettings
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.system.clock import SystemClock
+from streamad.types import ChannelSpec, ModelRef, Position, Verdict, Window, from_us
+
+SIZES = ((9, 128), (24, 51))
+AT_ONCE = 500
+START_US = 1_767_225_600_000_000
+MODEL = ModelRef("default", "0001")
+
+
+def judged(number: int, channels: int, length: int, rng: np.random.Generator) -> ToKeep:
+    """Return a judged sequence of noise around a common course."""
+    end_us = START_US + number * 60_000_000
+    verdict = Verdict(
+        verdict_id=alert_id("s", f"B-{number}", Position(number, 0)),
+        stream="s",
+        sequence=f"B-{number}",
+        decision="normal",
+        reason="marker",
+        start_time=from_us(end_us - length * 1_000_000),
+        end_time=from_us(end_us),
+        n_samples=length,
+        score=1.0,
+        p_value=float(rng.uniform(0.001, 1)),
+        model=MODEL,
+        created_at=from_us(end_us),
+    )
+    return ToKeep(verdict, Window(rng.normal(size=(channels, length)).astype(np.float32), length), MODEL, end_us)
+
+
+def measure(channels: int, length: int, n: int, folder: Path) -> dict[str, float]:
+    """Return microseconds for a sequence, and milliseconds for a flush of 500."""
+    settings = LearningSettings()
+    specs = tuple(ChannelSpec(f"c{index}") for index in range(channels))
+    clock = SystemClock()
+    store = InlierStore(
+        "inliers",
+        "default",
+        channels=specs,
+        window=WindowSettings(length=length),
+        settings=settings,
+        clock=clock,
+        base_dir=folder,
+    )
+    keeper = Keeper(store, settings, clock, PlantWatch(specs, settings.drift), lambda: MODEL)
+    rng = np.random.default_rng(0)
+    turns = [
+        [judged(number, channels, length, rng) for number in range(first, first + AT_ONCE)]
+        for first in range(0, n, AT_ONCE)
+    ]
+    keeper.work(turns[0], flush=True)  # imports, first reference of the drift monitor
+    plant = PlantWatch(specs, settings.drift)
+    work: dict[str, Callable[[list[ToKeep]], object]] = {
+        "us_per_sequence": lambda turn: keeper.work(turn, flush=False),
+        "us_gate": lambda turn: [gate(item.verdict, settings=settings, champion=MODEL, mark=None) for item in turn],
+        "us_drift": lambda turn: [plant.add(0, item.window, 0.5, is_alert=False) for item in turn],
+    }
+    taken: dict[str, list[float]] = {name: [] for name in (*work, "flush_ms")}
+    for turn in turns[1:]:
+        for name, do in work.items():
+            started = time.process_time()
+            do(turn)
+            taken[name].append((time.process_time() - started) / AT_ONCE * 1e6)
+        started = time.perf_counter()
+        keeper.work([], flush=True)
+        taken["flush_ms"].append((time.perf_counter() - started) * 1e3)
+    return {name: round(statistics.median(values), 1) for name, values in taken.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    parser.add_argument("--sequences", type=int, default=10_000)
+    arguments = parser.parse_args()
+    figures: dict[str, dict[str, float]] = {}
+    for channels, length in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            figures[f"{channels}x{length}"] = measure(channels, length, arguments.sequences, Path(folder))
+    for size, row in figures.items():
+        print(
+            f"{size:>8}: {row['us_per_sequence']:.0f} µs of CPU for a sequence (gate {row['us_gate']:.0f}, drift "
+            f"{row['us_drift']:.0f}); {row['flush_ms']:.0f} ms for writing {AT_ONCE}"
+        )
+    if arguments.json:
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

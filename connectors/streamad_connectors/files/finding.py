@@ -1,0 +1,117 @@
+"""Finds the files that a file source's URL names, and their formats."""
+
+from __future__ import annotations
+
+__all__ = ["FoundFile", "find_files"]
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamad.errors import SourceError
+from streamad_connectors.files.formats.options import FileFormat, FileOptions
+
+_ENDINGS: dict[str, FileFormat] = {
+    ".records.jsonl": "records",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+    ".ts": "ts",
+}
+_PACKABLE = ("jsonl", "records", "csv", "ts")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One file to read: its path, the name of its partition, and its format."""
+
+    path: Path
+    partition: str
+    format: FileFormat
+
+
+def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFile]:
+    """Return the files of ``rest`` (a file, a folder or a pattern, relative to ``base_dir``), sorted by path.
+
+    Of a folder, the files directly in it whose format is known (all of them where ``format`` is given) are taken,
+    hidden ones left out. Raises SourceError where nothing can be read.
+    """
+    if not rest:
+        raise SourceError("the file source needs a path, a folder or a pattern, for example file:recordings/*.csv")
+    base = _normal(base_dir)
+    path = _normal(base / Path(rest).expanduser())
+    try:
+        if path.is_file():
+            paths = [path]
+        elif path.is_dir():
+            paths = [item for item in _visible_files(path.iterdir()) if options.format != "auto" or _format(item)]
+        elif path.exists():
+            raise SourceError(f"{path}: is neither a file nor a folder; name a regular file")
+        else:
+            paths = _matches(path)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be listed ({error.strerror}); check the rights of the folder") from error
+    if not paths:
+        raise SourceError(_nothing_found(path, Path(rest)))
+    return [FoundFile(item, _partition(item, base), _format_of(item, options)) for item in sorted(paths)]
+
+
+def _normal(path: Path) -> Path:
+    return Path(os.path.normpath(path.absolute()))
+
+
+def _visible_files(paths: Iterable[Path]) -> list[Path]:
+    return [path for path in paths if not path.name.startswith(".") and path.is_file()]
+
+
+def _matches(path: Path) -> list[Path]:
+    """Expand the pattern ``path``, from its first part that holds a wildcard on."""
+    parts = path.parts
+    first = next((i for i, part in enumerate(parts) if any(mark in part for mark in "*?[")), None)
+    if first is None:
+        return []
+    return _visible_files(Path(*parts[:first]).glob(str(Path(*parts[first:]))))
+
+
+def _nothing_found(path: Path, given: Path) -> str:
+    endings = " ".join(_ENDINGS)
+    # A command line's path comes absolute (it means the working directory), so a relative one is the config's.
+    base = "" if given.expanduser().is_absolute() else " in the config (relative paths begin at the config's folder)"
+    if path.is_dir():
+        return f"{path}: no recordings in this folder (looked for {endings}); put some there or give the option format"
+    if any(mark in str(path) for mark in "*?["):
+        return f"{path}: no file matches this pattern; check the path{base}"
+    return f"{path}: no such file or folder; check the path{base}"
+
+
+def _partition(path: Path, base: Path) -> str:
+    return (path.relative_to(base) if path.is_relative_to(base) else path).as_posix()
+
+
+def _format(path: Path) -> FileFormat | None:
+    name = path.name.lower()
+    unpacked = name.removesuffix(".gz")
+    # A name that is nothing but the ending has none; the longer of two endings comes first.
+    found = next(
+        (known for ending, known in _ENDINGS.items() if unpacked.removesuffix(ending) not in ("", unpacked)), None
+    )
+    return found if found in _PACKABLE or name == unpacked else None
+
+
+def _format_of(path: Path, options: FileOptions) -> FileFormat:
+    if options.format == "ndjson":
+        return "jsonl"
+    if options.format != "auto":
+        return options.format
+    found = _format(path)
+    if found is None:
+        raise SourceError(
+            f"{path}: the ending says no known format ({' '.join(_ENDINGS)}, some with .gz); "
+            "give the option format, for example ?format=jsonl"
+        )
+    return found

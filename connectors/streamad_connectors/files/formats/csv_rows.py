@@ -1,0 +1,203 @@
+"""Reads CSV: a header line names the columns, each row is one record; the offset counts rows from 0.
+
+A record's value is a msgpack map from column to number, text or nil; ``decode.fields`` says what the columns mean.
+"""
+
+from __future__ import annotations
+
+__all__ = ["read_csv"]
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext
+from streamad.types import Record
+from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.reading import ReadRecord, open_bytes, shrunk_error
+
+_SAMPLE_ROWS = 1000
+_DELIMITERS = (",", ";", "\t")
+_MISSING = {"", "na", "n/a", "nan", "null", "none"}
+_MAX_INTEGER_DIGITS = 18  # more do not fit msgpack's 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row: its cells (None where it cannot be cut into cells) and its text as it stands in the file."""
+
+    cells: list[str] | None
+    text: str
+
+
+def read_csv(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
+    """Yield the rows from number ``offset`` on; blank rows do not count.
+
+    A row that does not fit the header, or is not in the encoding, is passed on as it is, to become a dead letter.
+    """
+    with _opened(path, options) as handle:
+        header = _read_header(handle, path, options)
+        if header is None:
+            return
+        names, delimiter = header
+        numeric = _numeric_columns(path, options, names, {channel.name for channel in context.channels})
+        encoder = msgspec.msgpack.Encoder()
+        number = 0
+        for row in _rows(handle, delimiter, options.max_record_bytes):
+            if number >= offset:
+                cells = _message(row, names, numeric, options.decimal)
+                value = row.text.encode("utf-8", "surrogateescape") if cells is None else encoder.encode(cells)
+                yield Record(number, value[: options.max_record_bytes + 1]), number + 1
+            number += 1
+        if number < offset:
+            raise shrunk_error(path, offset, number, "rows")
+
+
+@contextmanager
+def _opened(path: Path, options: FileOptions) -> Iterator[TextIO]:
+    handle = io.TextIOWrapper(open_bytes(path), encoding=options.encoding, errors="surrogateescape", newline="")
+    with handle:
+        try:
+            yield handle
+        except UnicodeError as error:
+            raise SourceError(f"{path}: is not {options.encoding} ({error}); set the option encoding") from error
+
+
+def _read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list[str], str] | None:
+    """Return the column names and the delimiter; None for an empty file."""
+    line = handle.readline(options.max_record_bytes)
+    while line and not line.strip():
+        line = handle.readline(options.max_record_bytes)
+    if not line:
+        return None
+    if not _is_text(line):
+        raise SourceError(
+            f"{path}: its header is not {options.encoding}; set the option encoding, for example ?encoding=cp1252"
+        )
+    delimiter: str = options.delimiter
+    if delimiter == "auto":
+        delimiter = max(_DELIMITERS, key=lambda mark: len(next(csv.reader([line], delimiter=mark))))
+    names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+    named = [name for name in names if name]
+    if all(_is_number(name, options.decimal) for name in named):
+        raise SourceError(f"{path}: its first line holds no column names; put a header line there")
+    if len(set(named)) != len(named):
+        twice = next(name for name in named if named.count(name) > 1)
+        raise SourceError(f"{path}: column {twice!r} appears twice in the header; rename one")
+    return names, delimiter
+
+
+def _rows(handle: TextIO, delimiter: str, limit: int) -> Iterator[_Row]:
+    """Cut the rest of ``handle`` into rows; memory stays bounded whatever the file holds."""
+    taken: list[str] = []
+    reader = csv.reader(_bounded_lines(handle, limit, taken), delimiter=delimiter)
+    while True:
+        taken.clear()
+        try:
+            cells: list[str] | None = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:  # a cell beyond csv.field_size_limit: most likely a quote that is never closed
+            cells = None
+        text = "".join(taken).rstrip("\r\n")
+        if text.strip():
+            yield _Row(cells, text)
+
+
+def _bounded_lines(handle: TextIO, limit: int, taken: list[str]) -> Iterator[str]:
+    while line := handle.readline(limit + 1):
+        taken.append(line)
+        if len(line) > limit and not line.endswith(("\n", "\r")):
+            while (piece := handle.readline(limit)) and not piece.endswith(("\n", "\r")):
+                pass
+        yield line
+
+
+def _numeric_columns(path: Path, options: FileOptions, names: list[str], channels: set[str]) -> list[bool]:
+    """Say for each column whether its cells are numbers.
+
+    Yes for the plant's channels, no for the option ``text``; otherwise by the first 1000 rows: most cells are numbers
+    and none has a leading zero (``007`` is an id).
+    """
+    unknown = set(options.text) - set(names)
+    if unknown:
+        raise SourceError(f"{path}: option text names {min(unknown)!r}, which is no column ({', '.join(names)})")
+    numbers = [0] * len(names)
+    texts = [0] * len(names)
+    padded = [False] * len(names)
+    with _opened(path, options) as handle:
+        header = _read_header(handle, path, options)
+        rows = _rows(handle, header[1] if header else ",", options.max_record_bytes)
+        for row in islice(rows, _SAMPLE_ROWS):
+            if row.cells is None or len(row.cells) != len(names):
+                continue
+            for column, raw in enumerate(row.cells):
+                cell = raw.strip()
+                if cell.lower() in _MISSING:
+                    continue
+                if _is_number(cell, options.decimal):
+                    numbers[column] += 1
+                else:
+                    texts[column] += 1
+                    padded[column] |= cell[0] == "0" and cell.isdecimal()
+    return [
+        name not in options.text and (name in channels or (not padded[i] and numbers[i] > texts[i]))
+        for i, name in enumerate(names)
+    ]
+
+
+def _message(row: _Row, names: list[str], numeric: list[bool], decimal: str) -> dict[str, object] | None:
+    if row.cells is None or len(row.cells) != len(names) or not _is_text(row.text):
+        return None
+    return {
+        name: _cell(cell, as_number, decimal)
+        for name, cell, as_number in zip(names, row.cells, numeric, strict=True)
+        if name
+    }
+
+
+def _cell(raw: str, as_number: bool, decimal: str) -> object:
+    if as_number and (number := _number(raw, decimal)) is not None:
+        return number
+    text = raw.strip()
+    return None if not text or (as_number and text.lower() in _MISSING) else text
+
+
+def _is_number(text: str, decimal: str) -> bool:
+    return _number(text, decimal) is not None
+
+
+def _number(text: str, decimal: str) -> int | float | None:
+    """Return the number that ``text`` writes; None for anything else, such as ``007`` or ``1_000``."""
+    if decimal == "." and "." in text and "_" not in text:  # the usual reading, first for speed
+        return _float(text)
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if "_" in text or (digits[:1] == "0" and digits[1:2].isdecimal()) or (decimal != "." and "." in text):
+        return None
+    if digits.isascii() and digits.isdecimal():
+        return int(text) if len(digits) <= _MAX_INTEGER_DIGITS else None
+    return _float(text.replace(decimal, "."))
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _is_text(text: str) -> bool:
+    """Say whether all bytes were in the file's encoding."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,97 @@
+"""The options of the file source; every value may come as text from a URL's query."""
+
+from __future__ import annotations
+
+__all__ = ["FileFormat", "FileOptions", "options_without_use"]
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from streamad.settings.fields import Duration, Size
+
+FileFormat = Literal["jsonl", "records", "csv", "parquet", "npz", "ts"]
+
+
+def _split(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, (list, tuple)):
+        return tuple(str(part) for part in value)
+    return (str(value),)
+
+
+def _delimiter(value: Any) -> Any:
+    return {"tab": "\t", "\\t": "\t"}.get(value, value) if isinstance(value, str) else value
+
+
+def _known_encoding(value: str) -> str:
+    try:
+        "".encode(value)
+    except LookupError:
+        raise ValueError(f"{value!r} is no text encoding: write for example utf-8, cp1252 or utf-16") from None
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+
+
+class FileOptions(BaseModel):
+    """How recordings in files are read; each option says which formats it belongs to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["auto", "jsonl", "ndjson", "records", "csv", "parquet", "npz", "ts"] = Field(
+        "auto", description="file format; auto goes by the file name's ending"
+    )
+    max_record_bytes: Size = Field(
+        16 * 1024 * 1024,
+        ge=1,
+        description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters; "
+        "records: lines of twice this length are refused",
+    )
+    delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
+        "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
+    )
+    decimal: Literal[".", ","] = Field(".", description="csv: the decimal mark of numbers")
+    encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
+        "utf-8-sig", description="csv: text encoding, for example cp1252 or utf-16"
+    )
+    text: Names = Field(
+        (), description="csv: columns (comma list) kept as text whatever they look like, such as ids 1.10 and 1.1"
+    )
+    split: Literal["train", "test", "all"] = Field("all", description="npz, ts: which part of the recordings to read")
+    classes: Names = Field(
+        (), description="npz, ts: keep only these classes (comma list of numbers or names); empty keeps all"
+    )
+    period: Duration = Field(1_000_000, ge=1, description="npz, ts: duration of one sample, such as 20ms; default 1s")
+    pause: Duration | None = Field(
+        None, ge=0, description="npz, ts: time between two sequences; default ten times the period"
+    )
+    start: AwareDatetime = Field(
+        datetime(2026, 1, 1, tzinfo=UTC), description="npz, ts: time of the first sample, RFC 3339"
+    )
+    stream: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$",
+        description="npz, ts: name of the stream; default the file's name without its ending",
+    )
+
+
+_USED_BY: dict[str, tuple[FileFormat, ...]] = {
+    "max_record_bytes": ("jsonl", "records", "csv"),
+    "delimiter": ("csv",),
+    "decimal": ("csv",),
+    "encoding": ("csv",),
+    "text": ("csv",),
+    **dict.fromkeys(("split", "classes", "period", "pause", "start", "stream"), ("npz", "ts")),
+}
+
+
+def options_without_use(options: FileOptions, formats: Iterable[FileFormat]) -> dict[str, tuple[FileFormat, ...]]:
+    """Return the options that were given but that none of ``formats`` reads, each with the formats that would."""
+    found = set(formats)
+    given = options.model_fields_set & _USED_BY.keys()
+    return {name: _USED_BY[name] for name in sorted(given) if not found.intersection(_USED_BY[name])}

@@ -1,0 +1,106 @@
+"""What the readers of all file formats share: opening, cutting records into batches, errors in one line."""
+
+from __future__ import annotations
+
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_RECORDS",
+    "READ_FAILURES",
+    "BatchReader",
+    "ReadRecord",
+    "Reader",
+    "batched",
+    "open_bytes",
+    "read_error",
+    "shrunk_error",
+]
+
+import asyncio
+import gzip
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import BinaryIO, TypeAlias, cast
+
+from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext
+from streamad.system.tasks import finished
+from streamad.types import Record, RecordBatch
+from streamad_connectors.files.formats.options import FileOptions
+
+MAX_BATCH_RECORDS = 512
+MAX_BATCH_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 18
+
+READ_FAILURES = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
+"""What reading a missing, forbidden or damaged file raises."""
+
+ReadRecord: TypeAlias = tuple[Record, int]
+"""A record and the offset to read after it."""
+
+Reader: TypeAlias = Callable[[Path, int, FileOptions, ConnectorContext], Iterator[ReadRecord]]
+"""Yields the records of a file from an offset on; the offsets never depend on where reading began."""
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open ``path`` for reading bytes, unpacking it where its name ends in ``.gz``."""
+    if path.suffix.lower() == ".gz":
+        return cast("BinaryIO", gzip.open(path, "rb"))
+    return path.open("rb", buffering=_BUFFER_BYTES)
+
+
+class BatchReader:
+    """Reads batches in a thread, so that a slow disk does not hold up the event loop."""
+
+    def __init__(self, records: Iterator[ReadRecord], path: Path, partition: str) -> None:
+        self._batches = batched(records, partition)
+        self._path = path
+
+    async def next_batch(self) -> RecordBatch | None:
+        """Return the next batch, None at the end. Raises SourceError."""
+        try:
+            return await finished(asyncio.to_thread(next, self._batches, None))
+        except READ_FAILURES as error:
+            raise read_error(self._path, error) from error
+
+    def close(self) -> None:
+        """Release the file."""
+        self._batches.close()
+
+
+def batched(records: Iterator[ReadRecord], partition: str) -> Generator[RecordBatch, None, None]:
+    """Join ``records`` into batches of at most 512 records and about 1 MiB."""
+    batch: list[Record] = []
+    size = 0
+    after = 0
+    for record, after in records:
+        batch.append(record)
+        size += len(record.value)
+        if len(batch) >= MAX_BATCH_RECORDS or size >= MAX_BATCH_BYTES:
+            yield RecordBatch(partition, tuple(batch), after)
+            batch, size = [], 0
+    if batch:
+        yield RecordBatch(partition, tuple(batch), after)
+
+
+def read_error(path: Path, error: BaseException) -> SourceError:
+    """Say in one line why ``path`` cannot be read and what to do."""
+    if isinstance(error, PermissionError):
+        return SourceError(f"{path}: no permission to read it; change the file's rights or run as another user")
+    if isinstance(error, FileNotFoundError):
+        return SourceError(f"{path}: no such file; check the path")
+    if isinstance(error, IsADirectoryError):
+        return SourceError(f"{path}: is a folder, not a file")
+    detail = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.errno is not None:
+        detail = error.strerror or detail
+    return SourceError(f"{path}: cannot be read ({detail}); the file may be damaged or still being written")
+
+
+def shrunk_error(path: Path, offset: int, length: int, unit: str) -> SourceError:
+    """Say that ``path`` ends before the offset where reading should go on."""
+    return SourceError(
+        f"{path}: has only {length} {unit}, but reading should go on at {offset}: it was replaced or cut; "
+        "put the file back, or give the new one another name"
+    )

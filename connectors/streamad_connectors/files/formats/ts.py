@@ -1,0 +1,161 @@
+"""Reads the UEA/aeon ``.ts`` text format: one case per line, dimensions parted by colons, the class label last.
+
+Format: https://www.aeon-toolkit.org/en/stable/api_reference/file_specifications/ts.html
+"""
+
+from __future__ import annotations
+
+__all__ = ["read_ts", "ts_cases", "ts_labels"]
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext
+from streamad.types import FloatArray
+from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.reading import ReadRecord, open_bytes
+from streamad_connectors.files.formats.sequences import Recorded, channel_order, native_records
+
+_MISSING = {"?", "nan", ""}
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What the lines before ``@data`` say: whether a label ends each line, and which labels there are."""
+
+    labelled: bool
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One line of data: its running number, the text of each dimension, its label, and the line for messages."""
+
+    index: int
+    dimensions: list[str]
+    label: str | None
+    line: int
+
+
+def read_ts(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
+    """Yield the selected cases as native chunks; the offset is the running chunk number."""
+    yield from native_records(_sequences(path, options, context), offset, path, options)
+
+
+def ts_labels(path: Path, options: FileOptions) -> dict[str, str]:
+    """Return sequence id -> class label of the selected cases."""
+    return {_sequence_id(path, case): case.label for case in _selected_cases(path, options) if case.label is not None}
+
+
+def ts_cases(path: Path) -> Iterator[tuple[FloatArray, str | None]]:
+    """Yield the values float32 [C, n] of every case, NaN where one is missing, and its label.
+
+    Raises SourceError for a file that is no ``.ts``, and what opening it raises (``_reading.READ_FAILURES``).
+    """
+    for case in _selected_cases(path, FileOptions.model_validate({})):
+        yield _values(path, case), case.label
+
+
+def _sequences(path: Path, options: FileOptions, context: ConnectorContext) -> Iterator[Recorded]:
+    order: list[int] = []
+    for case in _selected_cases(path, options):
+        if not order:
+            order = channel_order(None, len(case.dimensions), context.channels, path)
+        if len(order) != len(case.dimensions):
+            raise SourceError(f"{path}, line {case.line}: has {len(case.dimensions)} dimensions, others {len(order)}")
+        values = _values(path, case)[order]
+        if values.shape[1]:
+            yield Recorded(_sequence_id(path, case), values)
+
+
+def _selected_cases(path: Path, options: FileOptions) -> Iterator[_Case]:
+    """Yield the cases that ``split`` and ``classes`` keep."""
+    split = _split(path)
+    if options.split != "all":
+        if not split:
+            raise SourceError(f"{path}: is no {options.split} split (its name ends in neither _TRAIN nor _TEST)")
+        if split != options.split:
+            return
+    with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="replace") as handle:
+        header, line = _read_header(handle, path)
+        unknown = [name for name in options.classes if name not in header.classes]
+        if unknown:
+            there = ", ".join(header.classes) or "none"
+            raise SourceError(f"{path}: no class {unknown[0]!r} in its @classLabel line (there are: {there})")
+        for case in _cases(handle, path, header, line):
+            if not options.classes or case.label in options.classes:
+                yield case
+
+
+def _split(path: Path) -> str:
+    name = path.name.removesuffix(".gz").removesuffix(".ts").upper()
+    return next((part for part in ("train", "test") if name.endswith(f"_{part.upper()}")), "")
+
+
+def _sequence_id(path: Path, case: _Case) -> str:
+    split = _split(path)
+    return f"{split}-{case.index:04d}" if split else f"{case.index:04d}"
+
+
+def _read_header(handle: TextIO, path: Path) -> tuple[_Header, int]:
+    """Read up to ``@data``; return what it says and the number of lines read."""
+    header = _Header(labelled=False, classes=())
+    for number, raw in enumerate(handle, start=1):
+        words = raw.split()
+        if not words or words[0].startswith("#"):
+            continue
+        tag = words[0].lower()
+        if tag == "@data":
+            return header, number
+        if not tag.startswith("@"):
+            raise SourceError(f"{path}, line {number}: data before an @data line; is this a .ts recording?")
+        if tag == "@timestamps" and words[1:2] and words[1].lower() == "true":
+            raise _timestamps_error(path, number)
+        if tag in ("@classlabel", "@targetlabel"):
+            header = _Header(words[1:2] != [] and words[1].lower() == "true", tuple(words[2:]))
+    raise SourceError(f"{path}: has no @data line; is this a .ts recording?")
+
+
+def _cases(handle: TextIO, path: Path, header: _Header, line: int) -> Iterator[_Case]:
+    index = 0
+    for number, raw in enumerate(handle, start=line + 1):
+        text = raw.strip()
+        if not text or text.startswith("#"):
+            continue
+        if text.startswith("("):
+            raise _timestamps_error(path, number)
+        parts = text.split(":")
+        label = parts.pop().strip() if header.labelled else None
+        if not parts or (header.classes and label not in header.classes):
+            raise SourceError(f"{path}, line {number}: does not end in a class of the @classLabel line")
+        yield _Case(index, parts, label, number)
+        index += 1
+
+
+def _timestamps_error(path: Path, line: int) -> SourceError:
+    return SourceError(
+        f"{path}, line {line}: .ts files with timestamps are not read; convert the recording to CSV with a time column"
+    )
+
+
+def _values(path: Path, case: _Case) -> FloatArray:
+    """Return float32 [C, n]; a dimension shorter than the longest is NaN at its end."""
+    try:
+        rows = [
+            [float("nan") if cell.strip().lower() in _MISSING else float(cell) for cell in text.split(",")]
+            if text.strip()
+            else []
+            for text in case.dimensions
+        ]
+    except ValueError as error:
+        raise SourceError(f"{path}, line {case.line}: {error}") from error
+    values = np.full((len(rows), max(len(row) for row in rows)), np.nan, dtype=np.float32)
+    for row, cells in zip(values, rows, strict=True):
+        row[: len(cells)] = cells
+    return values

@@ -1,0 +1,175 @@
+"""Writes JSON lines to a file that can be cut back, so that a local checkpoint gives exactly-once output."""
+
+from __future__ import annotations
+
+__all__ = ["JsonlSink", "JsonlSinkOptions"]
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from streamad.errors import CheckpointError, OutputError
+from streamad.plugins import ConnectorContext
+from streamad.system.files import sync_folder, writing
+from streamad.system.tasks import finished
+from streamad.types import OutputRecord
+
+_BUFFER_BYTES = 1 << 18
+_T = TypeVar("_T")
+
+
+class JsonlSinkOptions(BaseModel):
+    """A JSON lines file has no options: the URL names the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class JsonlSink:
+    """Appends each message as one JSON line to the file that the URL names; makes missing folders.
+
+    ``flush`` returns when the lines are on the disk (fsync). A write that fails leaves no half line behind.
+    The file is locked while open, so that no second sink or process writes into it.
+    """
+
+    options_model: type[BaseModel] = JsonlSinkOptions
+
+    def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
+        if not rest:
+            raise OutputError("a file sink needs a path, for example file:alerts.jsonl")
+        self.path = Path(context.base_dir, rest)
+        self._encoder = msgspec.json.Encoder()
+        self._buffer = bytearray()
+        self._descriptor: int | None = None
+        self._length = 0  # bytes of whole lines in the file
+        self._regular = True
+        self._new = False
+        self._lock = asyncio.Lock()
+
+    async def write(self, records: Sequence[OutputRecord]) -> None:
+        """Take ``records`` in order; large buffers go to the file at once. Raises OutputError."""
+        for record in records:
+            self._buffer += self._encoder.encode(record.message)
+            self._buffer += b"\n"
+        if len(self._buffer) >= _BUFFER_BYTES:
+            await self._in_thread(self._drain)
+
+    async def flush(self) -> None:
+        """Return once all lines are on the disk. Raises OutputError."""
+        await self._in_thread(self._sync)
+
+    async def position(self) -> int:
+        """Return the length of the file in bytes, without what is still buffered."""
+        await self._in_thread(self._open)
+        return self._length
+
+    async def truncate(self, position: int) -> None:
+        """Cut the file back to ``position`` and drop what is buffered; raises CheckpointError if it is shorter."""
+        await self._in_thread(lambda: self._cut(position))
+
+    async def close(self) -> None:
+        """Write what is buffered and release the file; safe to call twice."""
+        try:
+            if self._buffer:
+                await self.flush()
+        finally:
+            descriptor, self._descriptor = self._descriptor, None
+            if descriptor is not None:
+                os.close(descriptor)
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        async with self._lock:
+            return await finished(asyncio.to_thread(self._guarded, work))
+
+    def _guarded(self, work: Callable[[], _T]) -> _T:
+        if self.path.is_dir():
+            raise OutputError(f"cannot write {self.path}: it is a folder; name a file in it")
+        with writing(self.path):
+            return work()
+
+    def _open(self) -> int:
+        if self._descriptor is not None:
+            return self._descriptor
+        self._new = not self.path.exists()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            self._take_lock(descriptor)
+            status = os.fstat(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._regular = stat.S_ISREG(status.st_mode)
+        self._length = status.st_size
+        self._descriptor = descriptor
+        return descriptor
+
+    def _take_lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(
+                f"{self.path}: another sink or process is writing to it; give every sink its own file"
+            ) from None
+        except OSError:
+            return  # a file system or device without locks
+
+    def _drain(self) -> int:
+        descriptor = self._open()
+        if not self._buffer:
+            return descriptor
+        taken = len(self._buffer)
+        pending = memoryview(self._line_end_before(descriptor) + bytes(self._buffer[:taken]))
+        written = 0
+        try:
+            while written < len(pending):
+                written += os.write(descriptor, pending[written:])
+        except OSError:
+            if self._regular:
+                with contextlib.suppress(OSError):  # the first error is the one to tell
+                    os.ftruncate(descriptor, self._length)
+            raise
+        self._length += written
+        del self._buffer[:taken]  # what was written meanwhile stays
+        return descriptor
+
+    def _line_end_before(self, descriptor: int) -> bytes:
+        """Return the line end that a foreign or cut last line lacks."""
+        if not self._regular or not self._length:
+            return b""
+        return b"" if os.pread(descriptor, 1, self._length - 1) == b"\n" else b"\n"
+
+    def _sync(self) -> None:
+        descriptor = self._drain()
+        if not self._regular:
+            return
+        os.fsync(descriptor)
+        status = os.fstat(descriptor)
+        if status.st_nlink == 0 or status.st_size != self._length:
+            raise OutputError(
+                f"{self.path}: was deleted or changed by somebody else while streamad wrote to it; "
+                "stop the other program and start again"
+            )
+        if self._new:
+            sync_folder(self.path.parent)
+            self._new = False
+
+    def _cut(self, position: int) -> None:
+        descriptor = self._open()
+        if position > self._length:
+            raise CheckpointError(
+                f"{self.path}: has {self._length} bytes, the checkpoint says {position}: it was cut or replaced; "
+                "put the file back, or move it and its checkpoint away to begin anew"
+            )
+        self._buffer.clear()
+        if position < self._length:
+            os.ftruncate(descriptor, position)
+            os.fsync(descriptor)
+        self._length = position

@@ -1,0 +1,259 @@
+"""Secrets at the moment they are needed: passwords, TLS contexts and OAUTHBEARER tokens."""
+
+from __future__ import annotations
+
+__all__ = ["Credentials", "TokenError", "TokenSource"]
+
+import asyncio
+import base64
+import json
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaError
+
+from streamad.errors import ConfigError, Problem
+from streamad.settings.plant_yaml import SecretSource
+
+if TYPE_CHECKING:
+    from streamad_connectors.kafka.client.security import Security
+
+# RFC 6749, 5.2 and RFC 7628, 3.1: what may be shown of an answer, and what a token consists of.
+_ERROR_CODE = re.compile(r"[a-z_]{1,60}")
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_MAX_ANSWER_BYTES = 1_000_000
+_DEFAULT_LIFETIME_S = 300
+_USED_LIFETIME = 0.8
+
+
+class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka ships no types
+    """Raised where no token can be had; a KafkaError, so that aiokafka's background tasks try again and live on."""
+
+    retriable = True
+
+    def __str__(self) -> str:
+        return RuntimeError.__str__(self)  # KafkaError puts the class's name before the text
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The secrets of ``security``, read when asked for; relative files mean ``base_dir``, errors name ``path``."""
+
+    security: Security
+    base_dir: Path
+    path: str = "security"
+
+    def secret(self, option: str) -> str:
+        """Read the secret that ``option`` names the place of. Raises ConfigError naming option and place."""
+        source = cast("SecretSource", getattr(self.security, option))
+        if source.file is not None:
+            source = SecretSource(file=self.base_dir / source.file)
+        try:
+            value = source.resolve().get_secret_value()
+        except ConfigError as error:
+            texts = [problem.message for problem in error.problems]
+            raise ConfigError([Problem(f"{self.path}.{option}", text) for text in texts]) from None
+        if not value:
+            raise ConfigError([Problem(f"{self.path}.{option}", f"the secret in {_place(source)} is empty")])
+        return value
+
+    def tls(self) -> ssl.SSLContext:
+        """Return the context of a connection to a broker. Raises ConfigError naming the file that cannot be used."""
+        security = self.security
+        context = self._trusting(security.ca_file)
+        context.check_hostname = security.check_hostname
+        if security.cert_file is not None and security.key_file is not None:
+            self._load_certificate(context, security.cert_file, security.key_file)
+        return context
+
+    def _trusting(self, ca_file: Path | None) -> ssl.SSLContext:
+        if ca_file is None:
+            return ssl.create_default_context()
+        path = self.base_dir / ca_file
+        try:
+            return ssl.create_default_context(cafile=str(path))
+        except (OSError, ValueError) as error:
+            raise self._unusable("ca_file", path, error) from error
+
+    def _load_certificate(self, context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
+        cert, key = self.base_dir / cert_file, self.base_dir / key_file
+        for name, path in (("cert_file", cert), ("key_file", key)):
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise self._unusable(name, path, error) from error
+        secret = self.secret("key_password") if self.security.key_password is not None else ""
+        try:
+            # A password is always given: without one OpenSSL asks on the terminal and waits.
+            context.load_cert_chain(str(cert), str(key), password=secret)
+        except (OSError, ValueError) as error:
+            hint = (
+                "its key_password is wrong or missing"
+                if _wants_password(error, key)
+                else "is the key the certificate's?"
+            )
+            text = f"cannot use cert_file {cert} with key_file {key}: {hint}"
+            raise ConfigError([Problem(self.path, text)]) from None
+
+    def _unusable(self, name: str, path: Path, error: Exception) -> ConfigError:
+        strerror = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
+        text = f"{name} {path}: {strerror or 'holds no certificate in PEM form'}"
+        return ConfigError([Problem(self.path, text)])
+
+    def token_request(self) -> tuple[urllib.request.Request, urllib.request.OpenerDirector]:
+        """Return the client-credentials request (RFC 6749, 4.4 and 2.3.1) and what sends it, without redirects."""
+        security = self.security
+        assert security.token_url is not None
+        assert security.client_id is not None
+        assert security.client_secret is not None
+        pair = f"{quote(security.client_id, safe='')}:{quote(self.secret('client_secret'), safe='')}"
+        form = {"grant_type": "client_credentials", **({"scope": security.scope} if security.scope else {})}
+        request = urllib.request.Request(
+            security.token_url,
+            data=urlencode(form).encode(),
+            headers={
+                "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
+                "Content-Type": "application/x-www-form-urlencoded",
+                "Accept": "application/json",
+            },
+        )
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+        if security.token_url.startswith("http:"):
+            handlers.append(urllib.request.ProxyHandler({}))  # no proxy sees what may only stay on this machine
+        else:
+            context = ssl.create_default_context()
+            if security.ca_file is not None:
+                context.load_verify_locations(str(self.base_dir / security.ca_file))
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        return request, urllib.request.build_opener(*handlers)
+
+
+def _place(source: SecretSource) -> str:
+    return f"environment variable {source.env}" if source.env is not None else f"file {source.file}"
+
+
+def _wants_password(error: Exception, key: Path) -> bool:
+    # ValueError: a password longer than OpenSSL takes.
+    return isinstance(error, ValueError) or b"ENCRYPTED" in key.read_bytes()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the client secret elsewhere."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+class _Token(NamedTuple):
+    value: str
+    use_until_s: float
+
+
+class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no types
+    """Gives aiokafka OAUTHBEARER tokens.
+
+    A token in a file or variable is read anew every time (projected service-account tokens change). One from an OIDC
+    endpoint (KIP-768) is fetched in a thread and used for 80 % of its life; ``timeout_s`` bounds the fetch.
+    """
+
+    def __init__(
+        self, credentials: Credentials, timeout_s: float, *, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._monotonic_s = monotonic_s
+        self._cached: _Token | None = None
+        self._lock: asyncio.Lock | None = None
+        self.trouble: str | None = None
+
+    def __repr__(self) -> str:
+        return "TokenSource()"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TokenSource, (self._credentials, self._timeout_s)  # never the token
+
+    async def token(self) -> str:
+        """Return a token. Raises TokenError, without any secret in its text."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        async with self._lock:
+            try:
+                token = await self._token()
+            except (TokenError, ConfigError) as error:
+                self.trouble = str(error).partition("\n  ")[2] or str(error)
+                raise TokenError(self.trouble) from None
+        self.trouble = None
+        return token
+
+    async def _token(self) -> str:
+        source = self._credentials.security.token
+        if source is not None:
+            return _checked(await asyncio.to_thread(self._credentials.secret, "token"))
+        if self._cached is None or self._monotonic_s() >= self._cached.use_until_s:
+            asked_s = self._monotonic_s()
+            value, lifetime_s = await self._fetched()
+            self._cached = _Token(value, asked_s + _USED_LIFETIME * lifetime_s)
+        return self._cached.value
+
+    async def _fetched(self) -> tuple[str, float]:
+        try:
+            # urllib's own time-out is for each read, this one for the whole.
+            return await asyncio.wait_for(asyncio.to_thread(self._fetch), self._timeout_s)
+        except TimeoutError:
+            raise TokenError(f"{self._endpoint}: no answer within {self._timeout_s:g} s") from None
+
+    @property
+    def _endpoint(self) -> str:
+        parts = urlsplit(self._credentials.security.token_url or "")
+        return f"token endpoint {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def _fetch(self) -> tuple[str, float]:
+        try:
+            request, opener = self._credentials.token_request()
+            with opener.open(request, timeout=self._timeout_s) as answer:
+                body = answer.read(_MAX_ANSWER_BYTES)
+        except urllib.error.HTTPError as error:
+            with error:
+                code = _error_code(error)
+            raise TokenError(f"{self._endpoint} refused: HTTP {error.code}{code}") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            text = getattr(reason, "strerror", None) or type(reason).__name__
+            raise TokenError(f"{self._endpoint} cannot be reached: {text}") from None
+        return self._parsed(body)
+
+    def _parsed(self, body: bytes) -> tuple[str, float]:
+        try:
+            content = json.loads(body)
+            token, lifetime_s = content["access_token"], content.get("expires_in", _DEFAULT_LIFETIME_S)
+            if not isinstance(token, str):
+                raise TypeError
+            return _checked(token), float(lifetime_s)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise TokenError(f"{self._endpoint} answered without an access_token") from None
+
+
+def _checked(token: str) -> str:
+    # A character outside of RFC 6750's would let a token break out of the SASL message.
+    token = token.strip()
+    if _TOKEN.fullmatch(token) is None:
+        raise TokenError("what was read as a token is no bearer token (letters, digits and -._~+/= only)")
+    return token
+
+
+def _error_code(error: urllib.error.HTTPError) -> str:
+    # RFC 6749, 5.2; the description is left out: some servers echo the request in it.
+    try:
+        code = json.loads(error.read(_MAX_ANSWER_BYTES)).get("error")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""

@@ -1,0 +1,414 @@
+"""Where a Kafka cluster is and how to speak to it: URLs, options, and the arguments that aiokafka's clients take."""
+
+from __future__ import annotations
+
+__all__ = [
+    "Client",
+    "ClientOptions",
+    "KafkaFeedOptions",
+    "KafkaSinkOptions",
+    "KafkaSourceOptions",
+    "KafkaSubscriptionOptions",
+    "Place",
+    "Security",
+    "group_of",
+    "is_topic_name",
+    "partition_name",
+    "place_of",
+    "progress_topic_of",
+    "tame_logs",
+    "transactional_id_of",
+    "with_shared",
+]
+
+import logging
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from streamad.errors import ConfigError, Problem
+from streamad.plugins import ConnectorContext, split_url
+from streamad.settings.fields import Duration, Size
+from streamad.telemetry.logs import get_logger
+from streamad_connectors.kafka.client.credentials import Credentials, TokenSource
+from streamad_connectors.kafka.client.security import Security
+
+
+class _ToOurLog(logging.Handler):
+    """Hands warnings on as information: what matters of them reaches us as errors, which say what to do."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log one line of aiokafka's."""
+        get_logger().info("aiokafka", message=record.getMessage().partition("\n")[0])
+
+
+def _without_requests(record: logging.LogRecord) -> bool:
+    # On DEBUG a connection logs every request, passwords and tokens among them.
+    return record.levelno > logging.DEBUG
+
+
+def tame_logs() -> None:
+    """Send aiokafka's warnings to our log, and let its connections not log what they send; may be called again."""
+    logger = logging.getLogger("aiokafka")
+    if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):
+        logger.addHandler(_ToOurLog(logging.WARNING))
+    logging.getLogger("aiokafka.conn").addFilter(_without_requests)
+
+
+SCHEME = "kafka"
+_MAX_NAME = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:@,\[\]]+):([0-9]{1,5})")
+_HOUR = 3_600_000_000
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether Kafka takes ``name`` for a topic (and for a group instance, KIP-345)."""
+    return len(name) <= _MAX_NAME and name not in (".", "..") and _NAME.fullmatch(name) is not None
+
+
+def _kafka_name(value: str) -> str:
+    if not is_topic_name(value):
+        raise ValueError(f"must be up to {_MAX_NAME} of letters, digits, '.', '_' and '-', and not '.' or '..'")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_kafka_name)]
+
+
+class ClientOptions(BaseModel):
+    """What every client of a cluster takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    several_topics: ClassVar[bool] = False
+
+    brokers: str | None = Field(
+        default=None,
+        description="host:port[,host:port...] where the URL names none; default: those of the plant's source",
+    )
+    security: Security = Field(default_factory=Security, description="encryption and authentication")
+    client_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_NAME,
+        description="name in the broker's logs; default streamad.{plant}",
+    )
+    request_timeout: Duration = Field(
+        default=10_000_000, ge=100_000, le=_HOUR, description="longest wait for an answer of a broker"
+    )
+
+
+class KafkaSourceOptions(ClientOptions):
+    """How topics are read, and how their partitions are shared out among workers."""
+
+    several_topics: ClassVar[bool] = True
+
+    group: Name | None = Field(default=None, description="consumer group; default streamad.{plant}")
+    start: Literal["earliest", "latest"] = Field(
+        default="earliest", description="where a partition begins that has no progress yet"
+    )
+    instance: Name | None = Field(
+        default=None,
+        description="static membership (KIP-345): an id of this worker alone, so that a quick restart moves nothing",
+    )
+    session_timeout: Duration = Field(
+        default=15_000_000, ge=1_000_000, le=_HOUR, description="a worker silent for this long loses its partitions"
+    )
+    heartbeat_interval: Duration = Field(
+        default=3_000_000,
+        ge=100_000,
+        le=_HOUR,
+        description="a worker says this often that it lives; at most session_timeout / 3",
+    )
+    rebalance_timeout: Duration = Field(
+        default=60_000_000,
+        ge=1_000_000,
+        le=_HOUR,
+        description="longest wait for all workers when partitions are shared out",
+    )
+    transaction_timeout: Duration = Field(
+        default=10_000_000,
+        ge=1_000_000,
+        le=_HOUR,
+        description="the broker aborts what a dead worker left open after this long",
+    )
+    give_up_after: Duration = Field(
+        default=600_000_000,
+        ge=1_000_000,
+        description="exit when no broker answered for this long (a supervisor restarts)",
+    )
+    accept_gap: bool = Field(
+        default=False,
+        description="go on where records that were not read yet are deleted already; default: exit and say so",
+    )
+    fetch_bytes: Size = Field(
+        default=1_000_000, ge=1_000, le=2**31 - 1, description="at most so much of a partition is fetched at once"
+    )
+    retention_check: Duration = Field(
+        default=30_000_000,
+        ge=1_000_000,
+        description="how often the age of unread records is held against the retention",
+    )
+
+    @model_validator(mode="after")
+    def _beats_often_enough(self) -> KafkaSourceOptions:
+        if self.heartbeat_interval * 3 > self.session_timeout:
+            raise ValueError("heartbeat_interval must be at most a third of session_timeout")
+        return self
+
+
+class KafkaSinkOptions(ClientOptions):
+    """How messages are written."""
+
+    max_message_bytes: Size = Field(
+        default=900_000,
+        ge=10_000,
+        le=2**31 - 1,
+        description="a longer message is refused; a topic takes 1 MB by default",
+    )
+
+
+class KafkaFeedOptions(ClientOptions):
+    """How long a feed waits for its brokers."""
+
+    give_up_after: Duration = Field(
+        default=600_000_000,
+        ge=1_000_000,
+        description="fail when nothing was delivered for this long; at the start, no broker is an error at once",
+    )
+
+
+class KafkaSubscriptionOptions(ClientOptions):
+    """How a topic is read back."""
+
+    group: Name | None = Field(
+        default=None, description="remembers how far it was read, shared by all who name it; default: nothing does"
+    )
+    start: Literal["earliest", "latest"] | None = Field(
+        default=None,
+        description="where to begin the first time; default: a group earliest, a reader without one latest",
+    )
+
+
+_Options = TypeVar("_Options", bound=ClientOptions)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Topics of a cluster: ``brokers`` as host:port to begin with, at least one of each."""
+
+    brokers: tuple[str, ...]
+    topics: tuple[str, ...]
+
+    @property
+    def topic(self) -> str:
+        """The first topic, the only one of everything but a source."""
+        return self.topics[0]
+
+
+def place_of(rest: str, options: ClientOptions, context: ConnectorContext, where: str = "url") -> Place:
+    """Return the place that ``rest`` ("host:port,host:port/topic,topic") names.
+
+    Brokers in the URL win over ``options.brokers``, these over those of the plant's source. Raises ConfigError with
+    everything that is wrong.
+    """
+    hosts, slash, path = rest.partition("/")
+    if "@" in rest:
+        text = "holds an '@': who we are goes into the option security, never into the URL"
+        raise ConfigError([Problem(where, text)])
+    url = f"{SCHEME}://{rest}"
+    problems = []
+    topics = _names(path) if slash else ()
+    if not topics:
+        problems.append(f"{url} names no topic: write {SCHEME}://host:port/topic")
+    brokers = (
+        _names(hosts if slash or ":" in hosts else "") or _names(options.brokers or "") or _source_brokers(context)
+    )
+    if not brokers and slash:
+        problems.append(
+            f"{url} names no broker: write {SCHEME}://host:port/topic"
+            + (" (the plant's source is no Kafka either)" if where != "source.url" and context.source_url else "")
+        )
+    problems += [wrong for broker in brokers if (wrong := _broker_problem(broker)) is not None]
+    problems += _topic_problems(topics, options, context)
+    if problems:
+        raise ConfigError([Problem(where, text) for text in problems])
+    return Place(brokers, topics)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _broker_problem(broker: str) -> str | None:
+    match = _HOST.fullmatch(broker)
+    if match is None:
+        lacks_port = re.fullmatch(r"[^\s/:@,\[\]]+:?|\[[^\]]*\]", broker) is not None
+        return (
+            f"broker {broker!r} {'lacks its port' if lacks_port else 'is no host:port'}: write for example broker:9092"
+        )
+    return None if 0 < int(match.group(1)) < 65_536 else f"broker {broker!r}: a port is 1 to 65535"
+
+
+def _topic_problems(topics: tuple[str, ...], options: ClientOptions, context: ConnectorContext) -> list[str]:
+    problems = [
+        f"no topic can be called {name!r}: up to {_MAX_NAME} of letters, digits, '.', '_' and '-'"
+        for name in topics
+        if not is_topic_name(name)
+    ]
+    twice = sorted({name for name in topics if topics.count(name) > 1})
+    if twice:
+        problems.append(f"topic named twice: {', '.join(twice)}")
+    if len(topics) > 1 and not options.several_topics:
+        problems.append(f"only a source takes several topics, here are {len(topics)}: {', '.join(topics)}")
+    if isinstance(options, KafkaSourceOptions) and not problems:
+        names = [progress_topic_of(group_of(options, context), topic) for topic in topics]
+        too_long = [name for name in names if not is_topic_name(name)]
+        problems += [f"the name of its progress topic is too long, choose a shorter group: {name}" for name in too_long]
+    return problems
+
+
+def _source(context: ConnectorContext) -> tuple[str, KafkaSourceOptions] | None:
+    # Options that are wrong are the source's own to complain about.
+    if context.source_url is None:
+        return None
+    scheme, rest, in_url = split_url(context.source_url)
+    if scheme != SCHEME:
+        return None
+    try:
+        return rest, KafkaSourceOptions.model_validate({**context.source_options, **in_url})
+    except ValidationError:
+        return rest, KafkaSourceOptions()
+
+
+def _source_brokers(context: ConnectorContext) -> tuple[str, ...]:
+    source = _source(context)
+    if source is None:
+        return ()
+    rest, options = source
+    return _names(rest.partition("/")[0]) or _names(options.brokers or "")
+
+
+def with_shared(options: _Options, context: ConnectorContext, place: Place | None = None) -> _Options:
+    """Return ``options`` with what they leave unsaid taken from the plant's source, where that is the same cluster.
+
+    The same cluster: ``place`` (or ``options.brokers``) names none of its own, or one of the source's brokers.
+    """
+    source = _source(context)
+    ours = set(place.brokers) if place is not None else set(_names(options.brokers or ""))
+    if source is None or (ours and not ours & set(_source_brokers(context))):
+        return options
+    shared = source[1]
+    unsaid = (shared.model_fields_set & ClientOptions.model_fields.keys()) - options.model_fields_set - {"brokers"}
+    return options.model_copy(update={name: getattr(shared, name) for name in unsaid})
+
+
+def group_of(options: KafkaSourceOptions, context: ConnectorContext) -> str:
+    """Return the consumer group of the plant's workers."""
+    return options.group if options.group is not None else f"streamad.{context.plant}"
+
+
+def progress_topic_of(group: str, topic: str) -> str:
+    """Return the compacted topic that keeps how far ``group`` has judged ``topic``."""
+    return f"{group}.{topic}.progress"
+
+
+def transactional_id_of(topic: str, number: int, group: str) -> str:
+    """Return the id of the producer of a partition's transactions: whoever has it last fences the others (KIP-98)."""
+    return f"streamad:{topic}:{number}:{group}"
+
+
+def partition_name(topic: str, number: int) -> str:
+    """Return what a partition is called everywhere in streamad."""
+    return f"{topic}-{number}"
+
+
+@dataclass(frozen=True)
+class Client:
+    """A place with everything that is needed to connect; secrets are read only when ``kwargs`` is called."""
+
+    place: Place
+    options: ClientOptions
+    base_dir: Path = field(default_factory=Path)
+    name: str = "streamad"
+    security_path: str = "security"  # where a user finds it, for errors
+    _tokens: TokenSource | None = field(default=None, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, rest: str, options: ClientOptions, context: ConnectorContext, where: str = "url") -> Client:
+        """Return the client of a URL's ``rest``, with what it shares with the plant's source. Raises ConfigError."""
+        if not __debug__:  # its transactions go wrong in silence without its assertions
+            text = "Kafka needs Python's assertions: run without python -O, and unset PYTHONOPTIMIZE"
+            raise ConfigError([Problem(where, text)])
+        place = place_of(rest, options, context, where)
+        own, options = options, with_shared(options, context, place)
+        is_source = where == "source.url" or options.security is not own.security
+        security_path = "source.options.security" if is_source else "security"
+        name = options.client_id or f"streamad.{context.plant}"
+        return cls(place, options, context.base_dir, name, security_path)
+
+    def __post_init__(self) -> None:
+        security = self.options.security
+        if security.mechanism == "oauthbearer":
+            object.__setattr__(self, "_tokens", TokenSource(self._credentials, self.request_timeout_s))
+
+    @property
+    def _credentials(self) -> Credentials:
+        return Credentials(self.options.security, self.base_dir, self.security_path)
+
+    @property
+    def request_timeout_s(self) -> float:
+        """Longest wait for an answer, in seconds."""
+        return self.options.request_timeout / 1_000_000
+
+    @property
+    def connect_timeout_s(self) -> float:
+        """Longest wait for the first answer, in seconds: each broker that the place names may take one time-out."""
+        return self.request_timeout_s * len(self.place.brokers)
+
+    @property
+    def trouble(self) -> str | None:
+        """What went wrong the last time a token was asked for (aiokafka keeps it to itself), without any secret."""
+        return self._tokens.trouble if self._tokens is not None else None
+
+    def same_cluster(self, other: Client) -> bool:
+        """Return whether both begin at a common broker, so that one transaction can hold what goes to both."""
+        return bool(set(self.place.brokers) & set(other.place.brokers))
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return arguments that AIOKafkaConsumer, AIOKafkaProducer and AIOKafkaAdminClient all take.
+
+        They hold the secrets: log nothing of them. Raises ConfigError where a secret or a certificate cannot be read.
+        """
+        tame_logs()
+        security = self.options.security
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": list(self.place.brokers),
+            "client_id": self.name,
+            "request_timeout_ms": self.options.request_timeout // 1_000,
+            "retry_backoff_ms": 20,
+            "metadata_max_age_ms": 5_000,
+            "security_protocol": security.protocol.upper(),
+        }
+        if security.encrypts:
+            arguments["ssl_context"] = self._credentials.tls()
+        if security.mechanism is not None:
+            arguments["sasl_mechanism"] = security.mechanism.upper()
+        if self._tokens is not None:
+            arguments["sasl_oauth_token_provider"] = self._tokens
+        elif security.password is not None:
+            arguments["sasl_plain_username"] = security.username
+            arguments["sasl_plain_password"] = self._credentials.secret("password")
+        return arguments
+
+    def consumer_kwargs(self) -> dict[str, Any]:
+        """Return ``kwargs`` and what every reading client has: committed records only, offsets left to us."""
+        return {
+            **self.kwargs(),
+            "isolation_level": "read_committed",
+            "enable_auto_commit": False,
+            "auto_offset_reset": "none",
+        }

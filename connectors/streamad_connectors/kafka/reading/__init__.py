@@ -1,0 +1,1 @@
+"""Reading from Kafka: the source, time ranges, subscriptions."""

@@ -1,0 +1,264 @@
+"""The subscription: reads what streamad wrote to a topic, each message once it is committed, and remembers how far."""
+
+from __future__ import annotations
+
+__all__ = ["KafkaSubscription"]
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import cast
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConnectionError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+)
+from pydantic import BaseModel
+
+from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext
+from streamad.ports import StoredMessage
+from streamad.telemetry.logs import get_logger
+from streamad_connectors.kafka.client.consumers import find_topics
+from streamad_connectors.kafka.client.errors import explain, is_retriable, why_unreachable
+from streamad_connectors.kafka.client.options import Client, KafkaSubscriptionOptions, partition_name
+from streamad_connectors.kafka.client.stopping import connected, stop_client
+
+_WAIT_MS = 500
+_COMMIT_S = 1.0
+_RETRY_S = 0.5
+_SILENCE_S = 5.0
+_CLOSE_S = 5.0
+# A subscriber may take its time over a message: no message is fetched before the one before is done.
+_MAX_PER_MESSAGE_MS = 3_600_000
+_REBALANCE_MS = 60_000
+
+
+class KafkaSubscription:
+    """Yields the committed messages of one topic, in order within a partition; at least once.
+
+    With a group the brokers remember how far it was read, and several programs with one group share the partitions.
+    A message counts as done when the next one is asked for; that is committed once a second, before a rebalance, and
+    by ``close``. Without a group nothing is remembered. ``start`` says where a partition begins that the group has
+    not read yet; by default a group begins with the earliest message and a reader without one with the next.
+
+    A broker that goes away is waited for, with one warning. Messages that were deleted before they were read are
+    skipped, with a warning.
+    """
+
+    options_model: type[BaseModel] = KafkaSubscriptionOptions
+
+    def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
+        given = cast("KafkaSubscriptionOptions", options)
+        self._client = Client.of(rest, given, context, "subscription")
+        self._group = given.group
+        self._start = given.start or ("latest" if given.group is None else "earliest")
+        self._topic = self._client.place.topic
+        self._consumer: AIOKafkaConsumer | None = None
+        self._yielded: tuple[TopicPartition, int] | None = None
+        self._seen: dict[TopicPartition, int] = {}
+        self._to_commit: dict[TopicPartition, int] = {}
+        self._committed_at = 0.0
+        self._answered_ms: int | None = None
+        self._heard_at = 0.0
+        self._is_warned = False
+        self._begun: set[TopicPartition] = set()
+        self._is_closed = False
+
+    async def messages(self) -> AsyncIterator[StoredMessage]:
+        """Yield messages as they are committed. Raises SourceError where the topic cannot be read at all."""
+        consumer = await self._started()
+        while not self._is_closed:
+            self.done()
+            await self._commit_if_due(consumer)
+            record = await self._fetch(consumer)
+            if record is None:
+                continue
+            partition = TopicPartition(record.topic, record.partition)
+            self._yielded = partition, record.offset
+            if record.offset > self._seen.get(partition, -1):  # else it came again after a rebalance
+                self._seen[partition] = record.offset
+                yield _stored(record)
+
+    def done(self) -> None:
+        """Say that the message yielded last is done; the next commit says so to the brokers."""
+        yielded, self._yielded = self._yielded, None
+        if yielded is not None and self._group is not None:
+            self._to_commit[yielded[0]] = yielded[1] + 1
+
+    async def close(self) -> None:
+        """Commit what is done and leave the group, in bounded time; safe to call twice. Never raises."""
+        self._is_closed = True
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        try:
+            await self._commit(consumer)
+        finally:
+            await stop_client(consumer, _CLOSE_S)
+
+    async def before_rebalance(self) -> None:
+        """Commit what is done; the message yielded last is its next owner's to do, or comes again and is skipped."""
+        if self._consumer is not None:
+            await self._commit(self._consumer)
+        self._yielded = None
+        self._to_commit.clear()
+
+    async def _started(self) -> AIOKafkaConsumer:
+        if self._consumer is not None:
+            return self._consumer
+        await find_topics(self._client)
+        consumer = AIOKafkaConsumer(
+            **self._client.consumer_kwargs(),
+            group_id=self._group,
+            max_poll_interval_ms=_MAX_PER_MESSAGE_MS,
+            rebalance_timeout_ms=_REBALANCE_MS,
+        )
+        consumer.subscribe([self._topic], listener=_CommitsBefore(self))
+        try:
+            async with asyncio.timeout(self._client.connect_timeout_s * 4):
+                await connected(consumer.start())
+        except BaseException as error:
+            await stop_client(consumer, _CLOSE_S)
+            if isinstance(error, KafkaError | OSError):
+                unreachable = isinstance(error, KafkaConnectionError)
+                raise SourceError(
+                    await why_unreachable(self._client) if unreachable else self._explained(error)
+                ) from error
+            raise
+        self._consumer = consumer
+        self._heard_at = self._committed_at = time.monotonic()
+        return consumer
+
+    async def _fetch(self, consumer: AIOKafkaConsumer) -> ConsumerRecord[bytes | None, bytes | None] | None:
+        """Return the next message, None after a while without."""
+        try:
+            found = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=1)
+        except NoOffsetForPartitionError as error:
+            await self._begin(consumer, error.args[0])
+        except OffsetOutOfRangeError as error:
+            for partition in error.args[0]:
+                await self._skip_gap(consumer, partition)
+        except (KafkaError, OSError) as error:
+            await self._survive(error)
+        else:
+            for records in found.values():
+                self._hear()
+                return records[0]
+            self._listen()
+        return None
+
+    async def _begin(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
+        """Begin a partition that the group has not read; one that was added later is read from its beginning."""
+        is_later = bool(self._begun) and partition not in self._begun and self._group is None
+        await self._seek(consumer, partition, "earliest" if is_later else self._start)
+
+    async def _skip_gap(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
+        get_logger().warning(
+            "messages were deleted before they were read",
+            partition=partition_name(partition.topic, partition.partition),
+            do="read more often, or raise the topic's retention",
+        )
+        await self._seek(consumer, partition, "earliest")
+
+    async def _seek(self, consumer: AIOKafkaConsumer, partition: TopicPartition, where: str) -> None:
+        ask = consumer.beginning_offsets if where == "earliest" else consumer.end_offsets
+        try:
+            async with asyncio.timeout(self._client.request_timeout_s):
+                offset = (await ask([partition]))[partition]
+            consumer.seek(partition, offset)
+            self._seen.pop(partition, None)
+        except IllegalStateError:
+            return  # it is somebody else's by now
+        except (KafkaError, OSError) as error:
+            await self._survive(error)  # without a position, the next fetch ends up here again
+            return
+        self._begun |= consumer.assignment()
+        if self._group is not None:
+            self._to_commit[partition] = offset  # where it began counts, also when no message ever came
+
+    async def _survive(self, error: BaseException) -> None:
+        if not is_retriable(error):
+            raise SourceError(self._explained(error)) from error
+        self._warn(self._explained(error))
+        await asyncio.sleep(_RETRY_S)
+
+    def _hear(self) -> None:
+        self._heard_at = time.monotonic()
+        if self._is_warned:
+            self._is_warned = False
+            get_logger().warning("the brokers are back", topic=self._topic)
+
+    def _listen(self) -> None:
+        """Warn where no broker has answered for a while; aiokafka itself goes on trying."""
+        answered_ms = self._last_answer_ms()
+        if answered_ms is None or answered_ms != self._answered_ms:
+            self._answered_ms = answered_ms
+            self._hear()
+        elif time.monotonic() - self._heard_at > _SILENCE_S:
+            self._warn(f"no broker has answered for {_SILENCE_S:g} s")
+
+    def _last_answer_ms(self) -> int | None:
+        """Return when a broker last answered with records or none, None where no partition is ours."""
+        consumer = self._consumer
+        if consumer is None or not (ours := consumer.assignment()):
+            return None
+        return max(consumer.last_poll_timestamp(partition) or 0 for partition in ours)
+
+    def _warn(self, text: str) -> None:
+        if not self._is_warned:
+            self._is_warned = True
+            self._answered_ms = self._last_answer_ms()
+            get_logger().warning("waiting for the brokers", why=text, topic=self._topic)
+
+    async def _commit_if_due(self, consumer: AIOKafkaConsumer) -> None:
+        if self._to_commit and time.monotonic() - self._committed_at >= _COMMIT_S:
+            await self._commit(consumer)
+
+    async def _commit(self, consumer: AIOKafkaConsumer) -> None:
+        """Commit what is done; what cannot be committed now is later, or is read again by the next owner."""
+        self._committed_at = time.monotonic()
+        ours = consumer.assignment()
+        taken = self._to_commit = {part: offset for part, offset in self._to_commit.items() if part in ours}
+        if not taken:
+            return
+        taken = dict(taken)
+        try:
+            async with asyncio.timeout(self._client.request_timeout_s):
+                await consumer.commit(taken)
+        except (CommitFailedError, IllegalStateError, RebalanceInProgressError):
+            self._to_commit.clear()
+        except (KafkaError, OSError) as error:
+            if not is_retriable(error) and not self._is_closed:
+                raise SourceError(self._explained(error, f"read group {self._group}")) from error
+            self._warn(self._explained(error, f"read group {self._group}"))
+        else:
+            self._to_commit = {part: offset for part, offset in self._to_commit.items() if taken.get(part) != offset}
+
+    def _explained(self, error: BaseException, doing: str | None = None) -> str:
+        return explain(error, self._client, doing or f"read topic {self._topic}")
+
+
+class _CommitsBefore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
+    """Commits what is done before the partitions are shared out anew, so that little is read twice."""
+
+    def __init__(self, subscription: KafkaSubscription) -> None:
+        self._subscription = subscription
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        await self._subscription.before_rebalance()
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        pass
+
+
+def _stored(record: ConsumerRecord[bytes | None, bytes | None]) -> StoredMessage:
+    kind = dict(record.headers).get("streamad-message")
+    place = f"{partition_name(record.topic, record.partition)}, offset {record.offset}"
+    return StoredMessage(record.value or b"", kind.decode(errors="replace") if kind is not None else None, place)

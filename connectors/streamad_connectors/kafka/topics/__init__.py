@@ -1,0 +1,1 @@
+"""``streamad topics``: which topics a plant needs, and what is wrong with them."""

@@ -1,0 +1,271 @@
+"""What is right and wrong about topics, brokers and rights: pure, from what a cluster says of them."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "broker",
+    "copies",
+    "created",
+    "elsewhere",
+    "existing",
+    "fewer_copies",
+    "is_missing",
+    "missing",
+    "refusal",
+    "security",
+    "settings",
+    "unseen",
+]
+
+from collections.abc import Mapping, Sequence
+
+from aiokafka import errors
+
+from streamad.ports import Topic, TopicFinding
+from streamad.settings.places import place_key
+from streamad.types import Role
+from streamad_connectors.kafka.client.admin import NewTopic, TopicState
+from streamad_connectors.kafka.client.errors import UNKNOWN_TOPIC, explain
+from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions
+
+CLUSTER = "(cluster)"
+BROKER_SETTINGS = (
+    "transaction.max.timeout.ms",
+    "group.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "auto.create.topics.enable",
+)
+TOPIC_SETTINGS = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "max.message.bytes",
+    "min.insync.replicas",
+    "segment.ms",
+    "segment.bytes",
+)
+_DAY_MS = 86_400_000
+_LARGE_SEGMENT_BYTES = 128 * 1024 * 1024
+_SAFE_COPIES = 3
+_LOOPBACK = ("localhost:", "127.", "[::1]:")
+
+
+def _ok(topic: str, text: str) -> TopicFinding:
+    return TopicFinding("ok", topic, text)
+
+
+def _warning(topic: str, text: str) -> TopicFinding:
+    return TopicFinding("warning", topic, text)
+
+
+def _error(topic: str, text: str) -> TopicFinding:
+    return TopicFinding("error", topic, text)
+
+
+def is_missing(state: TopicState | int) -> bool:
+    """Return whether the broker says that the topic is not there."""
+    return state == int(errors.UnknownTopicOrPartitionError.errno)
+
+
+def existing(topic: Topic, state: TopicState | int, client: Client) -> list[TopicFinding]:
+    """Say what a topic's state is; nothing of a missing one."""
+    if is_missing(state):
+        return []
+    if isinstance(state, int):
+        text = explain(errors.for_code(state)(), client, f"describe topic {topic.name}")
+        if state == errors.TopicAuthorizationFailedError.errno:
+            text += ", or make the topic where it is missing (without the right nobody can tell)"
+        return [_error(topic.name, text)]
+    if topic.role == "progress" and topic.partitions not in (None, state.partitions):
+        text = (
+            f"has {_count(state.partitions, 'partition')}, its input has {topic.partitions}: with another number of "
+            "partitions begin under a new group (source.options.group), see docs/guide/kafka.md"
+        )
+        return [_error(topic.name, text)]
+    if not state.is_led:
+        n = sum(leader < 0 for leader in state.leaders)
+        return [_error(topic.name, f"{n} of {_count(state.partitions, 'partition')} have no leader: is a broker down?")]
+    size = f"{_count(state.partitions, 'partition')}, {_count(state.copies, 'copy', 'copies')}"
+    return [_ok(topic.name, f"{topic.role}: {size}")]
+
+
+def created(topic: NewTopic, code: int, said: str, client: Client, *, dry_run: bool) -> TopicFinding:
+    """Say what came of making a topic."""
+    if code == 0:
+        size = f"{_count(topic.partitions, 'partition')}, {_count(topic.replicas, 'copy', 'copies')}"
+        return _ok(topic.name, f"{'would be made' if dry_run else 'made'}: {size}{_listed(topic.settings)}")
+    kind = errors.for_code(code)
+    if kind is errors.TopicAlreadyExistsError:
+        return _ok(topic.name, "is there already (somebody else has just made it)")
+    text = explain(kind(), client, f"create topic {topic.name}")
+    told = said and kind in (errors.InvalidConfigurationError, errors.PolicyViolationError, errors.UnknownError)
+    return _error(topic.name, said.splitlines()[0] if told else text)
+
+
+def _listed(settings: Mapping[str, str]) -> str:
+    return "".join(f", {name}={value}" for name, value in settings.items())
+
+
+def settings(
+    topic: Topic, values: Mapping[str, str], max_duration_us: int | None, message_bytes: int
+) -> list[TopicFinding]:
+    """Say what is wrong with the settings of a topic; ``message_bytes``: the longest message that is sent to it."""
+    findings = []
+    policy = {part.strip() for part in values.get("cleanup.policy", "delete").split(",")}
+    if topic.role == "progress":
+        findings += _progress(topic.name, policy, values)
+    elif topic.role == "control":
+        if "compact" not in policy:
+            text = "has cleanup.policy=delete: cleanup.policy=compact would keep the newest promotion of each model"
+            findings.append(_warning(topic.name, text))
+    elif "compact" in policy and topic.role != "feedback":  # there the newest word on an id counts anyway
+        text = "has cleanup.policy=compact: of each key only the newest message is kept; set cleanup.policy=delete"
+        findings.append((_warning if topic.role == "input" else _error)(topic.name, text))
+    if topic.role == "input":
+        findings += _retention(topic.name, policy, values, max_duration_us)
+    limit = int(values.get("max.message.bytes", message_bytes))
+    if limit < message_bytes:
+        text = f"takes messages of up to {limit} bytes, here are some of up to {message_bytes}: raise its "
+        lower = "" if topic.role == "progress" else ", or lower the sink's max_message_bytes"
+        findings.append(_error(topic.name, f"{text}max.message.bytes{lower}"))
+    return findings
+
+
+def _progress(name: str, policy: set[str], values: Mapping[str, str]) -> list[TopicFinding]:
+    if policy != {"compact"}:
+        text = f"has cleanup.policy={','.join(sorted(policy))}, which deletes progress: set cleanup.policy=compact"
+        return [_error(name, text)]
+    is_slow = int(values.get("segment.ms", 0)) > _DAY_MS
+    if is_slow and int(values.get("segment.bytes", 0)) > _LARGE_SEGMENT_BYTES:
+        text = "is hardly ever compacted, so that a restart reads long: set segment.ms=3600000"
+        return [_warning(name, text)]
+    return []
+
+
+def _retention(
+    name: str, policy: set[str], values: Mapping[str, str], max_duration_us: int | None
+) -> list[TopicFinding]:
+    if "delete" not in policy:
+        return []
+    findings = []
+    kept_ms, needed_ms = int(values.get("retention.ms", -1)), -(-(max_duration_us or 0) // 1_000)
+    if 0 <= kept_ms < 2 * needed_ms:
+        text = (
+            f"keeps records for {_time(kept_ms)} only, a sequence may last {_time(needed_ms)} (sequences.max_duration) "
+            f"and is read again after a restart: set retention.ms to {4 * needed_ms} or more, or lower the limit"
+        )
+        findings.append((_error if kept_ms <= needed_ms else _warning)(name, text))
+    if int(values.get("retention.bytes", -1)) >= 0:
+        text = (
+            f"keeps {values['retention.bytes']} bytes of a partition at most (retention.bytes), whatever their age: "
+            "make sure that this is longer than sequences.max_duration"
+        )
+        findings.append(_warning(name, text))
+    return findings
+
+
+def copies(states: Sequence[TopicState], values: Mapping[str, Mapping[str, str]]) -> list[TopicFinding]:
+    """Warn of topics that do not survive a broker."""
+    findings = []
+    single = [state.name for state in states if state.copies == 1]
+    if single:
+        which = "all topics have" if len(single) == len(states) else f"{', '.join(single)}: only"
+        findings.append(_warning(CLUSTER, f"{which} one copy: when its broker is lost, so is what they hold"))
+    for state in states:
+        least = int(values.get(state.name, {}).get("min.insync.replicas", 0))
+        if 1 < state.copies < least:
+            text = f"has {state.copies} copies, min.insync.replicas={least}: nothing can be written to it"
+            findings.append(_error(state.name, text))
+        elif 1 < state.copies == least:
+            text = f"has min.insync.replicas={least} of {least} copies: no broker may be down"
+            findings.append(_warning(state.name, text))
+        elif state.copies >= _SAFE_COPIES and least == 1:
+            text = "has min.insync.replicas=1: a message can be lost with one broker; set it to 2"
+            findings.append(_warning(state.name, text))
+        if state.in_sync < state.copies:
+            text = f"has partitions with {state.in_sync} of {state.copies} copies in sync: is a broker down?"
+            findings.append(_warning(state.name, text))
+    return findings
+
+
+def fewer_copies(states: Mapping[str, TopicState | int], replicas: int) -> list[TopicFinding]:
+    """Warn of topics that are there already with fewer copies than those that are made."""
+    fewer = [state.name for state in states.values() if isinstance(state, TopicState) and state.copies < replicas]
+    if not fewer:
+        return []
+    text = (
+        f"fewer copies than {replicas}: {', '.join(fewer)}; what is there stays as it is, "
+        "copies are added with Kafka's own kafka-reassign-partitions.sh"
+    )
+    return [_warning(CLUSTER, text)]
+
+
+def broker(values: Mapping[str, str], options: KafkaSourceOptions) -> list[TopicFinding]:
+    """Say which time-outs a broker does not allow."""
+    findings = []
+    longest_ms = int(values.get("transaction.max.timeout.ms", 2**31))
+    if options.transaction_timeout // 1_000 > longest_ms:
+        text = f"transaction_timeout is longer than the broker's transaction.max.timeout.ms={longest_ms}: lower it"
+        findings.append(_error(CLUSTER, text))
+    least_ms = int(values.get("group.min.session.timeout.ms", 0))
+    most_ms = int(values.get("group.max.session.timeout.ms", 2**31))
+    if not least_ms <= options.session_timeout // 1_000 <= most_ms:
+        text = f"session_timeout must be {least_ms / 1_000:g} s to {most_ms / 1_000:g} s for this broker"
+        findings.append(_error(CLUSTER, text + " (group.min.session.timeout.ms, group.max.session.timeout.ms)"))
+    if values.get("auto.create.topics.enable") == "true":
+        text = (
+            "auto.create.topics.enable=true: a mistyped topic is made silently, and a progress topic not compacted; "
+            "make topics with streamad topics create before the first run"
+        )
+        findings.append(_warning(CLUSTER, text))
+    return findings
+
+
+def security(client: Client) -> list[TopicFinding]:
+    """Warn of secrets on an open network."""
+    is_local = all(broker.startswith(_LOOPBACK) for broker in client.place.brokers)
+    if client.options.security.protocol != "sasl_plaintext" or is_local:
+        return []
+    what = "the password" if client.options.security.mechanism == "plain" else "every message"
+    return [_warning(CLUSTER, f"protocol sasl_plaintext sends {what} unencrypted: use sasl_ssl")]
+
+
+def refusal(name: str, code: int, client: Client, doing: str) -> list[TopicFinding]:
+    """Say which right is missing; nothing where ``code`` is 0."""
+    return [_error(name, explain(errors.for_code(code)(), client, doing))] if code else []
+
+
+def missing(topic: Topic) -> TopicFinding:
+    """Say that a topic is not there."""
+    return _error(topic.name, UNKNOWN_TOPIC)
+
+
+def elsewhere(role: Role, client: Client) -> TopicFinding:
+    """Say that a sink is none of this cluster."""
+    place = client.place
+    text = (
+        f"{place_key(role)} is at {', '.join(place.brokers)}, another cluster than the source: its topic is not "
+        "checked or made here, and its messages are no part of the transactions (at least once)"
+    )
+    return _warning(place.topic, text)
+
+
+def unseen(names: Sequence[str]) -> list[TopicFinding]:
+    """Say whose settings could not be looked at."""
+    if not names:
+        return []
+    text = f"settings could not be checked, grant DESCRIBE_CONFIGS on: {', '.join(names)}"
+    return [_warning(CLUSTER, text)]
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _time(ms: int) -> str:
+    for unit, size in (("d", _DAY_MS), ("h", 3_600_000), ("min", 60_000)):
+        if ms >= size:
+            return f"{ms / size:.3g} {unit}"
+    return f"{ms / 1_000:g} s"

@@ -1,0 +1,1 @@
+"""Writing to Kafka: transactions, the progress topic, plain sinks."""

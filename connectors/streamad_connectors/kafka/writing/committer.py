@@ -1,0 +1,392 @@
+"""The committer: outputs, progress and the group's offset of a partition in one transaction (KIP-98), fenced by id."""
+
+from __future__ import annotations
+
+__all__ = ["KafkaCommitter"]
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    InvalidTopicError,
+    InvalidTransactionTimeout,
+    KafkaConnectionError,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedVersionError,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from streamad.errors import CheckpointError, OutputError, PartitionLost, SourceError, StreamadError
+from streamad.ports import Sink
+from streamad.progress import Progress, ProgressUpdate
+from streamad.telemetry.logs import get_logger
+from streamad.types import OutputRecord, Role
+from streamad_connectors.kafka.client.errors import explain, why_unreachable
+from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
+from streamad_connectors.kafka.client.shared import Shared
+from streamad_connectors.kafka.writing.producer import Outgoing, PartitionProducer, TopicMissingError, is_fenced
+from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
+from streamad_connectors.kafka.writing.sink import KafkaSink
+
+# Trying again cannot help.
+_HOPELESS = (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    InvalidTopicError,
+    InvalidTransactionTimeout,
+    MessageSizeTooLargeError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+    TopicMissingError,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedVersionError,
+)
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_MOST_FENCES = 3
+_FENCES_WITHIN_US = 120_000_000
+_HEARTBEATS_TO_WAIT = 2
+_MARGIN_S = 3.0
+# A partition whose commit failed is restored and read again, and then commits: within so many request time-outs.
+_TRIES_APART = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One partition of the input: its name, and what belongs to it."""
+
+    name: str
+    topic: str
+    number: int
+    progress_topic: str
+    transactional_id: str
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A partition that is ours until somebody fences us."""
+
+    place: _Place
+    producer: PartitionProducer
+    log: ProgressLog
+    n_partitions: int
+    is_over: bool = False
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class KafkaCommitter:
+    """Exactly once on a Kafka cluster: see ``streamad.ports.Committer``.
+
+    Every partition has a transactional producer of its own, whose id names it: starting one fences all former ones, and
+    only then is the progress read. A commit is one transaction of progress, messages for the sinks of the same cluster,
+    and the group's offset (the low watermark). Other sinks are written and flushed before it begins: at least once.
+    """
+
+    def __init__(self, shared: Shared, sinks: Mapping[Role, Sink]) -> None:
+        self._shared = shared
+        self._sinks = sinks
+        self._ours: dict[Role, KafkaSink] = {}
+        self._others: dict[Role, Sink] = {}
+        for role, sink in sinks.items():
+            if isinstance(sink, KafkaSink) and sink.client.same_cluster(shared.client):
+                self._ours[role] = sink
+            else:
+                self._others[role] = sink
+        self._max_message_bytes = min(
+            (
+                sink.client.options.max_message_bytes
+                for sink in self._ours.values()
+                if isinstance(sink.client.options, KafkaSinkOptions)
+            ),
+            default=KafkaSinkOptions().max_message_bytes,
+        )
+        self._held: dict[str, _Held] = {}
+        self._claims: dict[str, object] = {}
+        self._fences_us: dict[str, list[int]] = {}
+        self._failing_us: dict[str, tuple[int, int]] = {}
+        self._others_lock = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._log = get_logger()
+
+    # --- restore ---
+
+    async def restore(self, partition: str) -> Progress | None:
+        """Fence every former owner of ``partition``, then return its last committed progress; None at first.
+
+        While no broker answers it tries again, for ``give_up_after``. After it was fenced it waits two heartbeats
+        first, so that a worker that lost the partition learns of it before it takes it from the rightful owner.
+        Raises CheckpointError, SourceError; PartitionLost where it was released meanwhile.
+        """
+        claim = self._claims[partition] = object()
+        await self._let_go(partition)
+        await self._wait_after_fence(partition)
+        give_up_us = self._shared.clock.monotonic_us() + self._shared.options.give_up_after
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            self._check_claim(partition, claim)
+            try:
+                return await self._try_restore(partition, claim)
+            except StreamadError:
+                raise
+            except Exception as error:  # noqa: BLE001 - aiokafka's asserts and surprises: tried again, for a limited time
+                if isinstance(error, _HOPELESS) or self._shared.clock.monotonic_us() >= give_up_us:
+                    await self._give_up_restoring(partition, error)
+                self._log.info("partition not restored yet", partition=partition, reason=explain(error))
+            await self._shared.clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _try_restore(self, partition: str, claim: object) -> Progress | None:
+        place = self._place_of(partition)
+        client = self._shared.client
+        producer = PartitionProducer(
+            client.kwargs(),
+            place.transactional_id,
+            timeout_s=client.request_timeout_s,
+            transaction_timeout_s=self._shared.options.transaction_timeout / 1_000_000,
+            max_message_bytes=self._max_message_bytes,
+        )
+        try:
+            await producer.start()  # the fence, before anything is read
+            n_partitions = await producer.partitions_of(place.topic)
+            n_progress = await producer.partitions_of(place.progress_topic)
+            for sink in self._ours.values():  # now, not when the first alert is to be written
+                await producer.partitions_of(sink.place.topic)
+            if place.number >= n_progress:  # nobody would answer
+                raise CheckpointError(_mismatched(place, n_progress, n_partitions))
+            items = await read_items(
+                client.consumer_kwargs(), place.progress_topic, place.number, client.request_timeout_s
+            )
+            log, saved = ProgressLog.read(partition, items)
+            if saved is not None and saved.n_partitions != n_partitions:
+                raise CheckpointError(_repartitioned(place.topic, saved.n_partitions, n_partitions))
+            if n_progress != n_partitions:
+                raise CheckpointError(_mismatched(place, n_progress, n_partitions))
+            self._check_claim(partition, claim)
+        except BaseException:
+            await self._end(producer.discard())
+            raise
+        self._held[partition] = _Held(place, producer, log, n_partitions)
+        if saved is None:
+            self._shared.progress_of.pop(partition, None)
+            return None
+        self._shared.progress_of[partition] = (saved.progress.low_watermark, saved.progress.low_watermark_us)
+        return saved.progress
+
+    def _place_of(self, partition: str) -> _Place:
+        topic, _, number = partition.rpartition("-")
+        group = self._shared.group
+        transactional_id = transactional_id_of(topic, int(number), group)
+        return _Place(partition, topic, int(number), progress_topic_of(group, topic), transactional_id)
+
+    def _check_claim(self, partition: str, claim: object) -> None:
+        if self._claims.get(partition) is not claim or self._is_closed:
+            raise PartitionLost(partition, f"{partition}: given up while it was being restored")
+
+    async def _wait_after_fence(self, partition: str) -> None:
+        wait_us = _HEARTBEATS_TO_WAIT * self._shared.options.heartbeat_interval
+        since_us = self._shared.clock.monotonic_us() - max(_FENCES_WITHIN_US, 4 * _MOST_FENCES * wait_us)
+        fences = [at_us for at_us in self._fences_us.get(partition, ()) if at_us >= since_us]
+        self._fences_us[partition] = fences
+        if len(fences) > _MOST_FENCES:
+            raise CheckpointError(
+                f"another process commits for {partition} of group {self._shared.group}: is the same instance id, or "
+                "the same group with another deployment, running twice? Stop one of them, or give it another group"
+            )
+        if fences:
+            self._log.info("waiting after a fence", partition=partition, seconds=wait_us / 1e6)
+            await self._shared.clock.sleep(wait_us / 1e6)
+
+    async def _give_up_restoring(self, partition: str, error: Exception) -> NoReturn:
+        client = self._shared.client
+        if isinstance(error, _HOPELESS):
+            raise CheckpointError(self._explain(error, self._place_of(partition))) from error
+        unreachable = isinstance(error, KafkaConnectionError | TimeoutError)
+        why = await why_unreachable(client) if unreachable else explain(error, client, f"restore {partition}")
+        raise SourceError(f"{why} (tried for {self._shared.options.give_up_after / 1e6:g} s)") from error
+
+    # --- commit ---
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        """Commit ``outputs`` and ``update`` in one transaction. Raises PartitionLost, OutputError.
+
+        Either is raised with the producer thrown away: whether the transaction happened is found out by the next
+        ``restore``.
+        """
+        held = self._held.get(update.partition)
+        if held is None:
+            raise PartitionLost(update.partition, f"{update.partition}: not ours (any more), restore it first")
+        async with held.one_at_a_time:
+            # Encoded first: a message that no topic takes is found before anything is written.
+            records = [
+                Outgoing(message.topic, message.key, message.value, message.headers)
+                for record in outputs
+                if record.role in self._ours
+                for message in self._ours[record.role].encode(record)
+            ]
+            await self._write_others([record for record in outputs if record.role in self._others])
+            await self._transact(held, update, records)
+        self._fences_us.pop(update.partition, None)
+        self._failing_us.pop(update.partition, None)
+        self._shared.progress_of[update.partition] = (update.low_watermark, update.low_watermark_us)
+
+    async def _write_others(self, outputs: Sequence[OutputRecord]) -> None:
+        if not outputs:
+            return
+        by_role: dict[Role, list[OutputRecord]] = {}
+        for record in outputs:
+            by_role.setdefault(record.role, []).append(record)
+        async with self._others_lock:  # commits of several partitions share a sink
+            for role, records in by_role.items():
+                await self._others[role].write(records)
+                await self._others[role].flush()
+
+    async def _transact(self, held: _Held, update: ProgressUpdate, records: list[Outgoing]) -> None:
+        place, producer = held.place, held.producer
+        if held.is_over:
+            raise PartitionLost(place.name, f"{place.name}: not ours (any more), restore it first")
+        try:
+            for topic in {record.topic for record in records}:
+                await producer.partitions_of(topic)
+            progress = [
+                Outgoing(place.progress_topic, item.key, item.value, partition=place.number)
+                for item in held.log.write(update, held.n_partitions)
+            ]
+            await producer.transact(
+                progress + records,
+                OffsetAndMetadata(update.low_watermark, f"next_offset={update.next_offset}"),
+                TopicPartition(place.topic, place.number),
+                self._shared.group,
+            )
+        except BaseException as error:
+            self._forget(held)
+            if not isinstance(error, Exception):  # cancelled: in doubt, the next restore finds out
+                await self._end(producer.discard())
+                raise
+            cause = producer.cause_of(error)
+            if not isinstance(cause, TimeoutError) and not is_fenced(cause):
+                await self._end(producer.abort())
+            await self._end(producer.discard())
+            raise self._failure(held, cause) from error
+
+    def _failure(self, held: _Held, cause: BaseException) -> StreamadError:
+        partition = held.place.name
+        now_us = self._shared.clock.monotonic_us()
+        if is_fenced(cause):
+            self._fences_us.setdefault(partition, []).append(now_us)
+            return PartitionLost(
+                partition,
+                f"{partition}: another worker has taken it over, or the broker has given its transaction up "
+                f"({type(cause).__name__})",
+                fenced=True,
+            )
+        why = self._explain(cause, held.place, held.producer.refused_by)
+        if isinstance(cause, _HOPELESS) or self._fails_for_us(partition, now_us) >= self._shared.options.give_up_after:
+            return OutputError(why)
+        if isinstance(cause, TimeoutError):
+            why = f"no commit within {self._shared.client.request_timeout_s:g} s, whether it happened is in doubt"
+        return PartitionLost(partition, f"{partition}: {why}")
+
+    def _fails_for_us(self, partition: str, now_us: int) -> int:
+        """Return for how long no commit has succeeded though one was tried again and again."""
+        since_us, last_us = self._failing_us.get(partition, (now_us, now_us))
+        patience_us = self._shared.options.give_up_after + _TRIES_APART * self._shared.options.request_timeout
+        if now_us - last_us > patience_us:  # the last one may have happened after all, and then there was silence
+            since_us = now_us
+        self._failing_us[partition] = (since_us, now_us)
+        return now_us - since_us
+
+    def _explain(self, cause: BaseException, place: _Place, topic: str | None = None) -> str:
+        client = self._shared.client
+        if isinstance(cause, TopicMissingError):
+            make = "run `streamad topics create --config FILE`"
+            return f"topic {cause.topic} does not exist: {make}, or is its name mistyped?"
+        if isinstance(cause, GroupAuthorizationFailedError):
+            return explain(cause, client, f"read group {self._shared.group}")
+        if isinstance(cause, TransactionalIdAuthorizationFailed):
+            return explain(cause, client, f"write transactional id {place.transactional_id}")
+        if isinstance(cause, TopicAuthorizationFailedError) and topic is None:
+            topic = ", ".join(sorted(_names_in(cause)))
+        return explain(cause, client, f"write topic {topic}" if topic else f"commit for {place.name}")
+
+    # --- release ---
+
+    async def release(self, partition: str) -> None:
+        """Give ``partition`` up; a commit that is under way is waited for, in bounded time. Never raises."""
+        self._claims.pop(partition, None)
+        await self._let_go(partition)
+        self._shared.progress_of.pop(partition, None)
+        self._fences_us.pop(partition, None)
+        self._failing_us.pop(partition, None)
+
+    async def _let_go(self, partition: str) -> None:
+        held = self._held.get(partition)
+        if held is None:
+            return
+        try:
+            async with asyncio.timeout(self._shared.client.request_timeout_s + _MARGIN_S), held.one_at_a_time:
+                self._forget(held)
+        except TimeoutError:
+            self._forget(held)
+        await self._end(held.producer.discard())
+
+    def _forget(self, held: _Held) -> None:
+        held.is_over = True
+        if self._held.get(held.place.name) is held:
+            del self._held[held.place.name]
+
+    async def _end(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Run ``ending`` to its end even where the caller is cancelled: ``close`` waits for it."""
+        task = asyncio.create_task(ending)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Release all partitions, at once and in bounded time, then close the sinks. Raises OutputError."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._claims.clear()
+        await asyncio.gather(*(self.release(partition) for partition in list(self._held)))
+        await asyncio.gather(*self._ending)
+        async with AsyncExitStack() as stack:  # every sink, whatever becomes of the others
+            for sink in self._sinks.values():
+                stack.push_async_callback(sink.close)
+
+
+def _repartitioned(topic: str, before: int, now: int) -> str:
+    return (
+        f"{topic} has {now} partitions, but {before} when its progress was committed: keys have moved, and sequences "
+        "would be torn apart. Go on with a new group (option group), which begins anew; next time, before partitions "
+        "are added: stop the producers, let streamad judge all there is, stop it, and only then change to a new group"
+    )
+
+
+def _mismatched(place: _Place, n_progress: int, n_partitions: int) -> str:
+    return (
+        f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: where partitions "
+        "were added to the input, keys have moved, so go on with a new group (option group), which begins anew, and "
+        "next time first stop the producers, let streamad judge all there is and stop it; where only the progress "
+        "topic was made wrongly, delete it and run `streamad topics create --config FILE`"
+    )
+
+
+def _names_in(error: BaseException) -> set[str]:
+    """Return the topics that aiokafka put into ``error``: one, or a set."""
+    names: set[str] = set()
+    for argument in error.args:
+        names |= {argument} if isinstance(argument, str) else set(argument)
+    return names

@@ -1,0 +1,323 @@
+"""A partition's progress as records of a compacted topic: what a commit writes, and what a restart reads back.
+
+Keys: ``p`` the partition's head; ``s:{stream}`` a stream's head; ``c:{stream}:{serial}`` and ``t:{stream}:{serial}``
+the buckets of its closed ids and of its starts, each an append-only list of which a commit rewrites only the last.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SCHEMA_VERSION", "Item", "ProgressLog", "Saved", "read_items"]
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from streamad.errors import CheckpointError
+from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad_connectors.kafka.client.stopping import connected, discard
+
+SCHEMA_VERSION = 1
+# A commit that closes a sequence rewrites at most so many ids (about 30 bytes each) of its stream.
+BUCKET_ENTRIES = 256
+_HEAD, _STREAM, _CLOSED, _STARTS = b"p", b"s:", b"c:", b"t:"
+_FETCH_BYTES = 8_000_000
+_FETCH_WAIT_MS = 50
+
+V = TypeVar("V")
+Entry: TypeAlias = tuple[str, V | None]
+
+
+class Item(NamedTuple):
+    """One record of the progress topic; a ``value`` of None takes the key back (a tombstone)."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Saved(NamedTuple):
+    """What the progress topic says of a partition: its progress, and how many partitions the input had then."""
+
+    progress: Progress
+    n_partitions: int
+
+
+class _Version(msgspec.Struct, frozen=True):
+    schema_version: int
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    schema_version: int = SCHEMA_VERSION
+    n_partitions: int
+    progress: Progress
+
+
+class _StreamHead(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream's progress less its ids; of these, entries below the two serial numbers are forgotten."""
+
+    progress: StreamProgress
+    closed_from: int = 0
+    starts_from: int = 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_version = msgspec.msgpack.Decoder(_Version)
+_head = msgspec.msgpack.Decoder(_Head)
+_stream_head = msgspec.msgpack.Decoder(_StreamHead)
+_closed_bucket = msgspec.msgpack.Decoder(list[tuple[str, int | None]])
+_starts_bucket = msgspec.msgpack.Decoder(list[tuple[str, tuple[int, int] | None]])
+
+
+class _Buckets(Generic[V]):
+    """A dict that is stored as a list of entries, numbered from 0 and cut into buckets.
+
+    An entry sets a key and moves it to the end, or takes it back (None). The oldest entries are forgotten by raising
+    ``start``, the number of the first that counts. What a commit changes is the last bucket, and tombstones.
+    """
+
+    def __init__(self, start: int = 0, buckets: Mapping[int, list[Entry[V]]] | None = None) -> None:
+        self.start = start
+        self._live: dict[str, V] = {}
+        self._serials: dict[str, int] = {}
+        self._buckets: dict[int, list[Entry[V]]] = dict(sorted((buckets or {}).items()))
+        self._end = start
+        for first, entries in self._buckets.items():
+            if first > self._end or not entries:
+                raise ValueError(f"entries from {self._end} on are missing")
+            for serial, (key, value) in enumerate(entries, first):
+                if serial >= start:
+                    self._set(serial, key, value)
+            self._end = max(start, first + len(entries))
+
+    @property
+    def content(self) -> dict[str, V]:
+        """What a reader finds, in its order."""
+        return self._live
+
+    @property
+    def firsts(self) -> list[int]:
+        """The numbers under which the buckets are kept."""
+        return list(self._buckets)
+
+    def update(self, new: Mapping[str, V]) -> dict[int, list[Entry[V]] | None]:
+        """Become ``new``, order included; return the buckets that changed by their number (None: to be deleted)."""
+        start, entries = self._changes(new)
+        if self._end - start + len(entries) > 2 * len(new) + BUCKET_ENTRIES:
+            start, entries = self._end, list(new.items())  # too much in between that no longer counts
+        self._forget_below(start)
+        changed: dict[int, list[Entry[V]] | None] = {}
+        for first, bucket in list(self._buckets.items()):
+            if first + len(bucket) > start:
+                break
+            del self._buckets[first]
+            changed[first] = None
+        last = next(reversed(self._buckets), None)
+        for key, value in entries:
+            if last is None or len(self._buckets[last]) >= BUCKET_ENTRIES:
+                last = self._end
+                self._buckets[last] = []
+            self._buckets[last].append((key, value))
+            changed[last] = self._buckets[last]
+            self._set(self._end, key, value)
+            self._end += 1
+        return changed
+
+    def _changes(self, new: Mapping[str, V]) -> tuple[int, list[Entry[V]]]:
+        """Return the number of the first entry that stays, and the entries to append."""
+        keys, live = list(new), list(self._live)
+        if not keys:
+            return self._end, []
+        start = self._serials.get(keys[0])
+        if start is None or self._live[keys[0]] != new[keys[0]]:
+            return self._end, list(new.items())
+        first = live.index(keys[0])
+        stays = len(live) - first
+        # As always when ids are forgotten in the order in which they came: compared without a loop, 100,000 in 4 ms.
+        if keys[:stays] == live[first:] and list(islice(new.values(), stays)) == list(
+            islice(self._live.values(), first, None)
+        ):
+            return start, [(key, new[key]) for key in keys[stays:]]
+        at = 0
+        gone: list[Entry[V]] = []
+        for key in islice(live, first, None):
+            if at < len(keys) and keys[at] == key and new[key] == self._live[key]:
+                at += 1
+            elif key not in new:
+                gone.append((key, None))
+        return start, gone + [(key, new[key]) for key in keys[at:]]
+
+    def _forget_below(self, start: int) -> None:
+        self.start = start
+        while self._live:
+            oldest = next(iter(self._live))
+            if self._serials[oldest] >= start:
+                break
+            del self._live[oldest], self._serials[oldest]
+
+    def _set(self, serial: int, key: str, value: V | None) -> None:
+        self._live.pop(key, None)
+        self._serials.pop(key, None)
+        if value is not None:
+            self._live[key] = value
+            self._serials[key] = serial
+
+
+class _Stream:
+    """What is stored of one stream."""
+
+    def __init__(self, closed: _Buckets[int] | None = None, starts: _Buckets[tuple[int, int]] | None = None) -> None:
+        self.closed = closed if closed is not None else _Buckets[int]()
+        self.starts = starts if starts is not None else _Buckets[tuple[int, int]]()
+
+    def write(self, name: bytes, progress: StreamProgress) -> Iterator[Item]:
+        # Starts have no order to keep: what stays, first, so that only what changed is appended.
+        stored, starts = self.starts.content, progress.starts
+        stays = {key: value for key, value in stored.items() if starts.get(key) == value}
+        yield from _bucket_items(_CLOSED, name, self.closed.update(progress.closed))
+        yield from _bucket_items(_STARTS, name, self.starts.update(stays | starts))
+        head = _StreamHead(
+            progress=msgspec.structs.replace(progress, closed={}, starts={}),
+            closed_from=self.closed.start,
+            starts_from=self.starts.start,
+        )
+        yield Item(_STREAM + name, _encoder.encode(head))
+
+    def delete(self, name: bytes) -> Iterator[Item]:
+        yield from _bucket_items(_CLOSED, name, dict.fromkeys(self.closed.firsts))
+        yield from _bucket_items(_STARTS, name, dict.fromkeys(self.starts.firsts))
+        yield Item(_STREAM + name, None)
+
+
+def _bucket_items(prefix: bytes, name: bytes, changed: Mapping[int, list[Entry[Any]] | None]) -> Iterator[Item]:
+    for first, entries in changed.items():
+        yield Item(b"%b%b:%d" % (prefix, name, first), None if entries is None else _encoder.encode(entries))
+
+
+class ProgressLog:
+    """The progress of one partition as its records.
+
+    Law: reading the items of any updates, the last one of each key, gives ``streamad.progress.merge`` of the updates.
+    """
+
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+        self._streams: dict[str, _Stream] = {}
+
+    @classmethod
+    def read(cls, partition: str, items: Iterable[Item]) -> tuple[ProgressLog, Saved | None]:
+        """Return the log to go on with, and what ``items``, in their order, say; None where there are none.
+
+        Raises CheckpointError where they are damaged, another program's, or a newer streamad's.
+        """
+        log = cls(partition)
+        last = dict(items)
+        found = {key: value for key, value in last.items() if value is not None}
+        try:
+            return log, log._read(found)
+        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+            raise CheckpointError(
+                f"the progress of {partition} cannot be understood ({error}): something else wrote to its progress "
+                "topic; delete the topic and make it anew, or choose another group, to begin anew"
+            ) from error
+
+    def _read(self, found: dict[bytes, bytes]) -> Saved | None:
+        if not found:
+            return None
+        if _HEAD not in found:
+            raise ValueError("the partition's own record is missing")
+        raw = found.pop(_HEAD)
+        version = _version.decode(raw).schema_version
+        if version != SCHEMA_VERSION:
+            raise CheckpointError(
+                f"the progress of {self._partition} was written by another version of streamad (format {version}, "
+                f"here {SCHEMA_VERSION}): go on with that version"
+            )
+        head = _head.decode(raw)
+        if head.progress.partition != self._partition:
+            raise ValueError(f"it is that of {head.progress.partition}")
+        streams = self._read_streams(found)
+        return Saved(msgspec.structs.replace(head.progress, streams=streams), head.n_partitions)
+
+    def _read_streams(self, found: dict[bytes, bytes]) -> dict[str, StreamProgress]:
+        heads: dict[str, _StreamHead] = {}
+        closed: dict[str, dict[int, list[Entry[int]]]] = {}
+        starts: dict[str, dict[int, list[Entry[tuple[int, int]]]]] = {}
+        for key, value in found.items():
+            if key.startswith(_STREAM):
+                heads[key.removeprefix(_STREAM).decode()] = _stream_head.decode(value)
+                continue
+            owner, colon, first = key[2:].rpartition(b":")
+            if not colon or not first.isdigit() or not key.startswith((_CLOSED, _STARTS)):
+                raise ValueError(f"unknown key {key[:80]!r}")
+            if key.startswith(_CLOSED):
+                closed.setdefault(owner.decode(), {})[int(first)] = _closed_bucket.decode(value)
+            else:
+                starts.setdefault(owner.decode(), {})[int(first)] = _starts_bucket.decode(value)
+        if ownerless := (closed.keys() | starts.keys()) - heads.keys():
+            raise ValueError(f"ids of an unknown stream {min(ownerless)!r}")
+        streams = {}
+        for name, head in heads.items():
+            stream = _Stream(_Buckets(head.closed_from, closed.get(name)), _Buckets(head.starts_from, starts.get(name)))
+            self._streams[name] = stream
+            streams[name] = msgspec.structs.replace(
+                head.progress, closed=dict(stream.closed.content), starts=dict(stream.starts.content)
+            )
+        return streams
+
+    def write(self, update: ProgressUpdate, n_partitions: int) -> list[Item]:
+        """Return the records that add ``update``, to be committed together; ``n_partitions`` is the input's count.
+
+        Where that fails, the log is to be read anew.
+        """
+        items: list[Item] = []
+        for name, progress in update.streams.items():
+            if progress is None:
+                stream = self._streams.pop(name, None)
+                items += stream.delete(name.encode()) if stream is not None else ()
+            else:
+                items += self._streams.setdefault(name, _Stream()).write(name.encode(), progress)
+        head = _Head(n_partitions=n_partitions, progress=merge(None, msgspec.structs.replace(update, streams={})))
+        items.append(Item(_HEAD, _encoder.encode(head)))
+        return items
+
+
+async def read_items(kwargs: Mapping[str, Any], topic: str, partition: int, timeout_s: float) -> list[Item]:
+    """Return the last committed record of each key of a partition, up to its end as it is now.
+
+    ``kwargs`` are those of a reading client. Raises KafkaError, and TimeoutError where nothing moves for ``timeout_s``.
+    """
+    consumer = AIOKafkaConsumer(
+        **kwargs, group_id=None, fetch_max_wait_ms=_FETCH_WAIT_MS, max_partition_fetch_bytes=_FETCH_BYTES
+    )
+    try:
+        return await _read_to_the_end(consumer, TopicPartition(topic, partition), timeout_s)
+    finally:
+        await discard(consumer)
+
+
+async def _read_to_the_end(consumer: AIOKafkaConsumer, place: TopicPartition, timeout_s: float) -> list[Item]:
+    loop = asyncio.get_running_loop()
+    consumer.assign([place])
+    async with asyncio.timeout(timeout_s):
+        await connected(consumer.start())
+        position = (await consumer.beginning_offsets([place]))[place]
+        # The last stable offset: all that was there when the former owner was fenced, for its transaction is over then.
+        end = (await consumer.end_offsets([place]))[place]
+    consumer.seek(place, position)
+    last: dict[bytes, bytes | None] = {}
+    moved_s, moved_ms = loop.time(), 0
+    while position < end:
+        answered_ms = consumer.last_poll_timestamp(place) or 0
+        batches = await consumer.getmany(place, timeout_ms=2 * _FETCH_WAIT_MS)
+        last |= {record.key or b"": record.value for record in batches.get(place, ()) if record.offset < end}
+        before, position = position, await consumer.position(place)
+        if position > before:  # past markers and aborted records as well
+            moved_s, moved_ms = loop.time(), consumer.last_poll_timestamp(place) or 0
+        elif answered_ms > moved_ms and (consumer.last_stable_offset(place) or -1) >= end:
+            break  # the broker has nothing more for this position: compaction took the last records away
+        elif loop.time() - moved_s > timeout_s:
+            raise TimeoutError
+    return [Item(key, value) for key, value in last.items()]

@@ -1,0 +1,1 @@
+"""Baselines in the manner of scikit-learn: fitted at once."""

@@ -1,0 +1,57 @@
+"""Distance to the nearest training window: the simplest peer, on the raw window.
+
+Legend: B windows, N training windows, D features.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NearestNeighbour", "NearestNeighbourOptions", "nearest_distance"]
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from streamad.types import WindowSet
+from streamad_models.baselines.data import flat
+from streamad_models.baselines.estimators.refit import RefitDetector, Score
+
+_CHUNK_BYTES = 64 << 20  # bounds the table of distances of one step
+
+
+class NearestNeighbourOptions(BaseModel):
+    """No settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NearestNeighbour(RefitDetector[NearestNeighbourOptions]):
+    """Euclidean distance to the nearest training window, zero-padded, unscaled (Cover and Hart, 1967, turned around).
+
+    Score: that distance, in the unit of the channels; 0 for a training window.
+    """
+
+    options_model: type[BaseModel] = NearestNeighbourOptions
+    kind = "nearest"
+
+    def __init__(self, options: NearestNeighbourOptions | None = None) -> None:
+        super().__init__(options or NearestNeighbourOptions())
+
+    def train(self, data: WindowSet, seed: int) -> Score:
+        """Return the distance to ``data``; nothing is random."""
+        known = flat(data.values, data.lengths)
+        return lambda windows, lengths: nearest_distance(flat(windows, lengths), known)
+
+
+def nearest_distance(rows: npt.NDArray[np.float64], known: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return for each of ``rows`` [B, D] the Euclidean distance to the nearest of ``known`` [N, D]."""
+    centre = known.mean(axis=0)  # |a|^2 + |b|^2 - 2 a b loses digits where the rows lie far from 0
+    rows, known = rows - centre, known - centre
+    squares, step = (known**2).sum(axis=1), max(1, _CHUNK_BYTES // known.itemsize // len(known))
+    nearest = np.concatenate(
+        [
+            (part**2).sum(axis=1) + (squares - 2 * (part @ known.T)).min(axis=1)
+            for part in np.split(rows, range(step, len(rows), step))
+        ]
+    )
+    distance: npt.NDArray[np.float64] = np.sqrt(np.maximum(nearest, 0.0))
+    return distance

@@ -1,0 +1,109 @@
+"""One-class SVM, isolation forest and local outlier factor of scikit-learn on the flattened, zero-padded window.
+
+Their defaults, with which the printed values of Qiu et al. (ICML 2021, tables 1 to 3) come out.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "IsolationForest",
+    "IsolationForestOptions",
+    "LocalOutlierFactor",
+    "LocalOutlierFactorOptions",
+    "OneClassSvm",
+    "OneClassSvmOptions",
+]
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from streamad.types import WindowSet
+from streamad_models.baselines.data import flat
+from streamad_models.baselines.estimators.refit import RefitDetector, Score, study_module
+
+
+class OneClassSvmOptions(BaseModel):
+    """Settings of the one-class SVM."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    nu: float = Field(default=0.5, gt=0, le=1, description="upper bound of the share of training windows outside")
+
+
+class OneClassSvm(RefitDetector[OneClassSvmOptions]):
+    """One-class SVM (Schölkopf et al., Neural Computation 13, 2001), RBF kernel of scale 1 / (C L variance).
+
+    Score: the negative signed distance to the boundary. Training takes time quadratic in the windows that differ: such
+    as repeat others weigh what their number is, which is the same problem (its dual's variables of equal rows add up).
+    """
+
+    options_model: type[BaseModel] = OneClassSvmOptions
+    kind = "oc_svm"
+
+    def __init__(self, options: OneClassSvmOptions | None = None) -> None:
+        super().__init__(options or OneClassSvmOptions())
+
+    def train(self, data: WindowSet, seed: int) -> Score:
+        """Return the score of the SVM; nothing is random."""
+        rows = flat(data.values, data.lengths)
+        variance = rows.var()
+        gamma = 1.0 / (rows.shape[1] * variance) if variance > 0 else 1.0  # its default, of all rows
+        _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
+        kept = np.argsort(first)
+        make = study_module("sklearn.svm").OneClassSVM
+        svm = make(nu=self.options.nu, gamma=gamma).fit(rows[first[kept]], sample_weight=counts[kept])
+        return lambda windows, lengths: -svm.decision_function(flat(windows, lengths))
+
+
+class IsolationForestOptions(BaseModel):
+    """Settings of the isolation forest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    n_trees: PositiveInt = 100
+
+
+class IsolationForest(RefitDetector[IsolationForestOptions]):
+    """Isolation forest (Liu, Ting, Zhou, ICDM 2008), 256 windows or all per tree.
+
+    Score: 2^-(mean depth / expected depth), within 0..1.
+    """
+
+    options_model: type[BaseModel] = IsolationForestOptions
+    kind = "isolation_forest"
+
+    def __init__(self, options: IsolationForestOptions | None = None) -> None:
+        super().__init__(options or IsolationForestOptions())
+
+    def train(self, data: WindowSet, seed: int) -> Score:
+        """Return the score of the forest grown from ``seed``."""
+        make = study_module("sklearn.ensemble").IsolationForest
+        forest = make(n_estimators=self.options.n_trees, random_state=seed).fit(flat(data.values, data.lengths))
+        return lambda windows, lengths: -forest.score_samples(flat(windows, lengths))
+
+
+class LocalOutlierFactorOptions(BaseModel):
+    """Settings of the local outlier factor."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    n_neighbors: PositiveInt = Field(default=20, description="all others, where there are fewer training windows")
+
+
+class LocalOutlierFactor(RefitDetector[LocalOutlierFactorOptions]):
+    """Local outlier factor (Breunig et al., SIGMOD 2000) of a window among the training windows (novelty detection).
+
+    Score: the factor; about 1 where a window lies as densely as its neighbours.
+    """
+
+    options_model: type[BaseModel] = LocalOutlierFactorOptions
+    kind = "lof"
+
+    def __init__(self, options: LocalOutlierFactorOptions | None = None) -> None:
+        super().__init__(options or LocalOutlierFactorOptions())
+
+    def train(self, data: WindowSet, seed: int) -> Score:
+        """Return the score among ``data``; nothing is random."""
+        make, n_neighbors = study_module("sklearn.neighbors").LocalOutlierFactor, self.options.n_neighbors
+        factor = make(n_neighbors=min(n_neighbors, len(data) - 1), novelty=True).fit(flat(data.values, data.lengths))
+        return lambda windows, lengths: -factor.score_samples(flat(windows, lengths))

@@ -1,0 +1,1 @@
+"""Baselines that are trained by gradient descent."""

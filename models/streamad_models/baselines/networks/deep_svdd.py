@@ -1,0 +1,138 @@
+"""Deep SVDD: windows embedded close to one centre; the distance from it is the score.
+
+Legend: B windows, C channels, L window length, Z embedding dimension, D attributes of a table's row.
+"""
+
+__all__ = ["DeepSvdd", "DeepSvddOptions"]
+
+import torch
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from streamad_models.baselines.networks.network import (
+    Network,
+    NetworkDetector,
+    NetworkOptions,
+    embed_shape,
+    make_encoder,
+    run_epochs,
+)
+from streamad_models.neutral_ad.encoder import Encoder
+from streamad_models.neutral_ad.tabular.model import TabularEncoder
+
+_LEAST_SHARE = 0.1  # of the embeddings' root mean square: no entry of the centre is closer to zero
+_CHUNK = 256
+
+
+class DeepSvddOptions(NetworkOptions):
+    """Training as published for one-class Deep SVDD: 150 epochs, the rate a tenth after 50, weight decay 0.5e-6.
+
+    As published, a table's encoder is trained as an autoencoder first, by the same settings, and its columns ought to
+    be standardised (``scaling``, unless they are). The paper names no decoder of sequences: their encoder starts as it
+    is.
+    """
+
+    epochs: PositiveInt = 150
+    learning_rate: PositiveFloat = 1e-4
+    tenth_rate_from: PositiveInt | None = 51
+    weight_decay: float = Field(default=0.5e-6, ge=0)
+    pretraining: bool = Field(default=True, description="of the encoder as an autoencoder, on tables")
+
+
+class DeepSvddNetwork(Network):
+    """The encoder without bias, and the centre: terms [B, 1] are squared distances of embeddings from it."""
+
+    centre_Z: Tensor  # noqa: N815
+
+    def __init__(self, n_channels: int, length: int, options: DeepSvddOptions, generator: torch.Generator) -> None:
+        super().__init__(n_channels, length)
+        self.options = options
+        self.encoder = make_encoder(options, n_channels, length, generator)
+        _without_bias(self.encoder)
+        self.pretraining_seed = int(torch.randint(2**31, (1,), generator=generator))
+        self.register_buffer("centre_Z", torch.zeros(options.embedding_dim))
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the squared distance of each window's embedding from the centre, [B, 1]."""
+        z_BZ: Tensor = self.encoder(embed_shape(self.prepare(windows_BCL, lengths_B)))
+        return (z_BZ - self.centre_Z).square().sum(dim=1, keepdim=True)
+
+    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the mean squared distance."""
+        distances: Tensor = self(windows_BCL, lengths_B)
+        return distances.mean()
+
+    def before_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
+        """Set the centre to the mean embedding of the encoder as it is now, its entries pushed away from zero.
+
+        A unit of the centre at zero could be met by weights of zero. Published is a distance of 0.1, for networks whose
+        batch norm makes embeddings of order one; this encoder has none and gives hundredths, hence a share of them.
+        """
+        if self.window_length == 1 and self.options.pretraining:
+            self._train_as_autoencoder(windows_BCL, lengths_B)
+        was_training = self.encoder.training
+        self.encoder.eval()
+        parts = zip(torch.split(windows_BCL, _CHUNK), torch.split(lengths_B, _CHUNK), strict=True)
+        z_NZ = torch.cat([self.encoder(embed_shape(self.prepare(*part))) for part in parts])
+        centre_Z, least = z_NZ.mean(dim=0), _LEAST_SHARE * z_NZ.square().mean().sqrt()
+        pushed_Z = torch.where(centre_Z < 0, -least, least)
+        self.centre_Z.copy_(torch.where(centre_Z.abs() < least, pushed_Z, centre_Z))
+        self.encoder.train(was_training)
+
+    def _train_as_autoencoder(self, rows_BD1: Tensor, lengths_B: Tensor) -> None:
+        generator = torch.Generator().manual_seed(self.pretraining_seed)
+        autoencoder = RowAutoencoder(self, self.options, generator).to(rows_BD1.device)
+        with torch.enable_grad():
+            run_epochs(autoencoder, self.options, rows_BD1, lengths_B, generator=generator)
+
+
+class RowAutoencoder(Network):
+    """A network's encoder of rows and its mirror image: terms [B, 1] are squared errors of reconstruction."""
+
+    def __init__(self, network: DeepSvddNetwork, options: DeepSvddOptions, generator: torch.Generator) -> None:
+        super().__init__(network.n_channels, 1)
+        self.mean_C.copy_(network.mean_C)
+        self.scale_C.copy_(network.scale_C)
+        self.encoder = network.encoder
+        self.decoder = TabularEncoder(
+            options.embedding_dim,
+            width=options.tabular_width,
+            embedding_dim=network.n_channels,
+            batch_norm=options.tabular_norm,
+            generator=generator,
+        )
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return each row's squared error [B, 1]."""
+        x_BD = embed_shape(self.prepare(windows_BCL, lengths_B))
+        back_BD: Tensor = self.decoder(self.encoder(x_BD))
+        return (back_BD - x_BD).square().sum(dim=1, keepdim=True)
+
+    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the mean squared error."""
+        errors: Tensor = self(windows_BCL, lengths_B)
+        return errors.mean()
+
+
+class DeepSvdd(NetworkDetector[DeepSvddOptions]):
+    """One-class Deep SVDD (Ruff et al., Deep One-Class Classification, ICML 2018) on NeuTraL AD's encoder.
+
+    The encoder has no bias, which could make every embedding the centre. Higher scores are more anomalous.
+    """
+
+    options_model: type[BaseModel] = DeepSvddOptions
+
+    def __init__(self, options: DeepSvddOptions | None = None) -> None:
+        super().__init__(options or DeepSvddOptions())
+
+    def build(self, n_channels: int, length: int, generator: torch.Generator) -> DeepSvddNetwork:
+        """Return the untrained network."""
+        return DeepSvddNetwork(n_channels, length, self.options, generator)
+
+
+def _without_bias(encoder: nn.Module) -> None:
+    """Hold the bias of the sequence encoder's last layer at zero; the tabular one has none."""
+    if isinstance(encoder, Encoder):
+        with torch.no_grad():
+            encoder.bias.zero_()
+        encoder.bias.requires_grad_(False)

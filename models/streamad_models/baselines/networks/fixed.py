@@ -1,0 +1,88 @@
+"""Fixed transformations: a classifier tells twelve hand-made views apart; where it fails, the window is odd.
+
+Legend: B windows, K = 12 transformations, C channels, L window length.
+"""
+
+from __future__ import annotations
+
+__all__ = ["N_VIEWS", "FixedTransformations", "FixedTransformationsOptions", "fixed_views"]
+
+import torch
+from pydantic import BaseModel
+from torch import Tensor
+
+from streamad.errors import TrainingDataError
+from streamad_models.baselines.networks.network import Network, NetworkDetector, NetworkOptions, make_encoder
+from streamad_models.baselines.networks.other_losses import prediction_terms
+
+N_VIEWS = 12
+_MIN_LENGTH = 4  # a quarter of it is a step
+
+
+class FixedTransformationsOptions(NetworkOptions):
+    """Encoder and training as for NeuTraL AD; ``embedding_dim`` is not used: the encoder gives 12 logits."""
+
+
+class FixedTransformationsNetwork(Network):
+    """The twelve views and a classifier of them; terms [B, 12]."""
+
+    def __init__(
+        self, n_channels: int, length: int, options: FixedTransformationsOptions, generator: torch.Generator
+    ) -> None:
+        super().__init__(n_channels, length, n_terms=N_VIEWS)
+        if length < _MIN_LENGTH:
+            raise TrainingDataError(
+                f"windows of length {length}: shifts by a quarter need at least {_MIN_LENGTH} steps"
+            )
+        self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=N_VIEWS)
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return ``-log softmax_k`` of what the classifier says of view k, [B, 12]."""
+        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
+        views_KLBC = fixed_views(x_LBC, lengths_B)
+        n_views, length, n, channels = views_KLBC.shape
+        logits = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
+        return prediction_terms(logits.view(n_views, n, n_views).transpose(0, 1))
+
+    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the mean over the windows of L_P (paper, equation 5)."""
+        terms_BK: Tensor = self(windows_BCL, lengths_B)
+        return terms_BK.sum(dim=1).mean()
+
+
+class FixedTransformations(NetworkDetector[FixedTransformationsOptions]):
+    """Transformation prediction (Wang et al., NeurIPS 2019) with the paper's hand-made transformations of sequences.
+
+    All compositions of flipping time or not, flipping the order of the channels or not, and shifting along time by a
+    quarter of the sequence's length forward, backward or not at all; the shift is circular, so that no sample is lost.
+    The padding of a window stays where it is: moved with the sequence, it would tell the views apart, and nothing would
+    have to be learned of the sequence. One of fewer than four steps has no quarter, so that its views coincide and it
+    scores high. Sequences only. Higher is more anomalous.
+    """
+
+    options_model: type[BaseModel] = FixedTransformationsOptions
+
+    def __init__(self, options: FixedTransformationsOptions | None = None) -> None:
+        super().__init__(options or FixedTransformationsOptions())
+
+    def build(self, n_channels: int, length: int, generator: torch.Generator) -> FixedTransformationsNetwork:
+        """Return the untrained network. Raises TrainingDataError for windows too short to shift."""
+        return FixedTransformationsNetwork(n_channels, length, self.options, generator)
+
+
+def fixed_views(x_LBC: Tensor, lengths_B: Tensor) -> Tensor:
+    """Return the twelve views [12, L, B, C] of windows [L, B, C] of lengths [B]; the first is the window itself."""
+    step_L1 = torch.arange(x_LBC.shape[0], device=x_LBC.device).unsqueeze(1)
+    length_1B = lengths_B.unsqueeze(0)
+    quarter_1B = length_1B // 4
+    views = []
+    for flips_time in (False, True):
+        for flips_channels in (False, True):
+            for shift_1B in (torch.zeros_like(quarter_1B), quarter_1B, -quarter_1B):
+                from_LB = torch.remainder(step_L1 - shift_1B, length_1B)
+                if flips_time:
+                    from_LB = length_1B - 1 - from_LB
+                from_LB = torch.where(step_L1 < length_1B, from_LB, step_L1)  # the padding stays
+                view_LBC = x_LBC.gather(0, from_LB.unsqueeze(2).expand_as(x_LBC))
+                views.append(view_LBC.flip(2) if flips_channels else view_LBC)
+    return torch.stack(views)

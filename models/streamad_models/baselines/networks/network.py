@@ -1,0 +1,303 @@
+"""What the deep baselines share: one torch module, trained by Adam, exported as TorchScript, served like any model.
+
+Legend: B windows, C channels, L window length, K terms (1 where a score has no parts).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Network",
+    "NetworkDetector",
+    "NetworkOptions",
+    "TrainingOptions",
+    "embed_shape",
+    "make_encoder",
+    "mean_over_steps",
+    "need_sequences",
+    "run_epochs",
+    "valid_steps",
+]
+
+import math
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Annotated, Generic, Literal, Self, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from streamad.errors import DetectorError, TrainingDataError
+from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
+from streamad.types import WindowSet
+from streamad_models.baselines.data import check_windows, scaling_of
+from streamad_models.fitted import FittedModule
+from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
+from streamad_models.neutral_ad.model import FORMAT, LARGEST_INPUT
+from streamad_models.neutral_ad.options import MAX_AUTO_BATCH
+from streamad_models.neutral_ad.tabular.model import TabularEncoder
+from streamad_models.neutral_ad.training import resolve_device
+from streamad_models.torchscript import FILE_NAME, TorchScriptScorer
+
+_LEAST_AUTO_BATCH = 2  # of one row, batch norm has no variance
+
+
+class TrainingOptions(BaseModel):
+    """Settings of the training that every deep baseline has; they default to those of NeuTraL AD."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    scaling: Literal["standard", "none"] = Field(default="none", description="per channel, on training windows")
+    epochs: PositiveInt = 100
+    learning_rate: PositiveFloat = 1e-3
+    tenth_rate_from: PositiveInt | None = Field(default=None, description="epoch from which the rate is a tenth")
+    weight_decay: float = Field(default=1e-5, ge=0)
+    batch_size: Literal["auto"] | PositiveInt = Field(default="auto", description="auto = a quarter, within 2..256")
+
+
+class NetworkOptions(TrainingOptions):
+    """Settings of every baseline that embeds windows with NeuTraL AD's encoder, and its defaults."""
+
+    embedding_dim: PositiveInt = Field(default=64, description="z, the width of what the encoder gives")
+    n_blocks: Literal["auto"] | Annotated[int, Field(ge=0, le=16)] = Field(
+        default="auto", description="stride-2 blocks; auto = from the length"
+    )
+    base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
+    tabular_width: PositiveInt = Field(default=64, description="hidden width of the encoder where L is 1")
+    tabular_norm: bool = Field(default=False, description="batch norm without affine in that encoder")
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="of a sequence encoder's products in training; tables and scores are float32 always",
+    )
+
+    @model_validator(mode="after")
+    def _batch_norm_needs_two_rows(self) -> Self:
+        if self.tabular_norm and self.batch_size == 1:
+            raise ValueError("batch_size 1: batch norm needs at least 2 rows a batch")
+        return self
+
+
+OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
+
+
+class Network(nn.Module, ABC):
+    """A scriptable model: ``forward`` maps windows to terms, purely per window; ``loss`` is what training minimises.
+
+    Only ``forward``, and what it calls, is exported. Buffers hold whatever the score needs besides the weights; where
+    they are annotated, the file has no ``from __future__ import annotations``, which TorchScript cannot read.
+    """
+
+    mean_C: Tensor  # noqa: N815 - a shape suffix
+    scale_C: Tensor  # noqa: N815
+
+    def __init__(self, n_channels: int, length: int, n_terms: int = 1) -> None:
+        super().__init__()
+        self.streamad_format = FORMAT
+        self.largest_input = LARGEST_INPUT
+        self.n_channels = n_channels
+        self.window_length = length
+        self.n_terms = n_terms
+        self.register_buffer("mean_C", torch.zeros(n_channels))
+        self.register_buffer("scale_C", torch.ones(n_channels))
+
+    def prepare(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the scaled windows [B, C, L], zero from each window's length on."""
+        x_BCL = (windows_BCL - self.mean_C[:, None]) * self.scale_C[:, None]
+        x_BCL = torch.clamp(x_BCL, -self.largest_input, self.largest_input)
+        steps_L = torch.arange(self.window_length, device=x_BCL.device)
+        return x_BCL.masked_fill(steps_L >= lengths_B[:, None, None], 0.0)
+
+    @abstractmethod
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return terms [B, K] of windows float32 [B, C, L] in engineering units; higher is more anomalous."""
+
+    @abstractmethod
+    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the mean training loss of a batch; all that is random comes from ``generator`` (on the CPU)."""
+
+    def before_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
+        """Set what must be known before the first step (a centre, say) from all training windows; gradients are off."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Learn that ``epoch`` (the first is 1) begins, where the loss depends on it."""
+
+    def after_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
+        """Set what the score needs (a covariance, say) from the whole training set; gradients are off."""
+
+
+class NetworkDetector(ABC, Generic[OptionsT]):
+    """A detector (``streamad.ports.Detector``) around one ``Network``; subclasses say how to build it."""
+
+    options_model: type[BaseModel]
+
+    def __init__(self, options: OptionsT) -> None:
+        self.options = options
+
+    @abstractmethod
+    def build(self, n_channels: int, length: int, generator: torch.Generator) -> Network:
+        """Return the untrained network; its starting weights depend on ``generator`` alone."""
+
+    def fit(
+        self,
+        data: WindowSet,
+        *,
+        seed: int,
+        device: str = "auto",
+        progress: TrainingProgress | None = None,
+        resume: Path | None = None,
+    ) -> FittedModule:
+        """Train on ``data``, deterministic per seed on a CPU; the caller's random state is left alone.
+
+        ``resume`` is not used: trainings begin anew. Raises TrainingDataError, DetectorError.
+        """
+        check_windows(data)
+        target, generator = resolve_device(device), torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # from which some layers of torch draw their weights
+            network = self.build(data.values.shape[1], data.values.shape[2], generator)
+        if self.options.scaling == "standard":
+            mean, scale = scaling_of(data)
+            network.mean_C.copy_(torch.from_numpy(mean))
+            network.scale_C.copy_(torch.from_numpy(scale))
+        summary = self._train(
+            network.to(target), data, seed=seed, device=target, generator=generator, progress=progress
+        )
+        return FittedModule(network, summary)
+
+    def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
+        """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""
+        return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
+
+    def _train(
+        self,
+        network: Network,
+        data: WindowSet,
+        *,
+        seed: int,
+        device: torch.device,
+        generator: torch.Generator,
+        progress: TrainingProgress | None,
+    ) -> TrainingSummary:
+        began_s, options = time.perf_counter(), self.options
+        windows, lengths = torch.from_numpy(data.values).to(device), torch.from_numpy(data.lengths).to(device)
+        network.train()
+        with torch.no_grad():
+            network.before_training(windows, lengths)
+        loss = run_epochs(network, options, windows, lengths, generator=generator, progress=progress)
+        network.eval()
+        with torch.no_grad():
+            network.after_training(windows, lengths)
+        return TrainingSummary(
+            n_sequences=len(windows),
+            n_epochs=options.epochs,
+            best_epoch=options.epochs,
+            best_loss=loss,
+            duration_s=time.perf_counter() - began_s,
+            device=str(device),
+            settings={
+                **options.model_dump(mode="json"),
+                "batch_size": _batch_size(options, len(windows)),
+                "seed": seed,
+                "torch": torch.__version__,
+            },
+        )
+
+
+def run_epochs(
+    network: Network,
+    options: TrainingOptions,
+    windows_NCL: Tensor,
+    lengths_N: Tensor,
+    *,
+    generator: torch.Generator,
+    progress: TrainingProgress | None = None,
+) -> float:
+    """Train ``network`` in place; return the last epoch's mean loss. Raises DetectorError where it diverges."""
+    optimizer = torch.optim.Adam(
+        network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+    )
+    size, loss = _batch_size(options, len(windows_NCL)), math.inf
+    for epoch in range(1, options.epochs + 1):
+        if epoch == options.tenth_rate_from:
+            optimizer.param_groups[0]["lr"] = options.learning_rate / 10
+        network.begin_epoch(epoch)
+        order = torch.randperm(len(windows_NCL), generator=generator).to(windows_NCL.device)
+        losses = []
+        for batch in torch.split(order, size):
+            if len(batch) < size:
+                break
+            optimizer.zero_grad(set_to_none=True)
+            value = network.loss(windows_NCL[batch], lengths_N[batch], generator)
+            value.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses.append(value.detach())
+        loss = float(torch.stack(losses).mean())
+        if not math.isfinite(loss):
+            raise DetectorError(f"training diverged in epoch {epoch} (loss {loss}): lower learning_rate")
+        if progress:
+            progress(TrainingStep(epoch, options.epochs, loss))
+    return loss
+
+
+def _batch_size(options: TrainingOptions, n_windows: int) -> int:
+    if options.batch_size == "auto":
+        return min(max(n_windows // 4, _LEAST_AUTO_BATCH), MAX_AUTO_BATCH)
+    return min(options.batch_size, n_windows)
+
+
+def make_encoder(
+    options: NetworkOptions, n_channels: int, length: int, generator: torch.Generator, *, n_outputs: int | None = None
+) -> nn.Module:
+    """Return NeuTraL AD's encoder for the windows: ``encoder(embed_shape(x_BCL))`` is [B, Z].
+
+    For L = 1 (a table's rows as windows of one sample) it is the tabular one. ``n_outputs`` takes the place of Z.
+    """
+    n_outputs = options.embedding_dim if n_outputs is None else n_outputs
+    if length == 1:
+        return TabularEncoder(
+            n_channels,
+            width=options.tabular_width,
+            embedding_dim=n_outputs,
+            batch_norm=options.tabular_norm,
+            generator=generator,
+        )
+    n_blocks = depth_for_length(length) if options.n_blocks == "auto" else options.n_blocks
+    return Encoder(
+        n_channels,
+        length,
+        n_blocks=n_blocks,
+        embedding_dim=n_outputs,
+        base_width=options.base_width,
+        generator=generator,
+        trains_in_bfloat16=options.precision == "bfloat16",
+    )
+
+
+def embed_shape(x_BCL: Tensor) -> Tensor:
+    """Return windows [B, C, L] as the encoders take them: [L, B, C], or [B, C] where L is 1. Scriptable."""
+    if x_BCL.shape[2] == 1:
+        return x_BCL[:, :, 0]
+    return x_BCL.permute(2, 0, 1)
+
+
+MIN_LENGTH = 2
+
+
+def need_sequences(length: int, name: str) -> None:
+    """Raise TrainingDataError for windows of one step, a table's rows: ``name`` models what follows what."""
+    if length < MIN_LENGTH:
+        raise TrainingDataError(f"windows of {length} step: {name} needs sequences of at least {MIN_LENGTH} steps")
+
+
+def valid_steps(length: int, lengths_B: Tensor) -> Tensor:
+    """Return bool [L, B]: the steps before each window's length. Scriptable."""
+    steps_L = torch.arange(length, device=lengths_B.device)
+    return steps_L[:, None] < lengths_B[None, :]
+
+
+def mean_over_steps(values_LB: Tensor, lengths_B: Tensor) -> Tensor:
+    """Return [B]: the mean of each window's valid steps. Scriptable."""
+    valid_LB = valid_steps(values_LB.shape[0], lengths_B)
+    total_B = values_LB.masked_fill(~valid_LB, 0.0).sum(0)
+    return total_B / lengths_B.to(total_B.dtype)

@@ -1,0 +1,193 @@
+"""SimCLR with NeuTraL AD's learnable transformations: the second loss that the paper argues against.
+
+Legend: B windows, K transformations, C channels, L window length, Z embedding dimension, R reference windows.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "LearnableViewsOptions",
+    "SimClr",
+    "SimClrOptions",
+    "TransformationPrediction",
+    "prediction_terms",
+    "simclr_reference_terms",
+    "simclr_terms",
+]
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from streamad.errors import TrainingDataError
+from streamad_models.baselines.networks.network import Network, NetworkDetector, NetworkOptions, make_encoder
+from streamad_models.neutral_ad.transformations import MIN_LENGTH, Parametrisation, Transformations
+
+
+def prediction_terms(logits_BKK: Tensor) -> Tensor:
+    """Return the terms [B, K] of L_P (paper, equation 5) whose sum over K is a window's loss.
+
+    Row k of ``logits_BKK`` is what the classifier says of the view ``T_k(x)``; term k is ``-log softmax_k`` of it,
+    computed as ``softplus(logsumexp_{l != k} logit_l - logit_k)``. So a classifier that is sure gives 1e-20 and not 0:
+    the logarithm of a float32 softmax has nothing between 0 and 6e-8, and all windows it is sure of would score alike.
+    """
+    same_KK = torch.eye(logits_BKK.shape[2], dtype=torch.bool, device=logits_BKK.device)
+    others_BK = logits_BKK.masked_fill(same_KK, -torch.inf).logsumexp(2)
+    return F.softplus(others_BK - logits_BKK.diagonal(dim1=1, dim2=2))
+
+
+def simclr_terms(first_BZ: Tensor, second_BZ: Tensor, temperature: float) -> Tensor:
+    """Return ``L_C(x_1, x_2) + L_C(x_2, x_1)`` [B] of each window of a minibatch (paper, equation 6; Chen et al. 2020).
+
+    The rows are the embeddings of the same windows under two transformations; the other windows are the negatives.
+    """
+    return _one_way(first_BZ, second_BZ, temperature) + _one_way(second_BZ, first_BZ, temperature)
+
+
+def _one_way(first_BZ: Tensor, second_BZ: Tensor, temperature: float) -> Tensor:
+    first, second = F.normalize(first_BZ, dim=1), F.normalize(second_BZ, dim=1)
+    across_BB = first @ second.t() / temperature
+    within_BB = first @ first.t() / temperature
+    itself_BB = torch.eye(len(first), device=first.device, dtype=torch.bool)
+    rivals = torch.cat([across_BB, within_BB.masked_fill(itself_BB, -float("inf"))], dim=1)
+    return torch.logsumexp(rivals, dim=1) - across_BB.diagonal()
+
+
+def simclr_reference_terms(z_BKZ: Tensor, reference_RKZ: Tensor, temperature: float) -> Tensor:
+    """Return terms [B, K] of L_C where each window alone joins the same reference batch (its R windows' K views).
+
+    Their sum is a window's ``L_C(x_k, x_l) + L_C(x_l, x_k)``, averaged over all pairs k != l: what ``simclr_terms``
+    gives for the window in a minibatch of it and the reference. Term k holds what ``x_k`` adds as the first view.
+    """
+    n_views = z_BKZ.shape[1]
+    unit_BKZ, unit_RKZ = F.normalize(z_BKZ, dim=2), F.normalize(reference_RKZ, dim=2)
+    pairs_BKK = torch.matmul(unit_BKZ, unit_BKZ.transpose(1, 2)) / temperature
+    # Negatives of x_k that come from view l of the reference, summed over the reference: [B, K, L].
+    rivals_BKKR = torch.einsum("bkz,rlz->bklr", unit_BKZ, unit_RKZ) / temperature
+    rivals_BKK = torch.logsumexp(rivals_BKKR, dim=3)
+    own_BKK = rivals_BKK.diagonal(dim1=1, dim2=2).unsqueeze(2)
+    losses_BKK = torch.logaddexp(torch.logaddexp(pairs_BKK, rivals_BKK), own_BKK) - pairs_BKK
+    itself_KK = torch.eye(n_views, device=z_BKZ.device, dtype=torch.bool)
+    return losses_BKK.masked_fill(itself_KK, 0.0).sum(dim=2) * (2.0 / (n_views * (n_views - 1)))
+
+
+class LearnableViewsOptions(NetworkOptions):
+    """How the views of a window are made. In transformation prediction the encoder gives K logits, not embeddings."""
+
+    transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
+    n_transformations: int = Field(default=11, ge=2, le=64, description="K")
+
+
+class TransformationPredictionNetwork(Network):
+    """Learnable transformations and an encoder whose K outputs are the logits; terms [B, K]."""
+
+    def __init__(
+        self, n_channels: int, length: int, options: LearnableViewsOptions, generator: torch.Generator
+    ) -> None:
+        n_views = options.n_transformations
+        super().__init__(n_channels, length, n_terms=n_views)
+        if length < MIN_LENGTH:
+            raise TrainingDataError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
+        self.transformations = Transformations(n_views, n_channels, options.transformation, generator)
+        self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=n_views)
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return ``-log softmax_k`` of what the classifier says of view k, [B, K]."""
+        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
+        views_KLBC = self.transformations(x_LBC)
+        n_views, length, n, channels = views_KLBC.shape
+        logits = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
+        return prediction_terms(logits.view(n_views, n, n_views).transpose(0, 1))
+
+    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the mean over the windows of L_P (paper, equation 5)."""
+        terms_BK: Tensor = self(windows_BCL, lengths_B)
+        return terms_BK.sum(dim=1).mean()
+
+
+class TransformationPrediction(NetworkDetector[LearnableViewsOptions]):
+    """L_P (paper, equation 5; Wang et al., NeurIPS 2019) with transformations that are learned with the classifier.
+
+    Nothing keeps a view like its window: the loss falls as well where views depend on k alone (proposition 1).
+    Sequences only. Higher is more anomalous.
+    """
+
+    options_model: type[BaseModel] = LearnableViewsOptions
+
+    def __init__(self, options: LearnableViewsOptions | None = None) -> None:
+        super().__init__(options or LearnableViewsOptions())
+
+    def build(self, n_channels: int, length: int, generator: torch.Generator) -> TransformationPredictionNetwork:
+        """Return the untrained network. Raises TrainingDataError for windows of one sample."""
+        return TransformationPredictionNetwork(n_channels, length, self.options, generator)
+
+
+class SimClrOptions(LearnableViewsOptions):
+    """The loss's temperature (NeuTraL AD's), and how many training windows the score compares with."""
+
+    temperature: PositiveFloat = 0.1
+    reference_size: PositiveInt = Field(default=64, description="training windows that scores are taken against")
+
+
+class SimClrNetwork(Network):
+    """Learnable transformations, the encoder, and the embedded views of the reference batch; terms [B, K]."""
+
+    reference_RKZ: Tensor  # noqa: N815
+
+    def __init__(self, n_channels: int, length: int, options: SimClrOptions, generator: torch.Generator) -> None:
+        n_views = options.n_transformations
+        super().__init__(n_channels, length, n_terms=n_views)
+        if length < MIN_LENGTH:
+            raise TrainingDataError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
+        self.temperature = options.temperature
+        self.transformations = Transformations(n_views, n_channels, options.transformation, generator)
+        self.encoder = make_encoder(options, n_channels, length, generator)
+        self.register_buffer("reference_RKZ", torch.zeros(options.reference_size, n_views, options.embedding_dim))
+        self.reference_key = int(torch.randint(2**31, (1,), generator=generator))
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return each window's L_C against the reference batch, averaged over the pairs of views, [B, K]."""
+        return simclr_reference_terms(self.embed(windows_BCL, lengths_B), self.reference_RKZ, self.temperature)
+
+    def embed(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the embeddings of all views [B, K, Z]."""
+        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
+        views_KLBC = self.transformations(x_LBC)
+        n_views, length, n, channels = views_KLBC.shape
+        z_NZ: Tensor = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
+        return z_NZ.view(n_views, n, z_NZ.shape[1]).transpose(0, 1)
+
+    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the mean over the minibatch of L_C (paper, equation 6) under two transformations drawn for it."""
+        first, second = torch.randperm(self.n_terms, generator=generator)[:2].tolist()
+        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
+        views_LPBC = self.transformations(x_LBC)[[first, second]].transpose(0, 1)
+        z_NZ = self.encoder(views_LPBC.flatten(1, 2))
+        return simclr_terms(z_NZ[: len(windows_BCL)], z_NZ[len(windows_BCL) :], self.temperature).mean()
+
+    def after_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
+        """Keep the embedded views of training windows drawn by the seed as the reference batch."""
+        key = torch.Generator().manual_seed(self.reference_key)
+        chosen = torch.randperm(len(windows_BCL), generator=key)[: len(self.reference_RKZ)].to(windows_BCL.device)
+        self.reference_RKZ = self.embed(windows_BCL[chosen], lengths_B[chosen])
+
+
+class SimClr(NetworkDetector[SimClrOptions]):
+    """L_C (paper, equation 6; Chen et al., SimCLR, ICML 2020) with transformations that are learned with the encoder.
+
+    At each step two transformations are drawn. A window's score is its loss in a minibatch of itself and a stored
+    reference batch of training windows, averaged over all pairs of transformations: no other scored window counts.
+    A training window that lies in the reference meets itself among its negatives, and scores higher for it.
+    Nothing keeps the transformations diverse (proposition 2), and a window unlike all of the reference pays less for
+    its negatives: higher means a higher loss, and anomalies need not have one. Sequences only.
+    """
+
+    options_model: type[BaseModel] = SimClrOptions
+
+    def __init__(self, options: SimClrOptions | None = None) -> None:
+        super().__init__(options or SimClrOptions())
+
+    def build(self, n_channels: int, length: int, generator: torch.Generator) -> SimClrNetwork:
+        """Return the untrained network. Raises TrainingDataError for windows of one sample."""
+        return SimClrNetwork(n_channels, length, self.options, generator)

@@ -1,0 +1,1 @@
+"""NeuTraL AD for rows of a table."""

@@ -1,0 +1,83 @@
+"""``streamad check``: would a run work, and would it judge what is meant?"""
+
+from __future__ import annotations
+
+__all__ = ["check"]
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from streamad.commands.check.findings import Finding, ok
+from streamad.commands.check.models import check_models
+from streamad.commands.check.places import check_checkpoint, check_sinks
+from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
+from streamad.commands.check.store import check_store
+from streamad.commands.shared.console import ConfigOption, JsonOption, Plant, load_plant, out, print_json
+
+_COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+
+
+def check(
+    config: ConfigOption = Path("plant.yaml"),
+    as_json: JsonOption = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Leave out the model, which takes seconds to load.")] = False,
+    options: Annotated[bool, typer.Option("--options", help="Also list the options that the source knows.")] = False,
+) -> None:
+    """Check that a run would work, without writing anything.
+
+    Reads the first records of the source and says what becomes of them, looks whether every output and the inlier store
+    can be written, and loads the model in service. Exit code 1 if a check failed, 2 if the config itself is wrong.
+
+    Example: streamad check --fast
+    """
+    plant = load_plant(config)
+    findings = [ok("config", f"{config}: {len(plant.settings.channels)} channels")]
+    if options:
+        findings += list_options(plant)
+    steps: list[Callable[[Plant], list[Finding]]] = [
+        _check_source_and_sinks,
+        check_checkpoint,
+        check_store,
+        check_recordings,
+    ]
+    if not fast:
+        steps.append(lambda plant: check_models(plant, config))
+    if not as_json:
+        _print(findings)
+    for step in steps:
+        found = step(plant)
+        findings += found
+        if not as_json:
+            _print(found)
+    n_failed = sum(finding.outcome == "failed" for finding in findings)
+    n_warnings = sum(finding.outcome == "warning" for finding in findings)
+    if as_json:
+        print_json({"ok": not n_failed, "failed": n_failed, "warnings": n_warnings, "checks": findings})
+    else:
+        out.print(_summary(n_failed, n_warnings))
+    if n_failed:
+        raise typer.Exit(1)
+
+
+def _check_source_and_sinks(plant: Plant) -> list[Finding]:
+    topics, told = check_topics(plant)
+    is_readable = all(finding.outcome != "failed" for finding in topics)
+    return [*topics, *(check_source(plant) if is_readable else []), *check_sinks(plant, told)]
+
+
+def _print(findings: list[Finding]) -> None:
+    for finding in findings:
+        mark = f"[{_COLOURS[finding.outcome]}]{finding.outcome:<8}[/]"
+        out.print(f"{mark} {escape(f'{finding.check:<20} {finding.message}')}")
+        if finding.advice:
+            out.print(f"{'':30}{escape(f'-> {finding.advice}')}")
+
+
+def _summary(n_failed: int, n_warnings: int) -> str:
+    if not n_failed and not n_warnings:
+        return "all checks passed"
+    return f"{n_failed} failed, {n_warnings} warning{'s' * (n_warnings != 1)}"

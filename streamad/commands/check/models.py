@@ -1,0 +1,121 @@
+"""Checks which models would judge the sequences of a sample, and whether those in service can be loaded."""
+
+from __future__ import annotations
+
+__all__ = ["check_models", "check_routes"]
+
+from collections import Counter
+from pathlib import Path
+
+from streamad.commands.check.findings import Finding, failure, ok, warning
+from streamad.commands.check.sample import Sample
+from streamad.commands.shared.console import Plant
+from streamad.errors import StreamadError
+from streamad.ingest.windowing import Unscorable
+from streamad.judge.calibration import certifiable_rate
+from streamad.judge.routing import Router
+from streamad.learn.registry.registry import NoModelError
+from streamad.runtime.wiring import detector_for, registry_of, versions_of
+from streamad.settings.learning import RoutingSettings
+
+_MANY_NAMES = 8
+
+
+def check_routes(plant: Plant, sample: Sample) -> list[Finding]:
+    """Say which model would judge each sequence of the sample; nothing where one judges all."""
+    routing = plant.settings.models
+    if routing is None or not sample.sequences:
+        return []
+    n, n_routed = len(sample.sequences), sum(bool(sequence.routes) for sequence in sample.sequences)
+    found = [Router.of(plant.settings).name_for(sequence.routes) for sequence in sample.sequences]
+    if not n_routed:
+        advice = "check models.field: the name of a field of the messages, or a dotted path to it"
+        return [warning("models", f"no message of the sample has {routing.field}", advice)]
+    findings = [*_unscorable(found), *_too_many(plant, routing, found), *_untrained(plant, found)]
+    names = Counter(name for name in found if not isinstance(name, Unscorable)).most_common()
+    listed = ", ".join(f"{name} {count}" for name, count in names[:_MANY_NAMES])
+    more = f", and {len(names) - _MANY_NAMES} more" if len(names) > _MANY_NAMES else ""
+    return findings or [ok("models", f"{routing.field} in {n_routed} of {n} sequences: {listed}{more}")]
+
+
+def _unscorable(found: list[str | Unscorable]) -> list[Finding]:
+    reasons = Counter(name.detail for name in found if isinstance(name, Unscorable))
+    if not reasons:
+        return []
+    (most, _), *_ = reasons.most_common(1)
+    message = f"{reasons.total()} of {len(found)} sequences have no model, most of them because: {most}"
+    return [warning("models", message, "their verdicts are unscorable: see models in docs/learning/learning.md")]
+
+
+def _too_many(plant: Plant, routing: RoutingSettings, found: list[str | Unscorable]) -> list[Finding]:
+    n = len({name for name in found if not isinstance(name, Unscorable)} - {plant.settings.model.name})
+    if n <= routing.max_models:
+        return []
+    message = f"{n} values of {routing.field} in the sample, models.max_models is {routing.max_models}"
+    return [warning("models", message, "raise it, or choose another field: the sequences beyond it are unscorable")]
+
+
+def _untrained(plant: Plant, found: list[str | Unscorable]) -> list[Finding]:
+    if plant.settings.learning is not None:
+        return []
+    registry = registry_of(plant.settings, plant.base_dir)
+    try:
+        names = sorted({name for name in found if not isinstance(name, Unscorable) and registry.current(name) is None})
+    except StreamadError:
+        return []  # what is wrong with the registry is told where its models are loaded
+    if not names:
+        return []
+    more = f" and {len(names) - _MANY_NAMES} more" if len(names) > _MANY_NAMES else ""
+    message = f"no version of {', '.join(names[:_MANY_NAMES])}{more} is in service: their sequences are unscorable"
+    return [
+        warning("models", message, "streamad train, or let them learn by themselves with learning: {} in the config")
+    ]
+
+
+def check_models(plant: Plant, config: Path) -> list[Finding]:
+    """Load what judges: the models that are wanted for certain, and those of further values that are in service."""
+    try:
+        detector_for(plant.settings)
+    except StreamadError as error:
+        return failure("model.options", error)
+    try:
+        names = [*Router.of(plant.settings).known_names(), *_further_names(plant)]
+    except StreamadError as error:
+        return failure("model", error)
+    return [finding for name in dict.fromkeys(names) for finding in _check_model(plant, name, config)]
+
+
+def _further_names(plant: Plant) -> list[str]:
+    if plant.settings.models is None:
+        return []
+    registry, name = registry_of(plant.settings, plant.base_dir), plant.settings.model.name
+    ours = [other for other in registry.names() if other == name or other.startswith(f"{name}.")]
+    return [other for other in ours if registry.current(other) is not None]
+
+
+def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
+    rate = plant.settings.alerts.false_alarm_rate
+    try:
+        model = versions_of(plant.settings, plant.base_dir, name).load()
+    except NoModelError:
+        return _no_model(plant, name, config)
+    except StreamadError as error:
+        return failure("model", error)
+    n = model.calibration.n
+    if rate < certifiable_rate(n):
+        message = f"{n} calibration sequences certify {certifiable_rate(n):.3g} at best; {rate:g} is extrapolated"
+        advice = f"train on more recordings ({-(-1 // rate) - 1:.0f} for calibration), or raise alerts.false_alarm_rate"
+        return [ok("model", f"{model.ref.name} {model.ref.version}"), warning("alerts", message, advice)]
+    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {n} sequences calibrate it for {rate:g}")]
+
+
+def _no_model(plant: Plant, name: str, config: Path) -> list[Finding]:
+    learning = plant.settings.learning
+    if learning is not None:
+        return [
+            ok(
+                "model",
+                f"no version of model {name!r} yet: it learns from the first {learning.first_training} sequences",
+            )
+        ]
+    return [warning("model", f"no version of model {name!r} is in service", f"streamad train --config {config}")]

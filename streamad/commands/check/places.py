@@ -1,0 +1,153 @@
+"""Checks where streamad writes: sinks, feedback, control and checkpoint, without leaving anything behind."""
+
+from __future__ import annotations
+
+__all__ = ["check_checkpoint", "check_sinks", "makeable"]
+
+import asyncio
+import os
+from collections.abc import Container
+from pathlib import Path
+
+from streamad.commands.check.findings import Finding, failed, failure, ok, warning
+from streamad.commands.shared.console import Plant
+from streamad.errors import CheckpointError, StreamadError
+from streamad.learn.feedback.exchange import check_exchange, exchange_urls
+from streamad.plugins import connect_sink, split_url
+from streamad.ports import TransactionalSource
+from streamad.runtime.checkpoint import read_checkpoint
+from streamad.runtime.wiring import input_urls, sink_urls, source_for
+from streamad.settings.places import file_of, place_key, place_problems
+from streamad.settings.plant_yaml import Settings
+from streamad.system.locks import try_lock
+from streamad.types import Role
+
+
+def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
+    """Say of every role whether its sink can be made and written to, and whether its place is its own.
+
+    Nothing is said of the places of roles that are ``told`` elsewhere to be of no use.
+    """
+    findings: list[Finding] = []
+    places = {**sink_urls(plant.settings), **exchange_urls(plant.settings)}
+    problems = place_problems(places, input_urls(plant.settings), plant.base_dir)
+    misplaced = {problem.path: problem for problem in problems}
+    for role, url in places.items():
+        check = place_key(role)
+        try:
+            _try(plant, role, url)
+        except StreamadError as error:
+            findings += failure(check, error)
+            continue
+        if check in misplaced:
+            findings.append(failed(check, misplaced[check].message))
+            continue
+        path = file_of(url, plant.base_dir)
+        if path is not None:
+            findings.append((_followed_file if role == "feedback" else _writable_file)(check, path))
+        elif role not in told:
+            findings.append(ok(check, url))
+    return findings
+
+
+def _try(plant: Plant, role: Role, url: str) -> None:
+    """Make the sink of ``role`` and close it again. Raises StreamadError."""
+    if role in exchange_urls(plant.settings):
+        check_exchange(plant.settings, plant.context, role)
+        return
+    options = plant.settings.sinks.options.get(split_url(url)[0], {})
+    sink = connect_sink(url, options, plant.context, place_key(role))
+    asyncio.run(sink.close())
+
+
+def _writable_file(check: str, path: Path) -> Finding:
+    if path.is_dir():
+        return failed(check, f"{path} is a folder", "name a file in it")
+    if path.exists():
+        if not os.access(path, os.W_OK):
+            return failed(check, f"{path} cannot be written", "give this user write permission")
+        return ok(check, f"{path} (exists, is appended to)")
+    return makeable(check, path) or ok(check, f"{path} (will be made)")
+
+
+def _followed_file(check: str, path: Path) -> Finding:
+    """Say whether others' feedback can be read, and beside it be kept how far it was read."""
+    if path.is_dir():
+        return failed(check, f"{path} is a folder", "name a file in it")
+    if path.exists() and not os.access(path, os.R_OK):
+        return failed(check, f"{path} cannot be read", "give this user read permission")
+    beside = path.parent / "position"
+    return makeable(check, beside) or ok(check, f"{path} ({'is followed' if path.exists() else 'not there yet'})")
+
+
+def makeable(check: str, path: Path) -> Finding | None:
+    """Return why ``path`` cannot be made, None where it can."""
+    home = next(parent for parent in path.parents if parent.exists())
+    if not home.is_dir():
+        return failed(check, f"{home} is a file, {path} needs a folder there", "move it or write elsewhere")
+    if not os.access(home, os.W_OK | os.X_OK):
+        return failed(check, f"{home} cannot be written", "give this user write permission, or write elsewhere")
+    return None
+
+
+def check_checkpoint(plant: Plant) -> list[Finding]:
+    """Say whether the checkpoint can be used and fits the outputs that are there."""
+    try:
+        source = source_for(plant.settings, plant.context)
+    except StreamadError:
+        return []  # told by the check of the source, and the source says whether there is one
+    if isinstance(source, TransactionalSource):
+        return [ok("checkpoint", "none needed: the source keeps the progress, in one transaction with the outputs")]
+    return _local_checkpoint(plant)
+
+
+def _local_checkpoint(plant: Plant) -> list[Finding]:
+    check, settings = "checkpoint", plant.settings
+    if settings.run.checkpoint is None:
+        return [warning(check, "none: every run begins anew and repeats its outputs", "name a folder: run.checkpoint")]
+    folder = plant.base_dir / settings.run.checkpoint
+    if folder.exists() and not folder.is_dir():
+        return [failed(check, f"{folder} is a file", "name a folder: run.checkpoint")]
+    if not folder.exists():
+        return [makeable(check, folder) or ok(check, f"{folder} (will be made; the first run reads from the start)")]
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return [failed(check, f"{folder} cannot be written", "give this user write permission")]
+    if _is_locked(folder / "lock"):
+        return [failed(check, f"{folder} is in use by a running streamad", "stop it first, or use another folder")]
+    return _fits_outputs(check, folder, settings, plant.base_dir)
+
+
+def _is_locked(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    try:
+        descriptor = try_lock(lock)
+    except OSError:
+        return False  # a file system without locks; streamad run says so
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def _fits_outputs(check: str, folder: Path, settings: Settings, base_dir: Path) -> list[Finding]:
+    try:
+        saved = read_checkpoint(folder)
+    except CheckpointError as error:
+        return failure(check, error)
+    for url in sink_urls(settings).values():
+        length, path = saved.outputs.get(url), file_of(url, base_dir)
+        if length is None or path is None:
+            continue
+        size = path.stat().st_size if path.is_file() else 0
+        if size < length:
+            return [
+                failed(
+                    check,
+                    f"{path} has {size} bytes, the checkpoint says {length}: it was cut, moved or deleted",
+                    f"put the file back, or delete {folder} as well to begin anew",
+                )
+            ]
+    n = len(saved.progress)
+    progress = f"goes on in {n} partition{'s' * (n != 1)}" if n else "nothing read yet"
+    return [ok(check, f"{folder} ({progress})")]

@@ -1,0 +1,120 @@
+"""Reads the first records of a source as ``streamad run`` would, and keeps what the checks ask about."""
+
+from __future__ import annotations
+
+__all__ = ["Sample", "read_sample"]
+
+import asyncio
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from streamad.commands.shared.console import Plant
+from streamad.errors import DecodeError
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.ports import Source
+from streamad.telemetry.metrics import Counters
+from streamad.types import (
+    BoolArray,
+    DeadLetter,
+    FinishedSequence,
+    PartitionAssigned,
+    PartitionEnded,
+    RecordBatch,
+    SampleBlock,
+    SourceEvent,
+)
+
+MAX_RECORDS = 20_000
+MAX_SEQUENCES = 200
+MAX_WAIT_S = 10.0
+
+
+@dataclass(slots=True)
+class Sample:
+    """The beginning of a source: counters, sequences, and what was seen of streams and channels."""
+
+    seen: BoolArray
+    """Bool [C]: the channel had a value."""
+    counters: Counters = field(default_factory=Counters)
+    sequences: list[FinishedSequence] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Kind of dead letter -> the first one's place and error."""
+    partitions: int = 0
+    is_complete: bool = False
+    """The source ended before the sample was full."""
+    has_markers: bool = False
+    has_ids: bool = False
+    longest_chunk_us: int = 0
+    lateness_us: int = 0
+    """How far samples lay behind the newest one of their stream."""
+    newest_us: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether enough was read."""
+        return self.counters.records >= MAX_RECORDS or len(self.sequences) >= MAX_SEQUENCES
+
+    def note(self, block: SampleBlock) -> None:
+        """Keep what matters of the samples of one record."""
+        self.has_markers |= block.end
+        self.has_ids |= block.sequence is not None
+        self.seen |= np.isfinite(block.values).any(axis=0)
+        if not len(block):
+            return
+        first_us, last_us = int(block.times_us[0]), int(block.times_us[-1])
+        self.longest_chunk_us = max(self.longest_chunk_us, last_us - first_us)
+        newest_us = self.newest_us.get(block.stream, first_us)
+        self.lateness_us = max(self.lateness_us, newest_us - first_us)
+        self.newest_us[block.stream] = max(newest_us, last_us)
+
+
+async def read_sample(plant: Plant, source: Source) -> Sample:
+    """Read until the sample is full, the source ends or is silent for ten seconds. Raises SourceError, ConfigError."""
+    sample = Sample(np.zeros(len(plant.settings.channels), dtype=np.bool_))
+    settings = plant.settings
+    decoder = Decoder(settings.decode, settings.channels, settings.route_field)
+    intakes: dict[str, Intake] = {}
+    try:
+        async with asyncio.timeout(MAX_WAIT_S):
+            async for event in source.batches():
+                if isinstance(event, PartitionAssigned):
+                    sample.partitions += 1
+                    intakes[event.partition] = Intake(event.partition, plant.settings, decoder, sample.counters)
+                    await source.seek(event.partition, None)
+                else:
+                    _take(event, intakes, sample, decoder, plant.clock.now_us())
+                if sample.is_full:
+                    break
+            else:
+                sample.is_complete = True
+    except TimeoutError:
+        pass  # a live source that is silent, or slow: what came has to do
+    finally:
+        await source.close()
+    return sample
+
+
+def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decoder: Decoder, now_us: int) -> None:
+    finished = []
+    if isinstance(event, RecordBatch):
+        intake = intakes[event.partition]
+        finished = intake.take(event, now_us)
+        for record in event.records:
+            try:
+                block = decoder.decode(record, now_us)
+            except DecodeError:
+                continue  # the intake counts it
+            if block is not None:
+                sample.note(block)
+        for output in intake.take_aside():
+            letter = output.message
+            if isinstance(letter, DeadLetter):
+                where = f"{letter.origin.partition} at {letter.origin.offset}"
+                sample.unreadable.setdefault(letter.kind, f"{where}: {letter.error}")
+    elif isinstance(event, PartitionEnded):
+        finished = intakes.pop(event.partition).end_of_input(now_us)
+    for closed in finished:
+        sample.counters.sequences[closed.sequence.reason] += 1
+        sample.sequences.append(closed.sequence)

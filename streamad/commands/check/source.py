@@ -1,0 +1,253 @@
+"""Checks that the source's messages become samples, sequences and windows as the config means them to."""
+
+from __future__ import annotations
+
+__all__ = ["check_recordings", "check_source", "check_topics", "list_options"]
+
+from collections import Counter
+
+import numpy as np
+
+from streamad.commands.check.findings import Finding, Outcome, failed, failure, ok, warning
+from streamad.commands.check.models import check_routes
+from streamad.commands.check.sample import Sample, read_sample
+from streamad.commands.shared.console import Plant, name_config, run_async
+from streamad.commands.shared.topics import folded, kept_topics
+from streamad.errors import StreamadError
+from streamad.ingest.windowing import Unscorable, to_window
+from streamad.plugins import load, split_url
+from streamad.ports import RangedSource, Source, TransactionalSource
+from streamad.runtime.wiring import sink_urls, source_for
+from streamad.settings.plant_yaml import SequenceSettings, WindowSettings
+
+_LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
+_KEYS = {"source": "source.url"}  # where another check than its key is told
+_MANY = 0.2  # a share that is no accident any more
+
+
+def check_source(plant: Plant) -> list[Finding]:
+    """Read the first records of the source and say what becomes of them."""
+    try:
+        source = source_for(plant.settings, plant.context)
+        sample = run_async(read_sample(plant, _without_group(source)))
+    except StreamadError as error:
+        return failure("source", error)
+    findings = _records("source", sample, is_live=isinstance(source, TransactionalSource))
+    if any(finding.outcome == "failed" for finding in findings):
+        return findings
+    findings += [*_channels(plant, sample), *_sequences(plant, sample), *_windows(plant, sample)]
+    return findings + check_routes(plant, sample)
+
+
+def check_topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
+    """Say whether the source's topics are as they should be; with the roles of sinks that could not write to theirs."""
+    try:
+        return run_async(_topics(plant))
+    except StreamadError as error:
+        return failure("source", error), frozenset(sink_urls(plant.settings))
+
+
+async def _topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
+    async with kept_topics(plant) as keeper:
+        if keeper is None:
+            return [], frozenset()
+        found, topics = await keeper.check(), await keeper.wanted()
+    outcomes: dict[str, Outcome] = {"ok": "ok", "warning": "warning", "error": "failed"}
+    findings = [
+        Finding("topics", outcomes[level], name_config(f"{topic}: {text}")) for level, topic, text in folded(found)
+    ]
+    wrong = {finding.topic for finding in found if finding.level == "error"}
+    return findings, frozenset(role for topic in topics if topic.name in wrong for role in topic.role.split(", "))
+
+
+def _without_group(source: Source) -> Source:
+    # A member of the group would take partitions from the workers.
+    if isinstance(source, TransactionalSource) and isinstance(source, RangedSource):
+        return source.between(None, None)
+    return source
+
+
+def list_options(plant: Plant) -> list[Finding]:
+    """Say which options the source knows."""
+    scheme = split_url(plant.settings.source.url)[0]
+    try:
+        known = load("sources", scheme).options_model.model_fields
+    except StreamadError as error:
+        return failure("source.options", error)
+    return [ok("source.options", f"known to {scheme}: {', '.join(known) or 'none'}")]
+
+
+def check_recordings(plant: Plant) -> list[Finding]:
+    """Say whether ``model.recordings`` can be read; nothing where there are none."""
+    if plant.settings.model.recordings is None:
+        return []
+    try:
+        source = source_for(plant.settings, plant.context, plant.settings.model.recordings)
+        sample = run_async(read_sample(plant, _without_group(source)))
+    except StreamadError as error:
+        return [
+            warning("model.recordings", finding.message, "needed for streamad train only")
+            for finding in failure("model.recordings", error)
+        ]
+    return _records("model.recordings", sample)
+
+
+def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Finding]:
+    counters = sample.counters
+    if not counters.records:
+        if sample.is_complete and not is_live:
+            return [failed(check, "no record in it", f"check {_KEYS.get(check, check)}")]
+        when = "in it yet" if sample.is_complete else "came within ten seconds"
+        return [warning(check, f"no record {when}", "is the plant running, is it the right place?")]
+    unreadable = sum(counters.dead_letters.values())
+    findings = []
+    for kind, first in sample.unreadable.items():
+        message = f"{counters.dead_letters[kind]} of {counters.records} records are unreadable: {kind}; {first}"
+        advice = "see decode and channels in the config; unreadable records go to the dead letters"
+        findings.append((failed if unreadable == counters.records else warning)(check, message, advice))
+    if counters.ignored and not counters.samples:
+        advice = "check the channels' field (or name), and decode.fields"
+        findings.append(failed(check, f"none of {counters.records} records holds a channel of the plant", advice))
+    if not findings:
+        first = "" if sample.is_complete else "the first "
+        streams = _count(len(sample.newest_us), "stream")
+        what = f"{first}{counters.records} records, {counters.samples} samples of {streams}"
+        ignored = f", {counters.ignored} records without a channel of the plant" if counters.ignored else ""
+        findings.append(ok(check, what + ignored))
+    return findings
+
+
+def _channels(plant: Plant, sample: Sample) -> list[Finding]:
+    silent = [
+        channel.name for channel, seen in zip(plant.settings.channels, sample.seen.tolist(), strict=True) if not seen
+    ]
+    if not silent:
+        return [ok("channels", f"all {len(sample.seen)} have values")]
+    advice = "check their field (or name); a channel without values makes every sequence unscorable"
+    return [warning("channels", f"no value of {', '.join(silent)} in the sample", advice)]
+
+
+def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
+    settings = plant.settings.sequences
+    findings = [*_ends(settings, sample), *_order(plant, sample), *_bounds(plant, sample)]
+    if any(finding.outcome != "ok" for finding in findings) or not sample.sequences:
+        return findings
+    reasons = Counter(sequence.reason for sequence in sample.sequences)
+    ended = ", ".join(f"{count} by {reason}" for reason, count in reasons.most_common())
+    return [ok("sequences", f"{_count(len(sample.sequences), 'sequence')} ended: {ended}")]
+
+
+def _ends(settings: SequenceSettings, sample: Sample) -> list[Finding]:
+    modes = " or ".join(settings.end)
+    advice = _advice(settings, sample)
+    if not sample.sequences:
+        message = f"no sequence ended ({modes}) in the first {sample.counters.records} records"
+        return [warning("sequences", message, advice)]
+    reasons = {sequence.reason for sequence in sample.sequences}
+    if reasons <= _LIMITS:
+        message = f"no sequence ended by {modes}: only by {', '.join(sorted(reasons))}"
+        return [warning("sequences", message, advice)]
+    limits = sorted(reasons & _LIMITS - {"end_of_input"})
+    if limits:
+        count = sum(sequence.reason in limits for sequence in sample.sequences)
+        message = f"{count} of {len(sample.sequences)} sequences ended by {', '.join(limits)}"
+        return [warning("sequences", message, "raise the limit if they are whole, else check the end modes")]
+    return []
+
+
+def _advice(settings: SequenceSettings, sample: Sample) -> str:
+    reasons = []
+    if "marker" in settings.end and not sample.has_markers:
+        reasons.append("no message has end: true (decode.fields.end)")
+    if "change" in settings.end and not sample.has_ids:
+        reasons.append("no message names a sequence (decode.fields.sequence)")
+    if not reasons:
+        reasons.append("the sample may be too short")
+    return "; ".join(reasons) + ": choose other end modes (sequences.end) unless that is as it should be"
+
+
+def _order(plant: Plant, sample: Sample) -> list[Finding]:
+    settings, fields = plant.settings.sequences, plant.settings.decode.fields
+    findings = []
+    if sample.counters.late_samples:
+        needed_s = sample.lateness_us / 1e6
+        findings.append(
+            warning(
+                "sequences",
+                f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late",
+                f"some lie {needed_s:g} s behind the newest of their stream: raise sequences.allowed_lateness, "
+                "or sort the recordings by time",
+            )
+        )
+    elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
+        findings.append(
+            warning(
+                "sequences",
+                "one channel per message, and no lateness allowed: a channel behind the others would be dropped",
+                "set sequences.allowed_lateness to about two sampling periods of the slowest channel",
+            )
+        )
+    if settings.gap is not None and settings.gap + settings.allowed_lateness <= sample.longest_chunk_us:
+        findings.append(
+            warning(
+                "sequences",
+                f"the gap of {settings.gap / 1e6:g} s is not longer than what one message covers "
+                f"({sample.longest_chunk_us / 1e6:g} s): the wait for the next message would end the sequence",
+                "raise sequences.gap, or send shorter chunks",
+            )
+        )
+    return findings
+
+
+def _bounds(plant: Plant, sample: Sample) -> list[Finding]:
+    settings, streams = plant.settings.sequences, len(sample.newest_us)
+    findings = []
+    if "too_many_streams" not in sample.unreadable and streams > 0.8 * settings.max_streams:
+        findings.append(
+            warning(
+                "sequences", f"{streams} streams, {settings.max_streams} are allowed", "raise sequences.max_streams"
+            )
+        )
+    longest = max((sequence.times_us.nbytes + sequence.values.nbytes for sequence in sample.sequences), default=0)
+    if longest * streams > settings.max_buffered_bytes:
+        message = f"{streams} streams with one sequence open each need {longest * streams / 1e6:.0f} MB"
+        findings.append(
+            warning("sequences", message, "raise sequences.max_buffered_bytes, or sequences will end by memory")
+        )
+    return findings
+
+
+def _windows(plant: Plant, sample: Sample) -> list[Finding]:
+    if not sample.sequences:
+        return []
+    settings, n = plant.settings.window, len(sample.sequences)
+    windows = [to_window(sequence, settings, plant.settings.channel_specs) for sequence in sample.sequences]
+    refused = [window.detail for window in windows if isinstance(window, Unscorable)]
+    findings = []
+    if refused:
+        reason = Counter(detail.partition(":")[0] for detail in refused).most_common(1)[0][0]
+        example = next(detail for detail in refused if detail.startswith(reason))
+        message = f"{len(refused)} of {n} sequences are unscorable, most of them because: {example}"
+        outcome = failed if len(refused) == n else warning
+        findings.append(outcome("window", message, "see window and sequences in docs/guide/config.md"))
+    lengths = np.array([_points(sequence.times_us, settings) for sequence in sample.sequences])
+    spread = f"{lengths.min()} to {lengths.max()} points, median {np.median(lengths):g}"
+    longer = int((lengths > settings.length).sum())
+    if longer > _MANY * n:
+        what = {"truncate": "are cut", "resample": "are squeezed", "reject": "are unscorable"}[settings.longer]
+        message = f"{longer} of {n} sequences are longer than window.length {settings.length} and {what} ({spread})"
+        findings.append(warning("window", message, "raise window.length, or resample to a longer period"))
+    elif 4 * lengths.max() < settings.length:
+        message = f"window.length {settings.length} is far more than any sequence has ({spread})"
+        findings.append(warning("window", message, "lower window.length: training and scoring take time by length"))
+    return findings or [ok("window", f"{spread}; {longer} of {n} longer than window.length {settings.length}")]
+
+
+def _points(times_us: np.ndarray[tuple[int], np.dtype[np.int64]], settings: WindowSettings) -> int:
+    if settings.resample is None:
+        return len(times_us)
+    return int(times_us[-1] - times_us[0]) // settings.resample.period + 1
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -1,0 +1,50 @@
+"""Checks the inlier store: can it be reached and written, and what does it hold?"""
+
+from __future__ import annotations
+
+__all__ = ["check_store"]
+
+import os
+from pathlib import Path
+
+from fsspec.core import split_protocol
+
+from streamad.commands.check.findings import Finding, failed, failure, ok, warning
+from streamad.commands.check.places import makeable
+from streamad.commands.shared.console import Plant
+from streamad.commands.shared.stored import open_store, stored_models
+from streamad.errors import StreamadError
+
+_CHECK = "learning.store"
+_LOCAL = (None, "file", "local")
+
+
+def check_store(plant: Plant) -> list[Finding]:
+    """Say what the inlier store holds, or why it cannot be used; nothing where the plant does not learn."""
+    if plant.settings.learning is None:
+        return []
+    url = plant.settings.learning.store
+    protocol, path = split_protocol(url)
+    problem = _unusable_folder(plant.base_dir / path) if protocol in _LOCAL else None
+    if problem is not None:
+        return [problem]
+    try:
+        stores = {name: open_store(plant, name) for name in stored_models(plant)}
+    except StreamadError as error:
+        return failure(_CHECK, error)
+    damaged = [problem for store in stores.values() for problem in store.problems]
+    if damaged:
+        advice = "such a file stays where it is and is not used: see docs/learning/inliers.md"
+        return [warning(_CHECK, f"{url}: {len(damaged)} unusable, first: {damaged[0]}", advice)]
+    counts = ", ".join(f"{name} {sum(store.counts().values())}" for name, store in stores.items())
+    return [ok(_CHECK, f"{url} ({f'sequences: {counts}' if counts else 'nothing stored yet'})")]
+
+
+def _unusable_folder(folder: Path) -> Finding | None:
+    if not folder.exists():
+        return makeable(_CHECK, folder)
+    if not folder.is_dir():
+        return failed(_CHECK, f"{folder} is a file", "name a folder: learning.store")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return failed(_CHECK, f"{folder} cannot be written", "give this user write permission")
+    return None

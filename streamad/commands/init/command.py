@@ -1,0 +1,158 @@
+"""``streamad init``: a commented config from a sample recording."""
+
+from __future__ import annotations
+
+__all__ = ["init"]
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from streamad.commands.check.source import check_source
+from streamad.commands.init.config import config_text, duration_text, trial_settings
+from streamad.commands.init.layout import Layout, find_layout
+from streamad.commands.init.names import plain_name
+from streamad.commands.init.records import RawSample, read_raw
+from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
+from streamad.commands.shared.console import JsonOption, err, load_plant, local_url, out, print_json
+from streamad.errors import OutputError
+from streamad.plugins import ConnectorContext, connect_source, split_url
+from streamad.ports import LabelledSource, NamedChannels, Source
+from streamad.system.clock import SystemClock
+from streamad.system.files import write_atomically
+
+
+def init(
+    sample: Annotated[str, typer.Argument(help="A sample recording: a file (jsonl, csv, parquet, npz, ts) or a URL.")],
+    *,
+    write_to: Annotated[Path, typer.Option("--out", help="The config to write.", metavar="FILE")] = Path("plant.yaml"),
+    name: Annotated[str | None, typer.Option(help="Name of the monitor; default: the sample's name.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at a sample recording and write a commented plant.yaml that reads it.
+
+    Finds channels and units, times, ids of streams and sequences, end markers or pauses, the sampling period and the
+    lengths of sequences; says what it found and what it guessed.
+
+    Example: streamad init recording.csv
+    """
+    if write_to.exists() and not force:
+        raise OutputError(f"{write_to} exists: name another file with --out, or overwrite it with --force")
+    home = write_to.absolute().parent
+    url = local_url(sample)
+    raw = read_raw(url, home)
+    recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
+    layout = find_layout(raw, _named_channels(recordings) if raw.native else None)
+    options = dict(raw.options)
+    if layout.as_text:
+        options["text"] = list(layout.as_text)
+        raw = read_raw(f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}", home)
+    title = plain_name(name or Path(split_url(url)[1]).name.split(".")[0], "plant")
+    stream = title
+    first = trial_settings(layout, url, options, stream, None)
+    pauses = find_pauses(raw, first)
+    if pauses.gap_us is None and not layout.end and not layout.sequence:
+        layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, a stopgap")
+    rhythm = measure(raw, trial_settings(layout, url, options, stream, pauses))
+    text = config_text(
+        layout,
+        name=title,
+        sample=sample,
+        url=_relative(url, home),
+        options=options,
+        stream=stream,
+        native=raw.native,
+        classes=_classes(recordings) if raw.native else [],
+        pauses=pauses,
+        rhythm=rhythm,
+    )
+    write_atomically(write_to, text.encode())
+    _tell(write_to, raw, layout, rhythm, as_json)
+
+
+def _relative(url: str, home: Path) -> str:
+    """Return the URL of the sample as seen from the config's folder, if it lies in it."""
+    scheme, rest, _ = split_url(url)
+    if scheme != "file" or not Path(rest).is_relative_to(home):
+        return url
+    query = url.partition(rest)[2]
+    return Path(os.path.normpath(rest)).relative_to(home).as_posix() + query
+
+
+def _named_channels(source: Source) -> tuple[str, ...] | None:
+    """Return the names of channels that the recordings hold, but not their messages."""
+    return source.channel_names() if isinstance(source, NamedChannels) else None
+
+
+def _classes(source: Source) -> list[str]:
+    """Return the class labels that the recordings carry, none where they carry none."""
+    return sorted(set(source.labels().values())) if isinstance(source, LabelledSource) else []
+
+
+def _tell(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:
+    plant = load_plant(config)
+    concerns = [finding for finding in check_source(plant) if finding.outcome != "ok"]
+    if as_json:
+        print_json(_report(config, raw, layout, rhythm) | {"checks": concerns})
+        return
+    for label, value in _found(raw, layout, rhythm, plant.settings.decode.default_stream):
+        out.print(escape(f"{label:<12} {value}"))
+    for note in _notes(layout):
+        err.print(f"[yellow]guessed[/]      {escape(note)}")
+    for path, why in layout.left_out:
+        err.print(f"[yellow]left out[/]     {escape(f'{path}: {why}')}")
+    for finding in concerns:
+        err.print(f"[yellow]{finding.outcome:<12}[/] {escape(f'{finding.message} -> {finding.advice}')}")
+    out.print(escape(f"wrote {config}; look through it, then: streamad check --config {config}"))
+
+
+def _notes(layout: Layout) -> list[str]:
+    """Return what was guessed, in whole phrases; the config says at decode.timezone itself that its zone is a guess."""
+    if layout.time.zone is None:
+        return layout.notes
+    zone = f"the dates in {layout.time.path} name no time zone: {layout.time.zone}; if not so, set decode.timezone"
+    return [*layout.notes, zone]
+
+
+def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | None) -> list[tuple[str, str]]:
+    names = ", ".join(f"{line.name}{f' [{line.unit}]' if line.unit else ''}" for line in layout.channels[:12])
+    more = f", and {len(layout.channels) - 12} more" if len(layout.channels) > 12 else ""
+    unreadable = f", {raw.unreadable} unreadable" if raw.unreadable else ""
+    found = [
+        ("sample", f"{raw.n_records} records{'' if raw.is_complete else ' (its beginning)'}{unreadable}"),
+        ("channels", f"{len(layout.channels)}: {names}{more}"),
+    ]
+    if raw.native:
+        found.append(("time", "not in the file: made up, see the option period"))
+    else:
+        found += [
+            ("time", f"{layout.time.path} ({layout.time.how})"),
+            ("stream", layout.stream or f"not named in the messages: {stream}"),
+            ("sequence", layout.sequence or "no id in the messages"),
+            ("end", f"{layout.end} is true" if layout.end else "no marker in the messages"),
+        ]
+    if rhythm is not None:
+        spread = f"{rhythm.spread}, one every {duration_text(rhythm.period_us)}"
+        found.append(("sequences", f"{rhythm.n_sequences}: {spread}"))
+        found.append(("window", f"{rhythm.window} points" + (f"; {rhythm.why_resample}" if rhythm.resample_us else "")))
+    return found
+
+
+def _report(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None) -> dict[str, Any]:
+    return {
+        "config": str(config),
+        "records": raw.n_records,
+        "form": layout.form,
+        "channels": layout.channels,
+        "time": layout.time,
+        "stream": layout.stream,
+        "sequence": layout.sequence,
+        "end": layout.end,
+        "sequences": rhythm,
+        "left_out": dict(layout.left_out),
+        "notes": _notes(layout),
+    }

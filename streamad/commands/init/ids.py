@@ -1,0 +1,80 @@
+"""Finds the ids among the fields of a sample: the stream, the sequence, and the mark of its end."""
+
+from __future__ import annotations
+
+__all__ = ["Ids", "find_ids", "runs_in"]
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from streamad.commands.init.columns import Column, is_number
+from streamad.commands.init.names import END, SEQUENCE, STREAM, hints
+
+
+class Ids(NamedTuple):
+    """The fields of the stream, the sequence and the end; None where no field holds it."""
+
+    stream: str | None
+    sequence: str | None
+    end: str | None
+
+
+def find_ids(columns: Mapping[str, Column], notes: list[str]) -> Ids:
+    """Return the fields of the stream, the sequence and the end."""
+    ends = [path for path, column in columns.items() if hints(path) & END and column.is_flag]
+    end = _first(ends, columns, "end of a sequence", notes)
+    free = {path: column for path, column in columns.items() if path != end and _may_be_id(column)}
+    sequence = _first(
+        [path for path, column in free.items() if _named(path, SEQUENCE, column)], free, "sequence id", notes
+    )
+    free.pop(sequence or "", None)
+    streams = [path for path, column in free.items() if _named(path, STREAM, column)]
+    stream = _first(streams, free, "stream", notes)
+    free.pop(stream or "", None)
+    texts = [path for path, column in free.items() if isinstance(column.values[0], str) and not column.is_numeric]
+    if sequence is None and texts and stream is None:
+        # A name tells nothing: an id whose messages lie together is a sequence's, one that comes back is a stream's.
+        path = texts[0]
+        if runs_in(columns[path]) == len(columns[path].counts) > 1:
+            sequence = path
+        elif len(columns[path].counts) <= 100:
+            stream = path
+        if path in (sequence, stream):
+            notes.append(f"{path} was taken for the {'sequence id' if path == sequence else 'stream'} by its values")
+    return Ids(stream, sequence, end)
+
+
+def _may_be_id(column: Column) -> bool:
+    repeats = len(column.counts) <= max(1, len(column.values) // 2)
+    whole = all(isinstance(value, str) or float(value).is_integer() for value in column.values if is_number(value))
+    scalars = all(isinstance(value, (str, int, float)) and not isinstance(value, bool) for value in column.values)
+    return bool(column.values) and scalars and repeats and (whole or _named_id(column.path))
+
+
+def _named_id(path: str) -> bool:
+    return bool(hints(path) & {"id", "no", "nr", "number", "name"}) or path.rsplit(".", 1)[-1].lower() in SEQUENCE
+
+
+def _named(path: str, words: frozenset[str], column: Column) -> bool:
+    """Say whether a field is named as an id, and its values come in runs as an id's do."""
+    if not hints(path) & words:
+        return False
+    if column.is_numeric:  # numbers: a reading may be called cycle or pressure of the press
+        return _named_id(path) and runs_in(column) <= len(column.values) / 2
+    return True
+
+
+def runs_in(column: Column) -> int:
+    """Return into how many runs of one value the column falls."""
+    texts = [str(value) for value in column.values]
+    return 1 + sum(a != b for a, b in pairwise(texts))
+
+
+def _first(candidates: Sequence[str], columns: Mapping[str, Column], what: str, notes: list[str]) -> str | None:
+    """Return the first field of several values, else the first; names the others that would do."""
+    varying = [path for path in candidates if len(columns[path].counts) > 1]
+    best = next(iter(varying or candidates), None)
+    if len(varying) > 1:
+        notes.append(f"{best} was taken for the {what}; {', '.join(varying[1:])} would do as well")
+    return best

@@ -1,0 +1,257 @@
+"""Works out what the fields of a sample mean: stream, sequence, time, end and channels."""
+
+from __future__ import annotations
+
+__all__ = ["Layout", "find_layout"]
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from streamad.commands.init.columns import Column, columns_of, is_number
+from streamad.commands.init.ids import find_ids, runs_in
+from streamad.commands.init.names import CHANNEL, SEQUENCE, STREAM, VALUE, channel_names, hints, unit_of
+from streamad.commands.init.records import RawSample
+from streamad.commands.init.time import TimeField, find_time
+from streamad.errors import SourceError
+from streamad.settings.template import ChannelLine
+
+Form = Literal["own", "flat", "object", "per_channel", "chunked"]
+_MAX_CHANNELS = 1000
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where a plant's messages keep what streamad needs; ``notes`` says what was guessed, in whole phrases."""
+
+    form: Form
+    time: TimeField
+    channels: list[ChannelLine]
+    stream: str | None = None
+    sequence: str | None = None
+    end: str | None = None
+    values: str | None = None
+    channel: str | None = None
+    value: str | None = None
+    as_text: tuple[str, ...] = ()
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def find_layout(sample: RawSample, known_names: Sequence[str] | None = None) -> Layout:
+    """Return the layout of the sample's messages; raises SourceError where there is no time or no channel."""
+    messages = sample.messages
+    if all(_is_own(message) for message in messages):
+        return _own(messages, known_names)
+    columns = columns_of(messages)
+    chunked = _chunked(messages, columns)
+    if chunked is not None:
+        return chunked
+    time = find_time(columns.values(), len(messages))
+    rest = {path: column for path, column in columns.items() if path != time.path}
+    notes: list[str] = []
+    channel, value = _per_channel(rest)
+    units = _units_by_channel(channel, rest) if channel is not None else None
+    for used in (channel, value, units):
+        if used is not None:
+            del rest[used.path]
+    ids = find_ids(rest, notes)
+    layout = Layout("flat", time, [], ids.stream, ids.sequence, ids.end, notes=notes)
+    layout.as_text = tuple(path for path in (layout.stream, layout.sequence) if path and not columns[path].is_id)
+    for path in ids:
+        if path is not None:
+            del rest[path]
+    if channel is not None and value is not None:
+        _add_channels_of(layout, channel, value, units)
+    else:
+        _add_columns(layout, rest, messages)
+    if not layout.channels:
+        names = ", ".join(columns)[:200]
+        raise SourceError(f"nothing numeric found besides ids and times (fields: {names}); there must be a channel")
+    return layout
+
+
+# --- streamad's own format ---
+
+
+def _is_own(message: Mapping[str, Any]) -> bool:
+    values = message.get("values")
+    if "times" in message:
+        return isinstance(message["times"], list) and isinstance(values, list)
+    if isinstance(values, dict):
+        return (
+            "time" in message
+            and all(value is None or is_number(value) for value in values.values())
+            and not any(isinstance(value, str) for value in values.values())
+        )
+    return values is None and "time" in message and message.get("end") is True
+
+
+def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | None) -> Layout:
+    names = list(dict.fromkeys(name for message in messages for name in _names_in(message)))
+    width = max((len(row) for message in messages for row in _rows_of(message)[:1]), default=0)
+    unnamed = not names
+    if unnamed:
+        fits = known_names is not None and len(known_names) == width
+        names = list(known_names or ()) if fits else [f"ch{index:02d}" for index in range(width)]
+    if not names:
+        raise SourceError("nothing numeric found: the messages hold no values")
+    times = Column("time", values=[time for message in messages for time in _times_of(message)])
+    time = find_time([times], len(times.values))
+    lines = [_line(path, name) for path, name in zip(names, channel_names(names), strict=True)]
+    layout = Layout("own", time, lines)
+    if any(message.get("stream") is not None for message in messages):
+        layout.stream = "stream"
+    if any(message.get("sequence") is not None for message in messages):
+        layout.sequence = "sequence"
+    if any(message.get("end") is True for message in messages):
+        layout.end = "end"
+    if unnamed and (known_names is None or len(known_names) != width):
+        layout.notes.append("the recording does not name its channels: replace ch00, ch01, ... by what they are")
+    return layout
+
+
+def _names_in(message: Mapping[str, Any]) -> list[str]:
+    values = message.get("values")
+    if isinstance(values, dict):
+        return list(values)
+    names = message.get("channels")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _rows_of(message: Mapping[str, Any]) -> list[list[Any]]:
+    values = message.get("values")
+    return [row for row in values if isinstance(row, list)] if isinstance(values, list) else []
+
+
+def _times_of(message: Mapping[str, Any]) -> list[Any]:
+    times = message.get("times")
+    return times if isinstance(times, list) else [message.get("time")]
+
+
+# --- chunks under other names ---
+
+
+def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> Layout | None:
+    rows = next((column for column in columns.values() if _holds(column, list)), None)
+    if rows is None:
+        return None
+    lists = {
+        path: Column(path, values=[item for value in column.values for item in value])
+        for path, column in columns.items()
+        if column is not rows and column.values and all(isinstance(value, list) for value in column.values)
+    }
+    time = find_time(lists.values(), 0)
+    rest = {path: column for path, column in columns.items() if path not in lists and column is not rows}
+    notes: list[str] = []
+    width = len(rows.values[0][0])
+    names = next((list(names) for message in messages if isinstance(names := message.get("channels"), list)), [])
+    if len(names) != width:
+        names = [f"ch{index:02d}" for index in range(width)]
+        notes.append("the messages do not name their channels: replace ch00, ch01, ... by what they are")
+    lines = [_line(str(path), name) for path, name in zip(names, channel_names(names), strict=True)]
+    ids = find_ids(rest, notes)
+    return Layout("chunked", time, lines, ids.stream, ids.sequence, ids.end, rows.path, notes=notes)
+
+
+def _holds(column: Column, kind: type) -> bool:
+    """Say whether all values are lists of ``kind``."""
+    return bool(column.values) and all(
+        isinstance(value, list) and value and isinstance(value[0], kind) for value in column.values
+    )
+
+
+# --- channels ---
+
+
+def _per_channel(columns: Mapping[str, Column]) -> tuple[Column | None, Column | None]:
+    """Return the field that names the channel and the one with its value; None, None for the other forms."""
+    names = [
+        column
+        for path, column in columns.items()
+        if hints(path) & CHANNEL and not column.is_numeric and column.is_id and 1 < len(column.counts) <= _MAX_CHANNELS
+    ]
+    numeric = [column for column in columns.values() if column.is_numeric and not column.is_flag]
+    values = [column for column in numeric if hints(column.path) & VALUE]
+    if not values:
+        plain = [column for column in numeric if not hints(column.path) & (SEQUENCE | STREAM)]
+        values = plain if len(plain) == 1 else []
+    if not names or len(values) != 1:
+        return None, None
+    best = max(names, key=lambda column: runs_in(column) / len(column.values))
+    return best, values[0]
+
+
+def _units_by_channel(channel: Column, columns: Mapping[str, Column]) -> Column | None:
+    """Return the field that gives each channel's unit, where one is named so and differs with the channel alone."""
+    for path, column in columns.items():
+        if hints(path) & {"unit", "units", "uom", "einheit"} and column.rows == channel.rows and len(column.counts) > 1:
+            pairs = set(zip(map(str, channel.values), map(str, column.values), strict=True))
+            if len(pairs) == len(channel.counts):
+                return column
+    return None
+
+
+def _add_channels_of(layout: Layout, channel: Column, value: Column, units: Column | None) -> None:
+    layout.form, layout.channel, layout.value = "per_channel", channel.path, value.path
+    by_row = dict(zip(value.rows, value.values, strict=True))
+    readings: dict[str, Column] = {}
+    for row, name in zip(channel.rows, channel.values, strict=True):
+        reading = readings.setdefault(str(name), Column(str(name)))
+        if row in by_row:
+            reading.values.append(by_row[row])
+    _add(layout, readings, {} if units is None else dict(zip(map(str, channel.values), units.values, strict=True)))
+
+
+def _add_columns(layout: Layout, rest: Mapping[str, Column], messages: Sequence[Mapping[str, Any]]) -> None:
+    _add(layout, {path: column for path, column in rest.items() if column.is_numeric}, {})
+    layout.left_out += [(path, "no number") for path, column in rest.items() if column.values and not column.is_numeric]
+    paths = [line.field or line.name for line in layout.channels]
+    inside = paths[0].split(".", 1)[0] if paths else ""
+    if all(path.startswith(f"{inside}.") for path in paths) and _holds_only(inside, paths, messages):
+        layout.form, layout.values = "object", inside
+        layout.channels = [
+            _line(path.removeprefix(f"{inside}."), line.name, line.unit)
+            for path, line in zip(paths, layout.channels, strict=True)
+        ]
+        return
+    reached = {path: _is_reached(path, messages) for path in paths}
+    layout.left_out += [(path, "its name holds a dot inside an object") for path in paths if not reached[path]]
+    layout.channels = [line for path, line in zip(paths, layout.channels, strict=True) if reached[path]]
+
+
+def _holds_only(inside: str, paths: Sequence[str], messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether every key of the object ``inside`` leads to a channel, in all messages."""
+    keys = {key for message in messages if isinstance(message.get(inside), dict) for key in message[inside]}
+    inner = [path.removeprefix(f"{inside}.") for path in paths]
+    return all(any(path == key or path.startswith(f"{key}.") for path in inner) for key in keys)
+
+
+def _is_reached(path: str, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether the decoder finds the dotted path (a key that holds a dot counts at the top only)."""
+    for message in messages:
+        value: Any = message
+        if path in message:
+            return True
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            return True
+    return False
+
+
+def _add(layout: Layout, found: Mapping[str, Column], units: Mapping[str, str]) -> None:
+    kept = []
+    for path, column in found.items():
+        if column.is_constant:
+            value = f"{column.numbers[0]:g}" if column.numbers else "no value"
+            layout.left_out.append((path, f"never changes in the sample ({value}), so there is nothing to learn"))
+        elif column.counts_rows and layout.form == "flat":
+            layout.left_out.append((path, "counts the rows"))
+        else:
+            kept.append(path)
+    layout.channels = [_line(path, name, units.get(path)) for path, name in zip(kept, channel_names(kept), strict=True)]
+
+
+def _line(path: str, name: str, unit: str | None = None) -> ChannelLine:
+    return ChannelLine(name, unit if unit is not None else unit_of(path), None if name == path else path)

@@ -1,0 +1,110 @@
+"""Reads the beginning of a sample recording as raw messages, before anything is known of their fields."""
+
+from __future__ import annotations
+
+__all__ = ["RawSample", "read_raw"]
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamad.commands.shared.console import run_async
+from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext, connect_source
+from streamad.ports import Source
+from streamad.system.clock import SystemClock
+from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch
+
+MAX_RECORDS = 50_000
+MAX_BYTES = 128_000_000
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+
+
+@dataclass(slots=True)
+class RawSample:
+    """The records of each partition, and their messages as plain objects."""
+
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    n_records: int = 0
+    n_bytes: int = 0
+    unreadable: int = 0
+    native: bool = False
+    is_complete: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether enough was read."""
+        return self.n_records >= MAX_RECORDS or self.n_bytes >= MAX_BYTES
+
+
+def read_raw(url: str, base_dir: Path) -> RawSample:
+    """Read the sample; CSV with decimal commas is noticed. Raises SourceError, PluginError, ConfigError."""
+    sample = run_async(_read(_source(url, {}, base_dir)))
+    if not sample.messages:
+        what = f"none of its {sample.unreadable} records is a message" if sample.unreadable else "it holds no record"
+        raise SourceError(f"{url}: {what}; give a recording in JSON lines, CSV, Parquet, NPZ or .ts")
+    if not sample.native and _has_decimal_commas(sample) and "decimal=" not in url:
+        try:
+            again = run_async(_read(_source(url, {"decimal": ","}, base_dir)))
+        except SourceError:
+            return sample  # no CSV: such texts are what they are
+        again.options = {"decimal": ","}
+        return again
+    return sample
+
+
+def _source(url: str, options: dict[str, Any], base_dir: Path) -> Source:
+    return connect_source(url, options, ConnectorContext((), SystemClock(), base_dir), where="sample")
+
+
+def _has_decimal_commas(sample: RawSample) -> bool:
+    texts = [value for message in sample.messages[:200] for value in message.values() if isinstance(value, str)]
+    commas = sum(_DECIMAL_COMMA.fullmatch(text) is not None for text in texts)
+    return commas > 0 and commas >= len(sample.messages[:200]) / 2
+
+
+async def _read(source: Source) -> RawSample:
+    sample = RawSample()
+    try:
+        async for event in source.batches():
+            if isinstance(event, PartitionAssigned):
+                await source.seek(event.partition, None)
+            elif isinstance(event, RecordBatch):
+                for record in event.records:
+                    _take(sample, event.partition, record)
+            if sample.is_full and not isinstance(event, PartitionEnded):
+                return sample
+        sample.is_complete = True
+    finally:
+        await source.close()
+    return sample
+
+
+def _take(sample: RawSample, partition: str, record: Record) -> None:
+    sample.n_records += 1
+    sample.n_bytes += len(record.value)
+    sample.native |= record.native
+    sample.records.setdefault(partition, []).append(record)
+    message = _parse(record.value)
+    found = message if isinstance(message, list) else [message]
+    objects = [item for item in found if isinstance(item, dict)]
+    sample.messages += objects
+    sample.unreadable += len(objects) != len(found)
+
+
+def _parse(value: bytes) -> Any:
+    first = value[0] if value else 0
+    is_msgpack = 0x80 <= first <= 0x9F or 0xDC <= first <= 0xDF
+    try:
+        return msgspec.msgpack.decode(value) if is_msgpack else msgspec.json.decode(value.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        try:
+            return None if is_msgpack else json.loads(value.decode())  # NaN, as Python writes it
+        except (ValueError, RecursionError):
+            return None

@@ -1,0 +1,207 @@
+"""Measures a sample with the real decoder and assembler: order, pauses, sequences, and the window that fits them."""
+
+from __future__ import annotations
+
+__all__ = ["Pauses", "Rhythm", "find_pauses", "measure", "round_up"]
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamad.commands.init.records import RawSample
+from streamad.errors import DecodeError
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
+from streamad.telemetry.metrics import Counters
+from streamad.types import BoolArray, FinishedSequence, IntArray, RecordBatch
+
+MAX_WINDOW = 512
+_DURATIONS_US = [
+    int(step * unit)
+    for unit, steps in (
+        (1, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+        (1_000, (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+        (1_000_000, (1, 2, 5, 10, 15, 20, 30)),
+        (60_000_000, (1, 2, 5, 10, 15, 20, 30)),
+        (3_600_000_000, (1, 2, 3, 4, 6, 8, 12)),
+        (86_400_000_000, (1, 2, 3, 5, 7, 10, 14, 30, 60, 90, 180, 365)),
+    )
+    for step in steps
+]
+
+
+def round_up(duration_us: float) -> int:
+    """Return the next duration that people would write: 200ms, 5s, 15m, 12h, 7d."""
+    return next((step for step in _DURATIONS_US if step >= duration_us), math.ceil(duration_us))
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What the times of the samples say, stream by stream: usual distance, how late some come, and long pauses."""
+
+    period_us: int
+    lateness_us: int
+    gap_us: int | None
+    n_pauses: int
+    longest_step_us: int
+    longest_pause_us: int
+
+
+def find_pauses(sample: RawSample, settings: Settings) -> Pauses:
+    """Read the sample's times; ``gap_us`` parts the usual distances from the pauses (None: no pauses)."""
+    times = _times_by_stream(sample, settings)
+    lateness_us = max((_lateness_us(found) for found in times.values()), default=0)
+    all_us = _distances_us(times.values())
+    if not len(all_us):
+        return Pauses(0, lateness_us, None, 0, 0, 0)
+    period_us = int(np.median(all_us))
+    gap_us, n_pauses = _split(all_us, period_us)
+    usual = all_us[: len(all_us) - n_pauses]
+    return Pauses(
+        period_us, lateness_us, gap_us, n_pauses, int(usual[-1]) if len(usual) else period_us, int(all_us[-1])
+    )
+
+
+def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
+    """Return all distances of successive samples, stream by stream, the shortest first."""
+    distances = [np.diff(np.unique(np.concatenate(found))).astype(np.int64) for found in times]
+    return np.sort(np.concatenate(distances)) if distances else np.empty(0, dtype=np.int64)
+
+
+def _times_by_stream(sample: RawSample, settings: Settings) -> dict[str, list[IntArray]]:
+    decoder, now_us = Decoder(settings.decode, settings.channels), SystemClock().now_us()
+    times: dict[str, list[IntArray]] = {}
+    for records in sample.records.values():
+        for record in records:
+            try:
+                block = decoder.decode(record, now_us)
+            except DecodeError:
+                continue  # a dead letter: the check counts them
+            if block is not None and len(block):
+                times.setdefault(block.stream, []).append(block.times_us)
+    return times
+
+
+def _lateness_us(blocks: list[IntArray]) -> int:
+    firsts = np.array([int(times[0]) for times in blocks])
+    newest = np.maximum.accumulate([int(times[-1]) for times in blocks])
+    return max(0, int((newest[:-1] - firsts[1:]).max(initial=0)))
+
+
+def _split(sorted_us: IntArray, period_us: int) -> tuple[int | None, int]:
+    """Return a length between the usual distances and the pauses (at the widest jump), and the number of pauses."""
+    far = int(np.searchsorted(sorted_us, 5 * period_us, side="right"))
+    if far == len(sorted_us) or far == 0:
+        return None, 0
+    candidates = sorted_us[far - 1 :].astype(np.float64)
+    jump = int(np.argmax(candidates[1:] / np.maximum(candidates[:-1], 1)))
+    below, above = candidates[jump], candidates[jump + 1]
+    return round_up(min(math.sqrt(below * above), above / 1.5)), len(candidates) - jump - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """What the sample's sequences are like, and the window that fits them."""
+
+    n_sequences: int
+    n_streams: int
+    shortest: int
+    median: int
+    longest: int
+    longest_us: int
+    period_us: int
+    resample_us: int | None
+    why_resample: str
+    window: int
+    points: int
+    """Points of the longest sequence, on the grid where there is one."""
+
+    @property
+    def spread(self) -> str:
+        """Return the lengths of the sequences in words."""
+        if self.shortest == self.longest:
+            return f"{self.longest} samples each"
+        return f"{self.shortest} to {self.longest} samples"
+
+
+def measure(sample: RawSample, settings: Settings) -> Rhythm | None:
+    """Cut the sample's sequences and measure them; None where there is none."""
+    sequences = _sequences(sample, settings)
+    if not sequences:
+        return None
+    lengths = np.array([sequence.n_samples for sequence in sequences])
+    spans_us = np.array([sequence.end_us - sequence.start_us for sequence in sequences])
+    steps_us = np.concatenate([np.diff(sequence.times_us) for sequence in sequences])
+    period_us = int(np.median(steps_us)) if len(steps_us) else 0
+    resample_us, why = _grid(sequences, steps_us, period_us, settings.window.max_missing)
+    points = lengths if resample_us is None else spans_us // resample_us + 1
+    return Rhythm(
+        n_sequences=len(sequences),
+        n_streams=len({sequence.stream for sequence in sequences}),
+        shortest=int(lengths.min()),
+        median=int(np.median(lengths)),
+        longest=int(lengths.max()),
+        longest_us=int(spans_us.max()),
+        period_us=period_us,
+        resample_us=resample_us,
+        why_resample=why,
+        window=_window(points),
+        points=int(points.max()),
+    )
+
+
+def _sequences(sample: RawSample, settings: Settings) -> list[FinishedSequence]:
+    decoder, now_us, counters = Decoder(settings.decode, settings.channels), SystemClock().now_us(), Counters()
+    ended: list[FinishedSequence] = []
+    still_open: list[FinishedSequence] = []
+    for partition, records in sample.records.items():
+        intake = Intake(partition, settings, decoder, counters)
+        batch = RecordBatch(partition, tuple(records), records[-1].offset + 1)
+        ended += [closed.sequence for closed in intake.take(batch, now_us)]
+        still_open += [closed.sequence for closed in intake.end_of_input(now_us)]
+    return ended + still_open if sample.is_complete or not ended else ended
+
+
+def _grid(
+    sequences: list[FinishedSequence], steps_us: IntArray, period_us: int, max_missing: float
+) -> tuple[int | None, str]:
+    """Return the period of the grid that the sequences need, and why; None where samples lie regularly."""
+    if len(steps_us) < 2 or period_us == 0:
+        return None, ""
+    seen = [np.isfinite(sequence.values) for sequence in sequences]
+    shares = np.array([present.mean(axis=0) for present in seen])
+    usual = np.median(shares, axis=0)
+    if (usual[usual > 0] < 1 - max_missing).any():
+        fastest = int(np.argmax(usual))
+        steps = [_steps_of(sequence, present[:, fastest]) for sequence, present in zip(sequences, seen, strict=True)]
+        together = np.concatenate(steps)
+        return (_tidy(float(np.median(together))) if len(together) else None), "channels come at different times"
+    low, high = np.quantile(steps_us, [0.1, 0.9])
+    if high > 1.5 * low:
+        return _tidy(period_us), "samples come at irregular intervals"
+    return None, ""
+
+
+def _steps_of(sequence: FinishedSequence, present: BoolArray) -> IntArray:
+    steps: IntArray = np.diff(sequence.times_us[present])
+    return steps
+
+
+def _tidy(duration_us: float) -> int:
+    """Round to two significant digits: a grid of 100 ms, not of 99.873 ms."""
+    unit = 10 ** max(0, math.floor(math.log10(max(duration_us, 1))) - 1)
+    return max(1, int(round(duration_us / unit) * unit))
+
+
+def _window(points: IntArray) -> int:
+    """Return the one length, else the longest (of very different ones the 95 % quantile) up to a multiple of 8."""
+    longest = float(points.max())
+    if longest == points.min():
+        return min(MAX_WINDOW, max(2, int(longest)))
+    if longest > 2 * float(np.median(points)):
+        longest = max(float(np.quantile(points, 0.95)), 2.0)
+    return min(MAX_WINDOW, max(8, math.ceil(longest / 8) * 8))

@@ -1,0 +1,254 @@
+"""``streamad inliers``: what learning keeps of the judged sequences; look at it, take it out, leave out, delete."""
+
+from __future__ import annotations
+
+__all__ = ["inliers"]
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from streamad.commands.inliers.export import Route, jsonl_bytes, npz_bytes
+from streamad.commands.inliers.listing import StoreReport, counted
+from streamad.commands.shared.console import ConfigOption, JsonOption, Plant, err, load_plant, out, print_json
+from streamad.commands.shared.marking import (
+    ByOption,
+    Desk,
+    NoteOption,
+    SequenceOption,
+    StreamOption,
+    print_marked,
+)
+from streamad.commands.shared.stored import (
+    ModelOption,
+    Stored,
+    learning_of,
+    open_store,
+    stored_models,
+    stored_sequences,
+    time_text,
+)
+from streamad.errors import UsageError
+from streamad.learn.store.records import SHARES, Mark, Share
+from streamad.ranges import Span, parse_time_us, span_of
+from streamad.system.files import write_atomically, writing
+
+inliers = typer.Typer(
+    help="Look at the sequences that learning keeps; export, leave out, delete some of them.", no_args_is_help=True
+)
+
+ShareOption = Annotated[
+    str | None, typer.Option("--share", metavar="SHARE", help=f"Only this share: {', '.join(SHARES)}.")
+]
+SinceOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Ended then or later: 2026-11-01T08:00:00Z, 2026-11-01, 7d (ago).")
+]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Ended before then.")]
+
+
+@inliers.command("list")
+def list_stored(
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    each: Annotated[bool, typer.Option("--each", help="Print every sequence with its id, not only counts.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what is stored: counts of each share, their time span, the model versions that judged, marks, problems.
+
+    accepted: may train. reserve: calibrates and compares models, never trains. aside: not accepted; kept for feedback
+    and for learning anew. --each shows the ids that `inliers veto` and `feedback --alert` take.
+
+    Example: streamad inliers list --each
+    """
+    plant = load_plant(config)
+    learning_of(plant)
+    reports = [StoreReport(plant, name) for name in stored_models(plant, model)]
+    if as_json:
+        print_json({"models": [report.as_dict(each=each) for report in reports]})
+        return
+    if not reports:
+        out.print("nothing is stored yet: streamad run stores what it judges")
+    for report in reports:
+        report.print(each=each)
+
+
+@inliers.command("export")
+def export(
+    *,
+    to: Annotated[Path, typer.Option("--out", metavar="FILE", help="New recording: FILE.npz or FILE.jsonl.")],
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    share: ShareOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write stored sequences into a recording that train, score and replay read: the same windows come out.
+
+    An NPZ file is read whatever form the plant's messages have; its classes are what was decided or said of each
+    (normal, anomalous, learning, false_alarm, confirmed, veto), so that `FILE.npz?classes=normal,false_alarm` names
+    those. JSON lines keep streams and times, in streamad's own form.
+
+    Example: streamad inliers export --share accepted --since 7d --out week.npz
+    """
+    plant = load_plant(config)
+    learning_of(plant)
+    span = span_of(since, until, plant.clock.now_us())
+    _check_target(to, plant, force=force)
+    models = stored_models(plant, model)
+    chosen = [
+        one
+        for one in stored_sequences(plant, models)
+        if _share_of(share) in (None, one.share) and _is_within(one.sequence.time_us, span)
+    ]
+    if not chosen:
+        raise UsageError("no stored sequence is of that model, share and time: see streamad inliers list")
+    content = _content(plant, chosen, to.suffix.lower())
+    with writing(to):
+        to.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(to, content)
+    counts = Counter[str](one.share for one in chosen)
+    if as_json:
+        print_json({"file": str(to), "sequences": len(chosen), "shares": counts})
+        return
+    first, last = (pick(one.sequence.time_us for one in chosen) for pick in (min, max))
+    span_text = f"{time_text(first)} to {time_text(last)} UTC"
+    out.print(escape(f"wrote {to}: {len(chosen)} sequences ({counted(counts)}), ended {span_text}"))
+    period = plant.settings.window.resample.period if plant.settings.window.resample is not None else None
+    if to.suffix.lower() == ".npz" and period is not None:
+        out.print(f"its times are made up: read it as '{to}?period={period / 1e6:g}s', the grid of window.resample")
+
+
+def _share_of(name: str | None) -> Share | None:
+    if name is None:
+        return None
+    share = next((share for share in SHARES if share == name), None)
+    if share is None:
+        raise UsageError(f"--share {name}: there is no such share (known: {', '.join(SHARES)})")
+    return share
+
+
+def _is_within(time_us: int, span: Span) -> bool:
+    return (span.since_us is None or time_us >= span.since_us) and (span.until_us is None or time_us < span.until_us)
+
+
+def _check_target(to: Path, plant: Plant, *, force: bool) -> None:
+    if to.suffix.lower() not in (".npz", ".jsonl"):
+        raise UsageError(f"--out {to}: its ending says the form: .npz or .jsonl")
+    if to.exists() and not force:
+        raise UsageError(f"{to} exists: name another file with --out, or overwrite it with --force")
+    decode = plant.settings.decode
+    if to.suffix.lower() == ".jsonl" and (decode.fields or decode.time == "relative" or decode.format == "msgpack"):
+        raise UsageError(
+            f"--out {to}: JSON lines would be in streamad's own form, and this plant reads another one (decode in the "
+            "config): export to .npz, which is read whatever decode says"
+        )
+
+
+def _content(plant: Plant, chosen: Sequence[Stored], ending: str) -> bytes:
+    settings = plant.settings
+    if ending == ".npz":
+        marks: dict[str, Mark] = {}
+        for name in {one.model for one in chosen}:
+            marks |= open_store(plant, name).marks()
+        return npz_bytes(chosen, settings.channel_specs, marks)
+    routes = {}
+    if settings.models is not None:
+        prefix = f"{settings.model.name}."
+        routes = {
+            one.model: Route(settings.models.field, one.model.removeprefix(prefix))
+            for one in chosen
+            if one.model.startswith(prefix)
+        }
+    period_us = settings.window.resample.period if settings.window.resample is not None else None
+    return jsonl_bytes(chosen, settings.channel_specs, period_us=period_us, routes=routes)
+
+
+@inliers.command("veto")
+def veto(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of alerts or verdicts.")] = None,
+    *,
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    stream: StreamOption = None,
+    sequence: SequenceOption = None,
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Leave sequences out of all learning for ever: they neither train nor calibrate nor compare models.
+
+    Writes into the store itself; an operator without that right uses `streamad feedback --veto`.
+
+    Example: streamad inliers veto 5f0c2a... --note "sensor was being calibrated"
+    """
+    plant = load_plant(config)
+    if (stream is None) != (sequence is None):
+        raise UsageError("--stream and --sequence go together: an id alone may occur on several streams")
+    if not ids and stream is None:
+        raise UsageError("say which sequences: ids, or --stream and --sequence")
+    desk = Desk(plant, model, by=by, to_store=True)
+    chosen = [*(ids or []), *([desk.id_of(stream, sequence)] if stream and sequence else [])]
+    print_marked(desk.keep([desk.said(one, "veto", note) for one in chosen]), as_json=as_json)
+
+
+@inliers.command("purge")
+def purge(
+    *,
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    before: Annotated[str | None, typer.Option(metavar="TIME", help="What ended before then, written as 90d.")] = None,
+    share: ShareOption = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="This sequence; may be repeated.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything there is.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete stored sequences for good: what meets every condition that is given. Asks before it does.
+
+    Their ids are remembered, so they do not come back; marks stay.
+
+    Example: streamad inliers purge --share aside --before 30d
+    """
+    plant = load_plant(config)
+    learning_of(plant)
+    conditions = (before, share, ids)
+    if everything and any(conditions):
+        raise UsageError("--all and conditions contradict each other: leave one out")
+    if not everything and not any(conditions):
+        raise UsageError("say what to delete: --before, --share or --id, or --all for everything")
+    before_us = None if before is None else parse_time_us(before, plant.clock.now_us(), "--before")
+    wanted = _share_of(share)
+    models = stored_models(plant, model)
+    n = sum(
+        (before_us is None or one.sequence.time_us < before_us)
+        and wanted in (None, one.share)
+        and (not ids or one.sequence.id in ids)
+        for one in stored_sequences(plant, models)
+    )
+    if n and not yes:
+        _confirm(n, models)
+    deleted = {}
+    if n:
+        deleted = {
+            name: open_store(plant, name).purge(before_us=before_us, ids=ids or None, share=wanted) for name in models
+        }
+    if as_json:
+        print_json({"deleted": sum(deleted.values()), "models": deleted})
+    else:
+        out.print(f"deleted {sum(deleted.values())} sequences" + ("" if n else ": none meets the conditions"))
+
+
+def _confirm(n: int, models: Sequence[str]) -> None:
+    what = f"{n} stored sequences of {', '.join(models)}"
+    if not sys.stdin.isatty():
+        raise UsageError(f"{what} would be deleted for good: nobody can be asked here, so say --yes")
+    if not typer.confirm(f"delete {what} for good?", err=True):
+        err.print("nothing was deleted")
+        raise typer.Exit(1)

@@ -1,0 +1,125 @@
+"""What a model's inlier store holds, for people and for machines."""
+
+from __future__ import annotations
+
+__all__ = ["StoreReport", "counted"]
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from streamad.commands.shared.console import Plant, err, out, print_table
+from streamad.commands.shared.monitor import p_text
+from streamad.commands.shared.stored import Stored, learning_of, open_store, time_text
+from streamad.learn.store.records import SHARES, Mark, Share
+from streamad.types import from_us
+
+_ID_CHARACTERS = 32  # whole also at a narrow terminal: it is there to be copied
+
+
+class StoreReport:
+    """What one model's store holds."""
+
+    def __init__(self, plant: Plant, model: str) -> None:
+        self.model = model
+        store = open_store(plant, model)
+        self.stored = [Stored(model, share, sequence) for share in SHARES for sequence in store.read(share)]
+        self.marks = store.marks()
+        self.problems = store.problems
+        self.bounds = {
+            "accepted": learning_of(plant).max_accepted,
+            "reserve": learning_of(plant).max_reserve,
+            "aside": learning_of(plant).max_aside,
+        }
+
+    def as_dict(self, *, each: bool) -> dict[str, Any]:
+        """Return it for machines."""
+        ids = {one.sequence.id for one in self.stored}
+        return {
+            "model": self.model,
+            "shares": {share: self._share(share) for share in SHARES},
+            "marks": dict(Counter(mark.judgement for mark in self.marks.values())),
+            "marks_without_window": len(self.marks.keys() - ids),
+            "problems": self.problems,
+            **({"sequences": [_sequence(one, self.marks) for one in self.stored]} if each else {}),
+        }
+
+    def _share(self, share: Share) -> dict[str, Any]:
+        found = [one.sequence for one in self.stored if one.share == share]
+        return {
+            "count": len(found),
+            "at_most": self.bounds[share],
+            "first_time": from_us(found[0].time_us) if found else None,
+            "last_time": from_us(found[-1].time_us) if found else None,
+            "versions": dict(sorted(Counter(one.model_version or "none" for one in found).items())),
+            "decisions": dict(sorted(Counter(one.decision for one in found).items())),
+        }
+
+    def print(self, *, each: bool) -> None:
+        """Print it for people."""
+        out.print(f"model [bold]{self.model}[/]")
+        table = Table("share", "sequences", "at most", "from (UTC)", "to", "judged by", "decisions", box=None)
+        for share in SHARES:
+            found = self._share(share)
+            table.add_row(
+                share,
+                str(found["count"]),
+                str(found["at_most"]),
+                "" if found["first_time"] is None else f"{found['first_time']:%Y-%m-%d %H:%M:%S}",
+                "" if found["last_time"] is None else f"{found['last_time']:%Y-%m-%d %H:%M:%S}",
+                ", ".join(f"{name.replace('none', 'no model')} ({n})" for name, n in found["versions"].items()),
+                counted(found["decisions"]),
+            )
+        print_table(table)
+        if each:
+            print_table(_sequences(self.stored, self.marks))
+        if self.marks:
+            gone = len(self.marks.keys() - {one.sequence.id for one in self.stored})
+            words = counted(Counter(sorted(mark.judgement.replace("_", " ") for mark in self.marks.values())))
+            out.print(f"marks: {words}" + (f"; of {gone} of them no window is stored" if gone else ""))
+        for problem in self.problems:
+            err.print(f"[yellow]not used[/] {escape(problem)}")
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Return ``3 normal, 1 anomalous``."""
+    return ", ".join(f"{n} {name}" for name, n in counts.items())
+
+
+def _sequences(stored: Sequence[Stored], marks: Mapping[str, Mark]) -> Table:
+    table = Table(box=None)
+    table.add_column("id", overflow="fold", min_width=_ID_CHARACTERS)
+    for name in ("stream", "sequence", "ended (UTC)", "share", "decision", "p", "mark"):
+        table.add_column(name)
+    for one in sorted(stored, key=lambda one: one.sequence.time_us):
+        sequence = one.sequence
+        table.add_row(
+            sequence.id,
+            escape(sequence.stream),
+            escape(sequence.sequence),
+            time_text(sequence.time_us),
+            one.share,
+            sequence.decision,
+            "" if sequence.p_value is None else p_text(sequence.p_value),
+            marks[sequence.id].judgement.replace("_", " ") if sequence.id in marks else "",
+        )
+    return table
+
+
+def _sequence(one: Stored, marks: Mapping[str, Mark]) -> dict[str, Any]:
+    sequence = one.sequence
+    return {
+        "id": sequence.id,
+        "stream": sequence.stream,
+        "sequence": sequence.sequence,
+        "time": from_us(sequence.time_us),
+        "share": one.share,
+        "decision": sequence.decision,
+        "score": sequence.score,
+        "p_value": sequence.p_value,
+        "version": sequence.model_version,
+        "mark": marks.get(sequence.id),
+    }

@@ -1,0 +1,123 @@
+"""``streamad models``: what the registry holds, which version serves, what is trained."""
+
+from __future__ import annotations
+
+__all__ = ["models"]
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from streamad.commands.models.compare import compare
+from streamad.commands.models.service import promote, rollback
+from streamad.commands.models.show import show_page
+from streamad.commands.models.status import status
+from streamad.commands.models.training import relearn, retrain
+from streamad.commands.shared.console import ConfigOption, JsonOption, load_plant, out, print_json, print_table
+from streamad.commands.shared.stored import ModelOption, one_model, some_models
+from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.registry import NoModelError, Registry
+from streamad.runtime.wiring import registry_of
+
+models = typer.Typer(
+    help="The versions of a model: list, show, compare, put into service, train anew.", no_args_is_help=True
+)
+
+
+def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
+    decision = manifest.decision
+    return {
+        "version": manifest.version,
+        "in_service": manifest.version == current,
+        "created_at": manifest.created_at.isoformat(timespec="seconds"),
+        "detector": manifest.detector.kind,
+        "n_training": manifest.metrics.n_training,
+        "n_calibration": manifest.metrics.n_calibration,
+        "parent": manifest.parent,
+        "trained_because_of": manifest.learning.reason if manifest.learning is not None else None,
+        "promoted": None if decision is None else decision.promoted,
+    }
+
+
+@models.command("list")
+def list_versions(
+    config: ConfigOption = Path("plant.yaml"), model: ModelOption = None, as_json: JsonOption = False
+) -> None:
+    """List the versions of the config's model, or models; the one in service is marked.
+
+    Example: streamad models list
+    """
+    plant = load_plant(config)
+    registry = registry_of(plant.settings, plant.base_dir)
+    found = [_listed(registry, name) for name in some_models(plant, model)]
+    if as_json:
+        print_json(found[0] if plant.settings.models is None else {"models": found})
+        return
+    for one in found:
+        if plant.settings.models is not None:
+            out.print(f"model [bold]{one['model']}[/]")
+        if one["versions"]:
+            print_table(_table(one["versions"]))
+        else:
+            out.print(f"no version of model {one['model']!r} yet; train one with: streamad train --config {config}")
+    if not found:
+        out.print(f"no model yet; train with: streamad train --config {config}")
+
+
+def _listed(registry: Registry, name: str) -> dict[str, Any]:
+    current = registry.current(name)
+    rows = [_row(registry.manifest(name, version), current) for version in registry.versions(name)]
+    return {"model": name, "current": current, "versions": rows}
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    heads = ("version", "", "created", "detector", "trained on", "calibrated on", "because of", "parent")
+    table = Table(*heads, box=None)
+    for row in rows:
+        refused = "refused" if row["promoted"] is False else ""
+        table.add_row(
+            row["version"],
+            "in service" if row["in_service"] else refused,
+            row["created_at"],
+            row["detector"],
+            f"{row['n_training']} sequences",
+            f"{row['n_calibration']}",
+            row["trained_because_of"] or "train",
+            row["parent"] or "",
+        )
+    return table
+
+
+@models.command("show")
+def show(
+    version: Annotated[str | None, typer.Argument(help="Version; the one in service if left out.")] = None,
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a version: when it was made and from what, its calibration, why it serves or does not, its files.
+
+    --json prints the whole manifest.
+
+    Example: streamad models show 0003
+    """
+    plant = load_plant(config)
+    name = one_model(plant, model)
+    registry = registry_of(plant.settings, plant.base_dir)
+    current = registry.current(name)
+    chosen = version or current
+    if chosen is None:
+        raise NoModelError(
+            f"model {name!r} has no version in service; train one with: streamad train --config {config}"
+        )
+    manifest = registry.manifest(name, chosen)
+    if as_json:
+        print_json(manifest)
+    else:
+        show_page(manifest, current)
+
+
+for command in (status, compare, promote, rollback, retrain, relearn):
+    models.command()(command)

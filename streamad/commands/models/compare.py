@@ -1,0 +1,88 @@
+"""``streamad models compare``: two versions on the same held-out sequences, injected faults and operators' labels."""
+
+from __future__ import annotations
+
+__all__ = ["compare"]
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn
+
+from streamad.commands.models.figures import figures_table
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    err,
+    load_whole_plant,
+    out,
+    print_json,
+    print_table,
+)
+from streamad.commands.shared.stored import ModelOption, learning_of, one_model, open_store
+from streamad.errors import UsageError
+from streamad.judge.routing import settings_for
+from streamad.learn.promotion.comparison import Comparison, compare_versions
+from streamad.learn.registry.registry import NoModelError
+from streamad.runtime.wiring import detector_for, registry_of
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A version.")],
+    b: Annotated[str | None, typer.Argument(metavar="B", help="Another; default: the one in service.")] = None,
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two versions: false alarms with their interval, detection of injected faults, operators' labels.
+
+    On the comparison half of the reserve, which trained neither; nothing is changed.
+
+    Example: streamad models compare 0003 0004
+    """
+    plant = load_whole_plant(config)
+    least = learning_of(plant).promotion.min_comparison
+    name = one_model(plant, model)
+    registry = registry_of(plant.settings, plant.base_dir)
+    other = b or registry.current(name)
+    if other is None:
+        raise NoModelError(f"model {name!r} has no version in service: name both versions")
+    if a == other:
+        raise UsageError(f"{a} and {other} are one version: name two")
+    columns = (TextColumn("comparing"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    with Progress(*columns, console=err, transient=True, disable=as_json or not err.is_terminal) as bar:
+        task = bar.add_task("comparing", total=None)
+        found = compare_versions(
+            registry,
+            open_store(plant, name),
+            a,
+            other,
+            settings=settings_for(plant.settings, name),
+            model=name,
+            detector=detector_for(plant.settings),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    if as_json:
+        print_json({"model": name, "a": a, "b": other, "comparison": found})
+    else:
+        current = registry.current(name)
+        heads = {"champion": a, "challenger": other}
+        _print(
+            found, name, least, {who: f"{one} (in service)" if one == current else one for who, one in heads.items()}
+        )
+
+
+def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> None:
+    out.print(f"model {name}, at a configured false-alarm rate of {found.false_alarm_rate:g}")
+    print_table(figures_table(found.figures(), heads))
+    if found.n_sequences < least:
+        out.print(
+            f"[yellow]note[/]: {found.n_sequences} sequences are few: a promotion asks for {least} "
+            "(learning.promotion.min_comparison)"
+        )
+    if found.raised_threshold:
+        who = heads["champion"]
+        out.print(
+            f"[yellow]note[/]: {who} alerts too often; what it finds is counted at a threshold raised until it does not"
+        )

@@ -1,0 +1,110 @@
+"""A version of a model on one page: what it is, what it learned from, how it is calibrated, why it serves or not."""
+
+from __future__ import annotations
+
+__all__ = ["show_page"]
+
+from collections.abc import Mapping
+
+from rich.markup import escape
+from rich.table import Table
+
+from streamad.commands.models.figures import figures_table
+from streamad.commands.shared.console import out, print_table
+from streamad.commands.shared.stored import time_text
+from streamad.learn.registry.manifest import Manifest, PromotionDecision
+
+_SHOWN_CHALLENGES = 5
+_LABEL = 12
+_METHODS = {
+    "split": "held out",
+    "out_of_fold": "scored out of fold",
+    "reserve": "of the reserve, which never trains",
+}
+
+
+def show_page(manifest: Manifest, current: str | None) -> None:
+    """Print the page; ``current`` is the version in service."""
+    serves = "in service" if manifest.version == current else f"not in service ({current or 'none'} is)"
+    out.print(f"[bold]model {manifest.name} {manifest.version}[/], {serves}")
+    packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
+    _line(
+        "made",
+        f"{manifest.created_at:%Y-%m-%d %H:%M:%S} UTC" + (f", from {manifest.parent}" if manifest.parent else ""),
+    )
+    _line("by", packages)
+    options = ", ".join(f"{name}: {value}" for name, value in manifest.detector.options.items())
+    _line("detector", manifest.detector.kind + (f" ({options})" if options else "") + f", seed {manifest.seed}")
+    _line("channels", ", ".join(f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels))
+    _line("windows", _windows(manifest))
+    _line("trained", _training(manifest))
+    _line("calibrated", _calibration(manifest))
+    _line(
+        "scores",
+        _scores(manifest.metrics.score_quantiles) + f"; of training sequences {manifest.metrics.training_median:.4g}",
+    )
+    if manifest.decision is not None:
+        _decision(manifest, manifest.decision)
+    for challenge in manifest.challenged[-_SHOWN_CHALLENGES:]:
+        _line(
+            "challenged", f"{challenge.decided_at:%Y-%m-%d %H:%M:%S} UTC by {challenge.challenger}: {challenge.reason}"
+        )
+    print_table(_files(manifest))
+
+
+def _line(label: str, text: str) -> None:
+    out.print(f"{label:<{_LABEL}}{escape(text)}")
+
+
+def _windows(manifest: Manifest) -> str:
+    form = manifest.window
+    grid = "" if form.resample_period_us is None else f", on a grid of {form.resample_period_us / 1e6:g} s"
+    return f"{form.length} samples{grid}; longer: {form.longer}; missing at most {form.max_missing:.0%} of a channel"
+
+
+def _training(manifest: Manifest) -> str:
+    record, learning = manifest.training, manifest.learning
+    loss = "" if record.best_loss is None else f", loss {record.best_loss:.4g}"
+    epochs = f"best epoch {record.best_epoch} of {record.n_epochs}{loss}" if record.n_epochs else ""
+    parts = [f"{record.n_sequences} sequences", epochs, f"{record.duration_s:.0f} s on {record.device}"]
+    if learning is not None:
+        parts.append(f"because of: {learning.reason}")
+        parts.append("" if not learning.n_feedback else f"{learning.n_feedback} of them called false alarms")
+        parts.append("" if not learning.n_dropped else f"{learning.n_dropped} worst-scoring ones dropped")
+        parts.append("" if not learning.n_skipped_shards else f"{learning.n_skipped_shards} shards could not be used")
+        parts.append(
+            "" if learning.since_us is None else f"the plant was another before {time_text(learning.since_us)}"
+        )
+    parts += record.remarks
+    return ", ".join(part for part in parts if part)
+
+
+def _calibration(manifest: Manifest) -> str:
+    metrics = manifest.metrics
+    presumed = f"; {metrics.n_presumed} presumed anomalies left out" if metrics.n_presumed else ""
+    n = metrics.n_calibration
+    return (
+        f"{n} sequences {_METHODS[metrics.method]}{presumed}; certifies a false-alarm rate of {1 / (n + 1):.2g} at best"
+    )
+
+
+def _scores(quantiles: Mapping[str, float]) -> str:
+    names = {"0.5": "median", "0.95": "95 %", "0.99": "99 %", "1": "highest"}
+    return "calibration " + ", ".join(f"{name} {quantiles[key]:.4g}" for key, name in names.items() if key in quantiles)
+
+
+def _decision(manifest: Manifest, decision: PromotionDecision) -> None:
+    _line("decision", f"{decision.decided_at:%Y-%m-%d %H:%M:%S} UTC: {decision.reason}")
+    heads = {"challenger": manifest.version}
+    if decision.champion is not None:
+        heads = {"champion": decision.champion, **heads}
+    table = figures_table(decision.figures, heads)
+    if table.row_count:
+        print_table(table)
+
+
+def _files(manifest: Manifest) -> Table:
+    table = Table("file", "bytes", "sha256", box=None)
+    for name, record in manifest.files.items():
+        table.add_row(escape(name), str(record.size_bytes), f"{record.sha256[:16]}...")
+    return table

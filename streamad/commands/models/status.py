@@ -1,0 +1,222 @@
+"""``streamad models status``: what learns, how far it is, what comes next."""
+
+from __future__ import annotations
+
+__all__ = ["progress_text", "status"]
+
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from cronsim import CronSim
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.text import Text
+
+from streamad.commands.shared.console import ConfigOption, JsonOption, Plant, load_plant, out, print_json
+from streamad.commands.shared.stored import ModelOption, open_store, some_models, stored_models
+from streamad.errors import StoreError, UsageError
+from streamad.learn.live.learner import cold_start_text
+from streamad.learn.store.records import Share
+from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, posted_requests
+from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.runtime.wiring import registry_of
+from streamad.settings.learning import LearningSettings
+from streamad.types import from_us
+
+_REFRESH_S = 1.0
+_LABEL = 12
+_PHASES = {"first": "first fit", "calibration": "calibrating", "final": "final fit", "comparison": "comparing"}
+
+
+def status(
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second, until Ctrl-C.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what is being trained, by whom and how far, what comes next, and what is stored to learn from.
+
+    Example: streamad models status --watch
+    """
+    plant = load_plant(config)
+    if watch and as_json:
+        raise UsageError("--watch and --json contradict each other: leave one out")
+    reports = _reports(plant, model)
+    if as_json:
+        print_json({"models": [report.as_dict() for report in reports]})
+        return
+    if not watch:
+        out.print(_page(reports))
+        return
+    try:
+        with Live(_page(reports), console=Console(highlight=False), auto_refresh=False) as live:
+            while True:
+                time.sleep(_REFRESH_S)
+                live.update(_page(_reports(plant, model)), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def _reports(plant: Plant, model: str | None) -> list[_Report]:
+    return [_Report(plant, name) for name in some_models(plant, model)]
+
+
+def _page(reports: list[_Report]) -> Group:
+    if not reports:
+        return Group(Text("no model yet: none is named in the config, none has versions or stored sequences"))
+    return Group(*(Text.from_markup(line) for report in reports for line in report.lines()))
+
+
+class _Report:
+    """What is known of one model."""
+
+    def __init__(self, plant: Plant, model: str) -> None:
+        self.model = model
+        registry = registry_of(plant.settings, plant.base_dir)
+        self.learning = plant.settings.learning
+        self.champion = registry.current(model)
+        self.n_versions = len(registry.versions(model))
+        self.training: TrainingStatus = read_status(registry, model)
+        self.asked: list[TrainingRequest] = list(posted_requests(registry, model).values())
+        self.now_us = plant.clock.now_us()
+        self.store, self.store_problem = _counts(plant, model)
+
+    @property
+    def next_schedule(self) -> datetime | None:
+        """Return when the schedule is due next, None without one, or without a model that it would train anew."""
+        if self.learning is None or self.learning.schedule is None or self.champion is None:
+            return None
+        return next(CronSim(self.learning.schedule, from_us(self.now_us)))
+
+    def cold_start(self, unit: str = "") -> str | None:
+        """Return how far the first training is, None once there is a model or where nothing learns."""
+        if self.champion is not None or self.learning is None:
+            return None
+        is_training = self.training.state == "running"
+        return cold_start_text(self._n_stored, self.learning.first_training, is_training=is_training, unit=unit)
+
+    @property
+    def _n_stored(self) -> int:
+        return self.store.get("accepted", 0) + self.store.get("reserve", 0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for machines; times RFC 3339, UTC."""
+        training = self.training
+        is_at_work = training.state != "idle"
+        return {
+            "model": self.model,
+            "champion": self.champion,
+            "versions": self.n_versions,
+            "learning": self.cold_start(),
+            "state": training.state,
+            "training": {
+                "request": training.request,
+                "attempt": training.attempt,
+                "phase": training.phase,
+                "fit": training.fit,
+                "n_fits": training.n_fits,
+                "epoch": training.epoch,
+                "n_epochs": training.n_epochs,
+                "loss": training.loss,
+                "started": _time(training.started_us),
+                "updated": _time(training.updated_us),
+                "pid": training.pid,
+                "host": training.host,
+            }
+            if is_at_work
+            else None,
+            "asked": self.asked,
+            "last": training.last,
+            "last_ended": _time(training.last_ended_us),
+            "next_schedule": self.next_schedule,
+            "store": self.store,
+            "store_problem": self.store_problem,
+        }
+
+    def lines(self) -> list[str]:
+        """Return it for people, as markup."""
+        serves = f"{self.champion} in service" if self.champion else "no version in service"
+        found = [f"[bold]model {self.model}[/]: {serves}, {self.n_versions} version{'s' * (self.n_versions != 1)}"]
+        if self.learning is None:
+            return [*found, *_line("learning", "off: the config has no section learning")]
+        if (cold_start := self.cold_start("sequences")) is not None:
+            found += _line("learning", cold_start)
+        found += _line("training", self._training())
+        for request in self.asked:
+            found += _line("asked for", f"{_asked(request)}; a running monitor takes it on")
+        if self.training.last is not None:
+            found += _line("last", f"{_ended(self.training.last, self.training.last_ended_us)}")
+        found += _line("next", self._next(self.learning))
+        counts = ", ".join(f"{n} {share}" for share, n in self.store.items()) or "nothing yet"
+        return found + _line("store", self.store_problem or counts)
+
+    def _next(self, learning: LearningSettings) -> str:
+        """Return what is trained next: before the first model, neither schedule nor drift makes anything due."""
+        if self.champion is None:
+            if self.training.state != "idle":
+                return "as configured, once there is a model"
+            if self._n_stored < learning.first_training:
+                return f"the first model, once {learning.first_training} are stored"
+            return "the first model is due when a monitor runs"
+        due = self.next_schedule
+        when = [] if due is None else [f"{due:%Y-%m-%d %H:%M} UTC by schedule"]
+        others = [f"after {learning.after_inliers} new inliers"] if learning.after_inliers else []
+        on_drift = ["on drift"] if learning.on_drift else []
+        return ", or ".join([*when, *others, *on_drift]) or "only by `streamad models retrain`"
+
+    def _training(self) -> str:
+        training = self.training
+        if training.state == "idle":
+            return "none is running"
+        what = _asked(training.request) if training.request is not None else "it"
+        if training.state == "interrupted":
+            return f"{what} was interrupted and goes on with a running monitor"
+        since = "" if training.started_us is None else f", since {from_us(training.started_us):%Y-%m-%d %H:%M:%S} UTC"
+        where = f"process {training.pid} on {training.host}"
+        return f"{what}: {progress_text(training)}{since} ({where})"
+
+
+def _counts(plant: Plant, model: str) -> tuple[dict[Share, int], str | None]:
+    if plant.settings.learning is None:
+        return {}, None
+    try:
+        if model not in stored_models(plant, model):
+            return {}, None
+        return open_store(plant, model).counts(), None
+    except StoreError as error:
+        return {}, str(error)
+
+
+def _asked(request: TrainingRequest) -> str:
+    since = "" if request.since_us is None else f" from {from_us(request.since_us):%Y-%m-%d %H:%M:%S} UTC on"
+    return f"{request.reason}{since}" + (f" ({request.detail})" if request.detail else "")
+
+
+def _ended(result: TrainingResult, ended_us: int | None) -> str:
+    when = "" if ended_us is None else f"{from_us(ended_us):%Y-%m-%d %H:%M:%S} UTC, "
+    if isinstance(result, TrainingFailed):
+        return f"{when}{result.request.reason}: {result.kind}: {result.error}"
+    return f"{when}{result.request.reason}: version {result.version or '(none)'}: {result.reason}"
+
+
+def progress_text(training: TrainingStatus) -> str:
+    """Return what a training is at, and how far."""
+    phase = _PHASES.get(training.phase, training.phase)
+    if training.phase == "comparison":
+        return f"{phase}, step {training.epoch} of {training.n_epochs}"
+    fit = f" {training.fit} of {training.n_fits}" if training.n_fits > 1 else ""
+    epoch = f", epoch {training.epoch} of {training.n_epochs}" if training.n_epochs else ""
+    loss = "" if training.loss is None else f", loss {training.loss:.4g}"
+    return f"{phase}{fit}{epoch}{loss}"
+
+
+def _line(label: str, text: str) -> list[str]:
+    return [f"{label:<{_LABEL}}{escape(text)}"]
+
+
+def _time(time_us: int | None) -> datetime | None:
+    return None if time_us is None else from_us(time_us)

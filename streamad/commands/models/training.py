@@ -1,0 +1,207 @@
+"""``streamad models retrain`` and ``relearn``: a training from the inlier store, here or by a running monitor."""
+
+from __future__ import annotations
+
+__all__ = ["how_it_goes_on", "relearn", "retrain", "same_as_before"]
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from streamad.commands.models.service import tell_workers
+from streamad.commands.models.status import progress_text
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    Plant,
+    err,
+    load_whole_plant,
+    out,
+    print_json,
+    run_async,
+    stop_on_signals,
+)
+from streamad.commands.shared.stored import ModelOption, learning_of, one_model
+from streamad.errors import RegistryError, StreamadError
+from streamad.learn.trainer.child import Retrainer
+from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, post_request
+from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.ranges import parse_time_us
+from streamad.runtime.wiring import registry_of
+from streamad.types import ModelRef, from_us
+
+_POLL_S = 0.2
+_INTERRUPTED_CODE = 130
+_GOES_ON_US = 3_600_000_000
+
+RequestOption = Annotated[
+    bool, typer.Option("--request", help="Do not train here: ask a running monitor to, and return at once.")
+]
+
+
+def retrain(
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    request: RequestOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a version on what is stored, compare it with the one in service, and promote the better one.
+
+    As the schedule does, but now. Runs at the lowest priority; Ctrl-C loses nothing: within an hour the same command
+    goes on.
+
+    Example: streamad models retrain
+    """
+    plant = load_whole_plant(config)
+    learning_of(plant)
+    asked = TrainingRequest(reason="command", requested_us=plant.clock.now_us(), detail="streamad models retrain")
+    _train(plant, one_model(plant, model), asked, hand_over=request, as_json=as_json)
+
+
+def relearn(
+    since: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="When the plant changed: 2026-11-01T08:00:00Z, 2026-11-01, 2h or 3d (ago)."),
+    ],
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    request: RequestOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn anew after a lasting change: from all stored sequences since then, whatever was decided of them.
+
+    For a plant that alerts at everything because it is another one now. Of confirmed anomalies nothing is learned.
+    Interrupted, it goes on within an hour, where it is asked for the same time.
+
+    Example: streamad models relearn --since 2026-11-01T08:00:00Z
+    """
+    plant = load_whole_plant(config)
+    learning_of(plant)
+    now_us = plant.clock.now_us()
+    since_us = parse_time_us(since, now_us, "--since")
+    asked = TrainingRequest(
+        reason="relearn", requested_us=now_us, since_us=since_us, detail=f"streamad models relearn --since {since}"
+    )
+    _train(plant, one_model(plant, model), asked, hand_over=request, as_json=as_json)
+
+
+def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool, as_json: bool) -> None:
+    if hand_over:
+        post_request(registry_of(plant.settings, plant.base_dir), model, asked)
+        if as_json:
+            print_json({"model": model, "requested": asked})
+        else:
+            out.print("asked for: a running monitor takes it on; see streamad models status")
+        return
+    result = run_async(_trained(plant, model, asked, quiet=as_json))
+    if as_json:
+        print_json(result)
+    if isinstance(result, TrainingFailed):
+        if result.kind == "interrupted":
+            err.print(how_it_goes_on(result.request))
+            raise typer.Exit(_INTERRUPTED_CODE)
+        raise _TrainingError(result.error)
+    if result.promoted and result.version is not None:
+        told = tell_workers(plant, ModelRef(model, result.version))
+        if not as_json:
+            out.print(escape(f"model {model} {result.version}: {result.reason}; {told}"))
+    elif result.version is None:
+        raise _TrainingError(f"model {model}: {result.reason}")
+    elif not as_json:
+        out.print(escape(f"model {model} {result.version}: {result.reason}"))
+        out.print(escape(f"to put it into service all the same: streamad models promote {result.version}"))
+
+
+class _TrainingError(StreamadError):
+    """Raised when the training came to nothing; its text is the trainer's own line."""
+
+
+async def _trained(plant: Plant, model: str, asked: TrainingRequest, *, quiet: bool) -> TrainingResult:
+    """Train in a process of its own and tell how far it is; the first Ctrl-C ends it, to go on later."""
+    results: list[TrainingResult] = []
+    registry = registry_of(plant.settings, plant.base_dir)
+    retrainer = Retrainer(plant.settings, plant.base_dir, model, plant.clock, results.append)
+    retrainer.start(same_as_before(read_status(registry, model), asked))
+    stop = asyncio.Event()
+    stopping = asyncio.ensure_future(stop.wait())
+    with stop_on_signals(stop.set, "the training saves how far it is"), _Bar(model, quiet=quiet) as bar:
+        while retrainer.is_running and not stop.is_set():
+            await asyncio.wait({stopping}, timeout=_POLL_S)
+            try:
+                bar.show(await asyncio.to_thread(read_status, registry, model))
+            except RegistryError:  # the next look may succeed, and the result says what is wrong
+                continue
+        await retrainer.close()
+    stopping.cancel()
+    if not results:  # it was ended before its process began
+        return TrainingFailed(model=model, error="the training was interrupted", request=asked, kind="interrupted")
+    return results[0]
+
+
+def how_it_goes_on(asked: TrainingRequest) -> str:
+    """Say which command takes an interrupted training up: a duration before now is another time by then."""
+    text = "interrupted: the same command goes on from here within an hour"
+    if asked.since_us is None:
+        return text
+    return f"{text}, with --since {from_us(asked.since_us).isoformat().replace('+00:00', 'Z')}"
+
+
+def same_as_before(status: TrainingStatus, asked: TrainingRequest) -> TrainingRequest:
+    """Return the request of a training that was interrupted less than an hour ago and asked for the same: it goes on.
+
+    Later, whoever asks means what has been stored since as well.
+    """
+    before = status.request
+    if status.state != "interrupted" or before is None:
+        return asked
+    if asked.requested_us - (status.updated_us or 0) >= _GOES_ON_US:
+        return asked
+    return before if (before.reason, before.since_us) == (asked.reason, asked.since_us) else asked
+
+
+class _Bar:
+    """Shows fit, epoch, loss and the time that remains; one line for each phase where there is no terminal."""
+
+    def __init__(self, model: str, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._told = ""
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(),
+            console=err,
+            disable=quiet or not err.is_terminal,
+            transient=True,
+        )
+        self._task = self._progress.add_task(f"model {model}: beginning", total=None)
+        self._model = model
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, status: TrainingStatus) -> None:
+        """Tell how far the training is."""
+        if status.state != "running":
+            return
+        # The comparison comes after the last fit and takes seconds: it has a bar of its own.
+        before, n_fits = (0, 1) if status.phase == "comparison" else (max(0, status.fit - 1), status.n_fits)
+        text = f"model {self._model}: {progress_text(status)}"
+        self._progress.update(
+            self._task,
+            total=n_fits * status.n_epochs or None,
+            completed=before * status.n_epochs + status.epoch,
+            description=text,
+        )
+        what = text.partition(",")[0]
+        if not self._quiet and not err.is_terminal and what != self._told:
+            self._told = what
+            err.print(escape(what))

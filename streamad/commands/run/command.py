@@ -1,0 +1,129 @@
+"""``streamad run``: monitor the source of the config."""
+
+from __future__ import annotations
+
+__all__ = ["run"]
+
+import platform
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamad.commands.run.workers import Supervisor, stop_with_parent
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    Plant,
+    err,
+    load_whole_plant,
+    print_json,
+    run_async,
+    stop_on_signals,
+)
+from streamad.commands.shared.monitor import Monitor
+from streamad.commands.shared.report import print_summary
+from streamad.errors import UsageError
+from streamad.ports import TransactionalSource
+from streamad.runtime.wiring import committer_for, source_for
+
+
+def run(
+    ctx: typer.Context,
+    *,
+    config: ConfigOption = Path("plant.yaml"),
+    as_json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts as they come.")] = False,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, help="Processes of one consumer group that share the partitions (a Kafka source)."),
+    ] = 1,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of this worker in its group (static membership, Kafka): a restart under the same name takes its "
+            "partitions up at once. Each worker needs its own.",
+            metavar="NAME",
+        ),
+    ] = None,
+    accept_gap: Annotated[
+        bool,
+        typer.Option(
+            "--accept-gap", help="Go on although the topic no longer holds samples that have no verdict yet (Kafka)."
+        ),
+    ] = False,
+    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Monitor: read the source, judge every finished sequence, write alerts to the sinks.
+
+    Goes on where the last run stopped: the checkpoint (files) or the progress topic (Kafka) makes every verdict come
+    out exactly once, also after a crash. Ctrl-C stops after what is being scored is committed.
+
+    Example: streamad run --workers 4
+    """
+    plant = load_whole_plant(config)
+    given = {"instance": instance, "accept_gap": accept_gap or None}
+    plant = _with_options(plant, {key: value for key, value in given.items() if value is not None})
+    if workers > 1:
+        if as_json:
+            raise UsageError("--json works with one worker: several would print one result each")
+        verbosity = (ctx.parent.params if ctx.parent is not None else {}).get("verbosity", 0)
+        program = [sys.executable, "-m", "streamad", *["-v"] * verbosity, "run", "--config", str(config)]
+        program += ["--supervised", *(["--quiet"] if quiet else []), *(["--accept-gap"] if accept_gap else [])]
+        run_async(_supervise(plant, workers, program))
+        return
+    settings = plant.settings
+
+    async def work() -> None:
+        source = source_for(settings, plant.context)
+        monitor = Monitor(plant, quiet=quiet, learns=True, on_start=stop_with_parent if supervised else None)
+        report = await monitor.run(
+            source,
+            committer_for(settings, plant.context, source),
+            explain=settings.sinks.attributions is not None or not quiet,
+            with_verdicts=settings.sinks.verdicts is not None,
+        )
+        if as_json:
+            print_json(report.as_dict())
+        elif supervised:
+            name = settings.source.options.get("instance")
+            err.print(f"worker {name}: {report.sequences} sequences judged, {report.counters['alerts']} alerts")
+        else:
+            print_summary(report, settings.alerts.false_alarm_rate)
+
+    run_async(work())
+
+
+def _with_options(plant: Plant, options: dict[str, Any]) -> Plant:
+    """Return ``plant`` with ``options`` of its source replaced, also those that its URL names."""
+    source = plant.settings.source
+    body, mark, query = source.url.partition("?")
+    if not options or "=" not in query:  # without options it may be a pattern such as batch-?.csv
+        body, mark, query = source.url, "", ""
+    kept = [pair for pair in query.split("&") if pair.partition("=")[0] not in options]
+    url = body + (mark if any(kept) else "") + "&".join(kept)
+    source = source.model_copy(update={"url": url, "options": {**source.options, **options}})
+    return replace(plant, settings=plant.settings.model_copy(update={"source": source}))
+
+
+async def _supervise(plant: Plant, workers: int, program: list[str]) -> None:
+    """Run ``workers`` processes of ``program``, each a member of the group under a name of its own."""
+    source = source_for(plant.settings, plant.context)
+    await source.close()
+    if not isinstance(source, TransactionalSource):
+        raise UsageError(
+            f"--workers {workers}: the partitions of {plant.settings.source.url} cannot be shared among processes; "
+            "a Kafka source can"
+        )
+    host = re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())
+    base = plant.settings.source.options.get("instance") or f"{plant.settings.name}-{host}"
+    supervisor = Supervisor(
+        lambda number: [*program, "--instance", f"{base}-{number}"],
+        workers,
+        stop_timeout_s=plant.settings.run.stop_timeout / 1e6,
+    )
+    with stop_on_signals(supervisor.request_stop):
+        await supervisor.run()

@@ -1,0 +1,174 @@
+"""Several workers on one machine: processes of one consumer group, started anew when they die, stopped together."""
+
+from __future__ import annotations
+
+__all__ = ["Supervisor", "stop_with_parent"]
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from streamad.commands.shared.console import err
+from streamad.errors import StreamadError
+
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 30.0
+_STEADY_S = 60.0
+_MAX_EARLY_DEATHS = 5
+_GRACE_S = 30.0
+_SAME_STOP_S = 2.0
+_USAGE = 2
+
+
+class WorkerError(StreamadError):
+    """Raised when a worker cannot be kept alive."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    number: int
+    process: asyncio.subprocess.Process | None = None
+    early_deaths: int = 0
+    restarts: int = 0
+    ended: bool = False
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send its process a signal, if it has one that runs."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.send_signal(number)
+
+
+class Supervisor:
+    """Keeps ``n`` processes of ``command`` (given a worker's number) running until ``request_stop``.
+
+    A worker that fails is started again after a pause that grows from 1 s to 30 s; five deaths in a row, each within
+    60 s of its start, or an exit with code 2 (config or usage), end all. Workers run in sessions of their own, so that
+    Ctrl-C reaches them once, through here; should this process die, the end of their standard input tells them to stop.
+    Cancelled after ``request_stop`` (a second Ctrl-C), ``run`` ends them at once.
+    """
+
+    def __init__(self, command: Callable[[int], Sequence[str]], n: int, *, stop_timeout_s: float) -> None:
+        self._command = command
+        self._workers = [_Worker(number) for number in range(1, n + 1)]
+        self._stop_timeout_s = stop_timeout_s
+        self._stopping = asyncio.Event()
+        self._failure: WorkerError | None = None
+        self._exit_code = 0
+
+    @property
+    def restarts(self) -> int:
+        """Return how often a worker was started again."""
+        return sum(worker.restarts for worker in self._workers)
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers that are running."""
+        processes = [worker.process for worker in self._workers]
+        return [process.pid for process in processes if process is not None and process.returncode is None]
+
+    def request_stop(self) -> None:
+        """Ask every worker to finish what it is scoring and to end."""
+        self._stopping.set()
+        self._signal(signal.SIGTERM)
+
+    async def run(self) -> None:
+        """Run until all workers have ended. Raises WorkerError where one cannot be kept alive."""
+        tasks = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            if self._stopping.is_set():  # they take a second SIGTERM for the first one
+                self._signal(signal.SIGKILL)
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._end_all()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _keep(self, worker: _Worker) -> None:
+        """Run one worker's processes, one after the other, until it ended well or a stop was requested."""
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            worker.process = await self._start(worker)
+            if self._stopping.is_set():  # requested while it was being started: nobody could tell it
+                worker.signal(signal.SIGTERM)
+            code = await worker.process.wait()
+            if code == 0 or self._stopping.is_set():
+                break
+            if code == _USAGE:
+                self._fail(worker, f"worker {worker.number} refused its config or options (see above)", code)
+                break
+            worker.early_deaths = worker.early_deaths + 1 if time.monotonic() - started < _STEADY_S else 0
+            if worker.early_deaths >= _MAX_EARLY_DEATHS:
+                self._fail(worker, f"worker {worker.number} died {worker.early_deaths} times in a row (see above)", 1)
+                break
+            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** max(0, worker.early_deaths - 1))
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            early = f" ({worker.early_deaths} of {_MAX_EARLY_DEATHS})" if worker.early_deaths else ""
+            who = f"worker {worker.number} (pid {worker.process.pid})"
+            err.print(f"{who} {how}: started again in {pause_s:g} s{early}")
+            await self._pause(pause_s)
+            worker.restarts += 1
+        worker.ended = True
+
+    async def _start(self, worker: _Worker) -> asyncio.subprocess.Process:
+        environment = dict(os.environ)
+        threads = max(1, (os.cpu_count() or 1) // len(self._workers))
+        environment.setdefault("OMP_NUM_THREADS", str(threads))
+        return await asyncio.create_subprocess_exec(
+            *self._command(worker.number), stdin=asyncio.subprocess.PIPE, start_new_session=True, env=environment
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        """Return after ``seconds``, or as soon as a stop is requested."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _fail(self, worker: _Worker, why: str, code: int) -> None:
+        worker.ended = True
+        if self._failure is None:
+            self._failure = WorkerError(f"{why}: all workers are stopped")
+            self._failure.exit_code = code
+        self.request_stop()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for worker in self._workers:
+            worker.signal(number)
+
+    async def _end_all(self) -> None:
+        """End what still runs: by SIGTERM, and after the time it may take to stop, by SIGKILL."""
+        self._signal(signal.SIGTERM)
+        waits = [worker.process.wait() for worker in self._workers if worker.process is not None]
+        try:
+            await asyncio.wait_for(asyncio.gather(*waits), self._stop_timeout_s + _GRACE_S)
+        except TimeoutError:
+            err.print("workers do not end: killed")
+            self._signal(signal.SIGKILL)
+            await asyncio.gather(*(worker.process.wait() for worker in self._workers if worker.process is not None))
+
+
+def stop_with_parent(stop: Callable[[], None]) -> float:
+    """Call ``stop`` when standard input ends: the process that started this one has died.
+
+    Returns for how many seconds further signals mean the same stop: who stops the supervisor may signal its workers,
+    too (systemd does), and then the supervisor passes the same on to them.
+    """
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def on_input() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            stop()
+
+    loop.add_reader(descriptor, on_input)
+    return _SAME_STOP_S

@@ -1,0 +1,61 @@
+"""What replay, train, score and record read: a path or URL, or the config's source, over a range of time."""
+
+from __future__ import annotations
+
+__all__ = ["FromOption", "SinceOption", "UntilOption", "input_url", "open_input", "span_now"]
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from streamad.commands.shared.console import Plant, local_url
+from streamad.errors import ConfigError, Problem, UsageError
+from streamad.ports import Source
+from streamad.ranges import EVERYTHING, Span, cut, span_of
+from streamad.runtime.wiring import source_for
+
+FromOption = Annotated[
+    str | None, typer.Option("--from", metavar="URL", help="The same as RECORDINGS, such as kafka://HOST:PORT/TOPIC.")
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="From this record time on: 2026-11-01T08:00:00Z, 2026-11-01 (UTC), or 2h (ago), 30m, 7d."
+    ),
+]
+UntilOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Up to this record time, written as for --since.")
+]
+
+
+def input_url(recordings: str | None, from_url: str | None) -> str | None:
+    """Return what was named on the command line, None where nothing was. Raises UsageError for both at once."""
+    if recordings is not None and from_url is not None:
+        raise UsageError(f"{recordings} and --from {from_url} say the same thing twice: name one of them")
+    named = recordings if recordings is not None else from_url
+    return None if named is None else local_url(named)
+
+
+def span_now(plant: Plant, since: str | None, until: str | None) -> Span:
+    """Return what ``--since`` and ``--until`` mean now. Raises UsageError."""
+    return span_of(since, until, plant.clock.now_us())
+
+
+def open_input(plant: Plant, url: str | None, span: Span = EVERYTHING) -> Source:
+    """Make the source of ``url`` (None: the config's) for what it holds now in ``span``.
+
+    Raises UsageError where it has no times to cut by, and as ``source_for``; errors of ``url`` name --from.
+    """
+    try:
+        source = source_for(plant.settings, plant.context, url)
+    except ConfigError as error:
+        if url is None:
+            raise
+        raise ConfigError([_of_command_line(problem) for problem in error.problems]) from error
+    return cut(source, span, url or plant.settings.source.url)
+
+
+def _of_command_line(problem: Problem) -> Problem:
+    """A source calls its place source.url, which here is not where it was named."""
+    return replace(problem, path="--from") if problem.path in ("source", "source.url") else problem

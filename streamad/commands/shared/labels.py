@@ -1,0 +1,106 @@
+"""Reads the truth about recordings: which sequences are normal."""
+
+from __future__ import annotations
+
+__all__ = ["NORMAL", "Labels", "read_labels"]
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from rich.markup import escape
+
+from streamad.commands.shared.console import err
+from streamad.errors import SourceError
+from streamad.ports import LabelledSource, Source
+
+NORMAL = "0"
+
+_Key: TypeAlias = tuple[str | None, str]
+"""Stream and sequence id: ids are unique within a stream only. Without a stream, the sequences of that id in any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The truth about recordings; never empty."""
+
+    by_key: Mapping[_Key, bool]
+
+    def is_anomalous(self, stream: str, sequence: str) -> bool | None:
+        """Return the truth about one sequence, None where it has no label."""
+        truth = self.by_key.get((stream, sequence))
+        return self.by_key.get((None, sequence)) if truth is None else truth
+
+    def is_normal(self, stream: str, sequence: str) -> bool:
+        """Return whether a sequence has a label that means normal."""
+        return self.is_anomalous(stream, sequence) is False
+
+    @property
+    def example(self) -> str:
+        """Return how one of the labelled sequences is called, with its stream if labels name streams."""
+        stream, sequence = next(iter(self.by_key))
+        return sequence if stream is None else f"{stream}/{sequence}"
+
+
+def read_labels(where: str, source: Source, normal: str | None = None) -> Labels:
+    """Read labels from a CSV file or ("source") the recordings; ``normal`` lists those that mean normal.
+
+    Where ``normal`` is not given it is 0, and if no sequence has that, all are anomalous, which is said on stderr.
+    Raises SourceError.
+    """
+    labels = _of_source(source) if where == "source" else _of_csv(Path(where))
+    normal_labels = {_plain(label) for label in (NORMAL if normal is None else normal).split(",")}
+    known = sorted(set(labels.values()))
+    unknown = normal_labels.difference(map(_plain, known))
+    if unknown:
+        listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+        if normal is not None:
+            raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
+        err.print(
+            f"[yellow]note[/]: no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
+            f"if some are normal, say with --normal which labels mean so: {escape(listed)}"
+        )
+    return Labels({key: _plain(label) not in normal_labels for key, label in labels.items()})
+
+
+def _plain(label: str) -> str:
+    """Return ``label`` so that 1 and 1.0 are the same."""
+    label = label.strip()
+    try:
+        number = float(label)
+    except ValueError:
+        return label
+    return str(int(number)) if number.is_integer() else str(number)
+
+
+def _of_source(source: Source) -> Mapping[_Key, str]:
+    labels = source.labels() if isinstance(source, LabelledSource) else {}
+    if not labels:
+        raise SourceError("the recordings carry no labels: give a CSV file with the columns sequence and label")
+    return {(None, sequence): label for sequence, label in labels.items()}
+
+
+def _of_csv(path: Path) -> Mapping[_Key, str]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            header = file.readline()
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))
+            missing = {"sequence", "label"} - set(reader.fieldnames or ())
+            if missing:
+                there = ", ".join(reader.fieldnames or ()) or "none"
+                raise SourceError(f"{path}: no column {' and '.join(sorted(missing))} (columns: {there})")
+            labels: dict[_Key, str] = {}
+            for row in reader:
+                stream, sequence, label = ((row.get(name) or "").strip() for name in ("stream", "sequence", "label"))
+                if labels.setdefault((stream or None, sequence), label) != label:
+                    raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label before")
+            if not labels:
+                raise SourceError(f"{path}: holds no labels")
+            return labels
+    except OSError as error:
+        raise SourceError(f"{path}: cannot read the labels ({error.strerror})") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SourceError(f"{path}: is not a CSV file in UTF-8 ({error})") from error

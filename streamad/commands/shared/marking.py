@@ -1,0 +1,251 @@
+"""Takes what an operator says of sequences: finds them in the stores, then writes to the topic or the stores."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ByOption",
+    "Desk",
+    "Marked",
+    "NoteOption",
+    "SequenceOption",
+    "StreamOption",
+    "print_marked",
+]
+
+import asyncio
+import getpass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.markup import escape
+
+from streamad.commands.shared.console import Plant, err, out, print_json
+from streamad.commands.shared.stored import (
+    Stored,
+    learning_of,
+    open_store,
+    sequences_of,
+    some_models,
+    stored_models,
+    time_text,
+)
+from streamad.errors import StoreError, UsageError
+from streamad.learn.feedback.feedback import feedback_problem, send_feedback
+from streamad.learn.store.records import JudgementWord, Mark, mark_of
+from streamad.types import Feedback, from_us
+
+_SHOWN = 20
+_SHORTEST_PREFIX = 6
+_WHOLE = re.compile(r"[0-9a-f]{32}")
+
+StreamOption = Annotated[
+    str | None, typer.Option("--stream", metavar="NAME", help="With --sequence: a stored sequence by its own name.")
+]
+SequenceOption = Annotated[str | None, typer.Option("--sequence", metavar="NAME", help="See --stream.")]
+NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why, in your words.")]
+ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; default: your login name.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A word of an operator that was kept: of which stored sequence (None: its window is not there), and where.
+
+    ``looked`` is False where nobody could look whether it is stored. ``stands``: a later word that counts instead.
+    """
+
+    feedback: Feedback
+    found: Stored | None
+    place: str
+    looked: bool = True
+    stands: Mark | None = None
+
+
+class Desk:
+    """Where an operator's words are taken: looks sequences up in the stores of ``model`` or of all models.
+
+    ``to_store``: write into the stores even where the plant has a place for feedback. Raises UsageError without
+    learning, StoreError where the stores must be written and cannot be read.
+    """
+
+    def __init__(self, plant: Plant, model: str | None, *, by: str | None = None, to_store: bool = False) -> None:
+        self._plant = plant
+        self._learning = learning_of(plant)
+        self._to_store = to_store or self._learning.feedback is None
+        self._models = some_models(plant, model)
+        self._model = None if model is None else self._models[0]
+        if self._to_store and not self._models:
+            raise UsageError("no model has stored anything yet, so none can keep what is said of a sequence")
+        self.by = _login() if by is None else by
+        self.now_us = plant.clock.now_us()
+        self._stored: list[Stored] = []
+        self._marks: dict[str, Mark] = {}
+        self._looked = False
+        self._look()
+
+    def _look(self) -> None:
+        try:
+            models = stored_models(self._plant, self._model)
+            for model in models:
+                store = open_store(self._plant, model)
+                self._stored += sequences_of(model, store)
+                self._note(store.marks())
+            self._looked = bool(models) or self._to_store
+        except StoreError:
+            if self._to_store:
+                raise  # else who may write feedback need not be able to read the stores
+
+    def _note(self, marks: Mapping[str, Mark]) -> None:
+        """Take over the latest word on each sequence, whichever model's store it is in."""
+        for id_, mark in marks.items():
+            if id_ not in self._marks or self._marks[id_].at_us < mark.at_us:
+                self._marks[id_] = mark
+
+    def id_of(self, stream: str, sequence: str) -> str:
+        """Return the id of a stored sequence. Raises UsageError where none or several are called so."""
+        found = [one for one in self._stored if (one.sequence.stream, one.sequence.sequence) == (stream, sequence)]
+        if not found:
+            raise UsageError(f"no stored sequence {sequence!r} of stream {stream!r}: name it by its alert's id")
+        if len(found) > 1:
+            ids = ", ".join(one.sequence.id for one in found)
+            raise UsageError(
+                f"{len(found)} stored sequences of {stream!r} are called {sequence!r}, name one by id: {ids}"
+            )
+        return found[0].sequence.id
+
+    def model_of(self, model: str | None) -> str | None:
+        """Return the full name of the model that a word names, or that was named for all. Raises UsageError."""
+        return self._model if model is None else some_models(self._plant, model)[0]
+
+    def said(self, alert_id: str, judgement: JudgementWord, note: str) -> Feedback:
+        """Return the message that says so now. Raises UsageError where it cannot be one."""
+        feedback = Feedback(
+            alert_id=alert_id.strip(),
+            judgement=judgement,
+            note=note,
+            by=self.by,
+            model=self._model,
+            created_at=from_us(self.now_us),
+        )
+        if (problem := feedback_problem(feedback, self.now_us)) is not None:
+            raise UsageError(problem)
+        return msgspec.structs.replace(feedback, alert_id=self._whole(feedback.alert_id))
+
+    def keep(self, feedback: Sequence[Feedback]) -> list[Marked]:
+        """Keep each word, with the model that holds its sequence. Raises StoreError, OutputError.
+
+        Those before a failing one are kept then.
+        """
+        feedback = self._addressed(feedback)
+        place = "the inlier store"
+        if not self._to_store:
+            asyncio.run(send_feedback(self._plant.settings, self._plant.context, feedback))
+            place = str(self._learning.feedback).partition("?")[0]
+        else:
+            self._write(feedback)
+        by_id = {one.sequence.id: one for one in self._stored}
+        return [
+            Marked(one, by_id.get(one.alert_id), place, self._looked, self._later(mark_of(one))) for one in feedback
+        ]
+
+    def _later(self, mark: Mark) -> Mark | None:
+        """Return the stored word that counts instead of ``mark``, None where ``mark`` is the latest."""
+        stored = self._marks.get(mark.id)
+        return stored if stored is not None and stored.at_us > mark.at_us else None
+
+    def _whole(self, alert_id: str) -> str:
+        """Return the one stored id that begins so, or the whole id that was given. Raises UsageError."""
+        if _WHOLE.fullmatch(alert_id):
+            return alert_id
+        if len(alert_id) < _SHORTEST_PREFIX:
+            raise UsageError(f"{alert_id} is too short: give at least six characters of a stored id, or the whole id")
+        found = {one.sequence.id for one in self._stored if one.sequence.id.startswith(alert_id)}
+        if not found:
+            raise UsageError(
+                f"no stored id begins with {alert_id} (a running monitor stores within "
+                f"{self._learning.flush_interval / 1e6:g} s): give the whole id, 32 hex digits"
+            )
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of the one that is meant")
+        return found.pop()
+
+    def _addressed(self, feedback: Sequence[Feedback]) -> list[Feedback]:
+        """Return ``feedback``, each that names no model with the one whose store holds its sequence, if only one does.
+
+        The workers that read it may not have met that model yet.
+        """
+        holders: dict[str, set[str]] = {}
+        for stored in self._stored:
+            holders.setdefault(stored.sequence.id, set()).add(stored.model)
+        of = {alert_id: models.pop() for alert_id, models in holders.items() if len(models) == 1}
+        return [msgspec.structs.replace(one, model=one.model or of.get(one.alert_id)) for one in feedback]
+
+    def _write(self, feedback: Sequence[Feedback]) -> None:
+        """Mark each in the store of its model; without one in all of them: its window may be on its way."""
+        stores = {}
+        for one in feedback:
+            for model in self._models if one.model is None else (one.model,):
+                if model not in stores:
+                    stores[model] = open_store(self._plant, model)
+                stores[model].mark(mark_of(one))
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in a container
+        return ""
+
+
+def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
+    """Say what was kept, of which windows are not there, and of which a later word counts instead."""
+    unknown = [one for one in marked if one.looked and one.found is None]
+    overridden = [one for one in marked if one.stands is not None]
+    if as_json:
+        print_json(
+            {
+                "kept": len(marked),
+                "place": marked[0].place if marked else None,
+                "without_window": [one.feedback.alert_id for one in unknown],
+                "overridden": [one.feedback.alert_id for one in overridden],
+            }
+        )
+        return
+    for one in marked[:_SHOWN]:
+        out.print(escape(f"{one.feedback.judgement.replace('_', ' ')}: {_name(one)}"))
+    if len(marked) > _SHOWN:
+        out.print(f"... and {len(marked) - _SHOWN} more")
+    out.print(escape(f"kept in {marked[0].place}") + ("" if len(marked) == 1 else f": {len(marked)} words"))
+    for one in unknown[:_SHOWN]:
+        err.print(
+            f"[yellow]note[/]: no sequence {one.feedback.alert_id} is stored (any more): the word counts if it comes, "
+            "but there is no window to learn from now"
+        )
+    if len(unknown) > _SHOWN:
+        err.print(f"[yellow]note[/]: nor are {len(unknown) - _SHOWN} more")
+    for one in overridden[:_SHOWN]:
+        err.print(f"[yellow]note[/]: {escape(_overridden(one))}")
+    if len(overridden) > _SHOWN:
+        err.print(f"[yellow]note[/]: so do later words on {len(overridden) - _SHOWN} more")
+
+
+def _overridden(one: Marked) -> str:
+    mark = one.stands
+    assert mark is not None, "chosen by it"
+    by = f", by {mark.by}" if mark.by else ""
+    word = mark.judgement.replace("_", " ")
+    return f"of {one.feedback.alert_id}: a later {word} ({time_text(mark.at_us)} UTC{by}) stands"
+
+
+def _name(one: Marked) -> str:
+    if one.found is None:
+        return one.feedback.alert_id
+    sequence = one.found.sequence
+    judged = "not judged, there was no model" if sequence.decision == "learning" else f"judged {sequence.decision}"
+    return (
+        f"{sequence.stream} {sequence.sequence}, ended {time_text(sequence.time_us)} UTC, {judged} "
+        f"({one.found.share} of model {one.found.model})"
+    )

@@ -1,0 +1,80 @@
+"""The summary of a run, as a table for people."""
+
+from __future__ import annotations
+
+__all__ = ["evaluation_dict", "print_summary"]
+
+from typing import Any
+
+from rich.table import Table
+
+from streamad.commands.shared.console import out
+from streamad.commands.shared.monitor import RunReport
+from streamad.judge.evaluation import Evaluation
+
+
+def evaluation_dict(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the figures of a labelled run for machines."""
+    return {
+        "auc": evaluation.auc,
+        "detection_rate": evaluation.detection_rate,
+        "false_alarm_rate": evaluation.false_alarm_rate,
+        "false_alarm_interval": evaluation.false_alarm_interval,
+        "n_normal": evaluation.n_normal,
+        "n_anomalous": evaluation.n_anomalous,
+        "n_unscorable": evaluation.n_unscorable,
+    }
+
+
+def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluation | None = None) -> None:
+    """Print what a run did and, with labels, how well."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    verdicts = ", ".join(f"{count} {decision}" for decision, count in sorted(report.counters["verdicts"].items()))
+    table.add_row("model", report.model)
+    if report.interrupted:
+        table.add_row("interrupted", "the figures are of what was judged until then")
+    table.add_row("sequences", f"{report.sequences}" + (f" ({verdicts})" if verdicts else ""))
+    for name, learned in report.counters.get("learning", {}).items():
+        what = "learned" if len(report.counters["learning"]) == 1 else f"learned ({name})"
+        table.add_row(what, _learned(learned))
+    for name in ("dead_letters", "late_samples"):
+        value = report.counters[name]
+        count = sum(value.values()) if isinstance(value, dict) else value
+        if count:
+            table.add_row(name.replace("_", " "), str(count))
+    if evaluation is not None:
+        _add_evaluation(table, evaluation, configured_rate)
+    latency, slowest = report.latency_ms(0.5), report.latency_ms(0.99)
+    if latency is not None and slowest is not None:
+        table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
+    if report.wall_s:
+        table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
+    out.print(table)
+
+
+def _learned(counters: dict[str, Any]) -> str:
+    """Return what became of one model: what was kept, and what happened."""
+    kept = f"{counters['accepted']} accepted, {counters['reserved']} reserved, {counters['aside']} aside"
+    happened = [
+        f"{counters[name]} {name if counters[name] != 1 else name.removesuffix('s')}"
+        for name in ("unkept", "drifts", "trainings", "promotions", "swaps")
+        if counters[name]
+    ]
+    return "; ".join([kept, ", ".join(happened)] if happened else [kept])
+
+
+def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float) -> None:
+    if evaluation.auc is not None:
+        table.add_row("AUC", f"{evaluation.auc:.4f}")
+    if evaluation.detection_rate is not None:
+        table.add_row("detection rate", f"{evaluation.detection_rate:.1%} of {evaluation.n_anomalous} anomalous")
+    if evaluation.false_alarm_rate is not None and evaluation.false_alarm_interval is not None:
+        low, high = evaluation.false_alarm_interval
+        table.add_row(
+            "false-alarm rate",
+            f"{evaluation.false_alarm_rate:.1%} of {evaluation.n_normal} normal "
+            f"(95 % interval {low:.1%} to {high:.1%})",
+        )
+        table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
+    if evaluation.n_unscorable:
+        table.add_row("unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")

@@ -1,0 +1,118 @@
+"""What the commands about learning share: which model is meant, its inlier store, and who holds a sequence."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ModelOption",
+    "Stored",
+    "known_models",
+    "learning_of",
+    "one_model",
+    "open_store",
+    "sequences_of",
+    "some_models",
+    "stored_models",
+    "stored_sequences",
+    "time_text",
+]
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Annotated, NamedTuple
+
+import typer
+
+from streamad.commands.shared.console import Plant
+from streamad.errors import StoreError, UsageError
+from streamad.learn import parts
+from streamad.learn.parts import stored_names
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import SHARES, Share, StoredSequence
+from streamad.settings.learning import LearningSettings
+from streamad.types import from_us
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="Which of several models (models in the config), by name or value."),
+]
+
+
+class Stored(NamedTuple):
+    """A stored sequence, the model whose store it is in, and its share there."""
+
+    model: str
+    share: Share
+    sequence: StoredSequence
+
+
+def learning_of(plant: Plant) -> LearningSettings:
+    """Return the config's learning section. Raises UsageError where it has none."""
+    if plant.settings.learning is None:
+        raise UsageError("the config has no section learning: without it nothing is stored and nothing retrains")
+    return plant.settings.learning
+
+
+def known_models(plant: Plant) -> tuple[str, ...]:
+    """Return the models that the config names, that have versions, or that have stored sequences; theirs first."""
+    stored: set[str] = set()
+    with suppress(StoreError):  # a store that is away: what needs it says so
+        stored = stored_names(plant.settings, plant.base_dir)
+    return parts.known_models(plant.settings, plant.base_dir, stored)
+
+
+def stored_models(plant: Plant, model: str | None = None) -> tuple[str, ...]:
+    """Return those of ``some_models`` that have an inlier store. Raises UsageError, StoreError."""
+    stored = stored_names(plant.settings, plant.base_dir)
+    return tuple(name for name in some_models(plant, model) if name in stored)
+
+
+def some_models(plant: Plant, model: str | None) -> tuple[str, ...]:
+    """Return the model that ``--model`` names, or all of the plant's. Raises UsageError for an unknown one."""
+    names = known_models(plant)
+    if model is None:
+        return names
+    named = next((name for name in (model, f"{plant.settings.model.name}.{model}") if name in names), None)
+    if named is None:
+        raise UsageError(f"--model {model}: there is no such model (known: {', '.join(names) or 'none'})")
+    return (named,)
+
+
+def one_model(plant: Plant, model: str | None) -> str:
+    """Return the model that ``--model`` names, or the only one there is. Raises UsageError."""
+    names = some_models(plant, model)
+    if len(names) != 1:
+        raise UsageError(f"there are several models, say which one is meant with --model: {', '.join(names)}")
+    return names[0]
+
+
+def open_store(plant: Plant, model: str) -> InlierStore:
+    """Return the opened store of a model. Raises UsageError, StoreError."""
+    learning = learning_of(plant)
+    store = InlierStore(
+        learning.store,
+        model,
+        channels=plant.settings.channel_specs,
+        window=plant.settings.window,
+        settings=learning,
+        clock=plant.clock,
+        base_dir=plant.base_dir,
+    )
+    store.open()
+    return store
+
+
+def stored_sequences(plant: Plant, models: tuple[str, ...]) -> Iterator[Stored]:
+    """Yield all that the stores of ``models`` hold. Raises StoreError."""
+    for model in models:
+        yield from sequences_of(model, open_store(plant, model))
+
+
+def sequences_of(model: str, store: InlierStore) -> Iterator[Stored]:
+    """Yield all that the opened ``store`` of ``model`` holds. Raises StoreError."""
+    for share in SHARES:
+        yield from (Stored(model, share, sequence) for sequence in store.read(share))
+
+
+def time_text(time_us: int) -> str:
+    """Return a UTC time for people, to the second."""
+    return f"{from_us(time_us):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,97 @@
+"""Reads recordings into windows, with progress; for ``train`` and ``score``."""
+
+from __future__ import annotations
+
+__all__ = ["Recordings", "read_windows"]
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.progress import Progress, SpinnerColumn, TextColumn
+
+from streamad.commands.shared.console import Plant, err
+from streamad.errors import TrainingDataError
+from streamad.ingest.windowing import Unscorable, to_window
+from streamad.judge.routing import Router
+from streamad.ports import Source
+from streamad.runtime.replay import read_sequences
+from streamad.telemetry.metrics import Counters
+from streamad.types import FinishedSequence, Window, WindowSet
+
+
+@dataclass(slots=True)
+class Recordings:
+    """The windows of recordings, and the sequences that have none, with the reason.
+
+    ``models`` names the model of each window (``Router``).
+    """
+
+    counters: Counters
+    sequences: list[FinishedSequence] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    unscorable: list[tuple[FinishedSequence, str]] = field(default_factory=list)
+
+    def indexes(self) -> dict[str, list[int]]:
+        """Return the indexes of the windows of each model, by name."""
+        found: dict[str, list[int]] = {}
+        for index, name in enumerate(self.models):
+            found.setdefault(name, []).append(index)
+        return dict(sorted(found.items()))
+
+    def window_sets(self) -> dict[str, WindowSet]:
+        """Return the windows of each model as one set, by name; raises TrainingDataError where there is none."""
+        if not self.windows:
+            raise TrainingDataError(self._why_empty())
+        return {name: self._window_set(indexes) for name, indexes in self.indexes().items()}
+
+    def _window_set(self, indexes: list[int]) -> WindowSet:
+        windows = [self.windows[index] for index in indexes]
+        sequences = [self.sequences[index] for index in indexes]
+        return WindowSet(
+            np.stack([window.values for window in windows]),
+            np.array([window.length for window in windows], dtype=np.int64),
+            tuple(f"{sequence.stream}/{sequence.sequence}" for sequence in sequences),
+        )
+
+    def _why_empty(self) -> str:
+        if self.unscorable:
+            first, why = self.unscorable[0]
+            return f"none of {len(self.unscorable)} sequences can be used; the first, {first.sequence}: {why}"
+        if self.counters.dead_letters:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self.counters.dead_letters.items())
+            return f"no sequence in the recordings: all messages are unreadable ({kinds}); see decode in the config"
+        return "no sequence in the recordings"
+
+
+async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str], bool] | None = None) -> Recordings:
+    """Read a finite source; ``keep`` says of stream and sequence id whether to keep it. Raises SourceError."""
+    recordings = Recordings(Counters())
+    router = Router.of(plant.settings)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task("reading")
+
+        def tell(counters: Counters, share: float | None) -> None:
+            done = sum(counters.sequences.values())
+            part = "" if share is None else f"{share:.0%}, "
+            progress.update(task, description=f"reading: {part}{counters.samples} samples, {done} sequences")
+
+        try:
+            async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, tell):
+                if keep is not None and not keep(sequence.stream, sequence.sequence):
+                    continue
+                model = router.name_for(sequence.routes)
+                window = to_window(sequence, plant.settings.window, plant.settings.channel_specs)
+                if isinstance(model, Unscorable):
+                    recordings.unscorable.append((sequence, model.detail))
+                elif isinstance(window, Unscorable):
+                    recordings.unscorable.append((sequence, window.detail))
+                else:
+                    recordings.sequences.append(sequence)
+                    recordings.windows.append(window)
+                    recordings.models.append(model)
+        finally:
+            await source.close()
+    return recordings

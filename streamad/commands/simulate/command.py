@@ -1,0 +1,254 @@
+"""``streamad simulate``: a simulated plant with known faults, as recordings with a config, or fed to a broker."""
+
+from __future__ import annotations
+
+__all__ = ["simulate"]
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from streamad.commands.shared.console import JsonOption, err, out, print_json
+from streamad.commands.simulate.options import FeedOptions, feed_plant
+from streamad.errors import OutputError, UsageError
+from streamad.settings.template import ChannelLine, Entry, Section, judging_sections, render
+from streamad.simulation.messages import LABELS_NAME, RECORDINGS_NAME, write_recordings
+from streamad.simulation.recordings import Recording
+from streamad.simulation.recordings import simulate as simulate_batches
+from streamad.simulation.sensors import CHANNELS
+from streamad.system.files import write_atomically, writing
+
+_CONFIG = "plant.yaml"
+_WINDOW = 128  # batches of this plant have 99 to 135 samples, most of them about 108 (docs/model/simulation.md)
+
+
+_ONLY_TO_FILES = ("normal", "faulty", "force")
+_ONLY_FED = ("config", "speed", "start", "batches", "duration", "fault_share", "chunk", "labels")
+_FED = "Fed to a broker (--to)"
+
+
+def simulate(
+    context: typer.Context,
+    *,
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", help="Write recordings to this folder.", metavar="DIR")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help="Feed the plant to a broker instead, as it runs: kafka://HOST:PORT/TOPIC.", metavar="URL"),
+    ] = None,
+    train: Annotated[
+        int, typer.Option(min=0, help="Normal batches to learn from; what is fed are the ones after them.")
+    ] = 200,
+    normal: Annotated[int, typer.Option(min=0, help="Normal batches to monitor.")] = 300,
+    faulty: Annotated[int, typer.Option(min=0, help="Faulty batches to monitor.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same plant.")] = 0,
+    streams: Annotated[int, typer.Option(min=1, max=1000, help="Fermenters that run side by side.")] = 2,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier simulation.")] = False,
+    speed: Annotated[
+        str, typer.Option(help="max, real, or a factor (times real time).", rich_help_panel=_FED)
+    ] = "3600",
+    batches: Annotated[
+        int | None,
+        typer.Option(min=1, help="So many batches, of all fermenters; default: no end.", rich_help_panel=_FED),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", help="So long, such as 10m.", metavar="TIME", rich_help_panel=_FED)
+    ] = None,
+    fault_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of faulty batches.", rich_help_panel=_FED)
+    ] = 0.25,
+    chunk: Annotated[int, typer.Option(min=1, help="Samples in a message.", rich_help_panel=_FED)] = 1,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Append the truth about each batch to this CSV.", metavar="FILE", rich_help_panel=_FED),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="Let the plant's time begin here (RFC 3339, or 30d: so long ago) and keep its ten minutes between "
+            "samples; default: times are those of the clock, the plant runs that much faster.",
+            metavar="TIME",
+            rich_help_panel=_FED,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="A plant's config, for --to kafka:///TOPIC: its brokers and its credentials. [default: plant.yaml]",
+            metavar="FILE",
+            rich_help_panel=_FED,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate a fermenter plant: recordings, the truth and a plant.yaml (--out), or live to a broker (--to).
+
+    The plant.yaml works at once. DIR/train holds normal batches to learn from, DIR/live later ones, normal and faulty,
+    to monitor; labels.csv beside each says which batch has which fault. With --to the plant runs: its samples go to a
+    broker when they fall due.
+
+    Example: streamad simulate --out demo
+    """
+    _refuse_mixture(context, out_dir is not None, to is not None)
+    # The live batches begin on the first fermenter, so that none of them overlaps a batch of the training.
+    first_live = -(-train // streams) * streams
+    if to is not None:
+        feed_plant(
+            FeedOptions(
+                to=to,
+                config=config,
+                speed=speed,
+                start=start,
+                batches=batches,
+                duration=duration,
+                fault_share=fault_share,
+                chunk=chunk,
+                labels=labels,
+                first_index=first_live,
+                seed=seed,
+                streams=streams,
+                as_json=as_json,
+            )
+        )
+        return
+    assert out_dir is not None
+    if train + normal + faulty == 0:
+        raise typer.BadParameter("nothing to simulate: --train, --normal and --faulty are all 0")
+    counts = {"train": (train, 0), "live": (normal, faulty)}
+    _write(out_dir, counts, first_live, seed=seed, streams=streams, force=force, as_json=as_json)
+
+
+def _refuse_mixture(context: typer.Context, to_files: bool, fed: bool) -> None:
+    if to_files == fed:
+        raise UsageError("name either --out DIR (recordings) or --to URL (fed to a broker)")
+    foreign = _ONLY_TO_FILES if fed else _ONLY_FED
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in foreign and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{parameter.opts[0]} goes with {'--out' if fed else '--to'}, not with the other")
+
+
+def _write(
+    out_dir: Path,
+    counts: dict[str, tuple[int, int]],
+    first_live: int,
+    *,
+    seed: int,
+    streams: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    folders = {name: of_both for name, of_both in counts.items() if sum(of_both)}
+    _refuse_existing(out_dir, folders, force)
+    first_index = {"train": 0, "live": first_live}
+    with _progress_bar(sum(map(sum, folders.values())), as_json) as step:
+        recordings = {
+            name: simulate_batches(*of_both, seed=seed, first_index=first_index[name], n_streams=streams, progress=step)
+            for name, of_both in folders.items()
+        }
+    for name, batches in recordings.items():
+        with writing(out_dir / name):
+            write_recordings(batches, out_dir / name, overwrite=force)
+    with writing(out_dir / _CONFIG):
+        write_atomically(out_dir / _CONFIG, _config(tuple(folders), seed).encode())
+    _tell(out_dir, recordings, as_json)
+
+
+def _refuse_existing(out_dir: Path, folders: Iterable[str], force: bool) -> None:
+    names = [_CONFIG, *(f"{folder}/{name}" for folder in folders for name in (RECORDINGS_NAME, LABELS_NAME))]
+    existing = [out_dir / name for name in names if (out_dir / name).exists()]
+    if existing and not force:
+        raise OutputError(f"{existing[0]} exists: name another folder with --out, or overwrite it with --force")
+
+
+def _config(folders: tuple[str, ...], seed: int) -> str:
+    live = f"{folders[-1]}/{RECORDINGS_NAME}"
+    learn_from = Entry("recordings", f"train/{RECORDINGS_NAME}", "normal batches, for streamad train")
+    if "train" not in folders:
+        learn_from = Entry("recordings", "train/recordings.jsonl", "normal batches; default: the source", active=False)
+    sections = (
+        Section(
+            "source",
+            ("Where samples come from: a file, a folder or a pattern; relative paths begin at this file's folder.",),
+            (Entry("url", live),),
+        ),
+        Section(
+            "decode",
+            ("How messages are read. These are in streamad's own format: nothing to map (docs/guide/messages.md).",),
+            (Entry("format", "json", "auto, json or msgpack"),),
+        ),
+        Section(
+            "sequences",
+            ("When a sequence (here: a batch) ends.",),
+            (
+                Entry("end", ("marker", "change"), "end: true in a message, or the stream's next batch"),
+                Entry("max_duration", "48h", "hard limit; a batch takes about 18 h"),
+                Entry("allowed_lateness", "0s", "samples may come out of order by this much"),
+            ),
+        ),
+        Section(
+            "window",
+            ("How a batch becomes a fixed-length window: one sample in 10 minutes, about 108 in a batch.",),
+            (
+                Entry("length", _WINDOW, "shorter batches are padded"),
+                Entry("longer", "resample", "longer ones are squeezed; or: truncate, reject"),
+                Entry("max_missing", 0.2, "more of a channel missing: unscorable"),
+            ),
+        ),
+        *judging_sections(learn_from, options=Entry("options", {"epochs": 50}, "default 100; half is enough here")),
+    )
+    head = (
+        f"A simulated plant of fed-batch fermenters (streamad simulate, seed {seed}).",
+        "In this folder: streamad train, then streamad run. Every key: docs/guide/config.md.",
+    )
+    return render(head, "fermenters", [ChannelLine(name, unit) for name, unit in CHANNELS], sections)
+
+
+def _tell(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) -> None:
+    if as_json:
+        written = {
+            name: {
+                "recordings": str(out_dir / name / RECORDINGS_NAME),
+                "labels": str(out_dir / name / LABELS_NAME),
+                "normal": sum(not batch.fault for batch in batches),
+                "faulty": sum(bool(batch.fault) for batch in batches),
+                "samples": sum(len(batch.times_us) for batch in batches),
+            }
+            for name, batches in recordings.items()
+        }
+        print_json({"config": str(out_dir / _CONFIG), **written})
+        return
+    for name, batches in recordings.items():
+        n_faulty = sum(bool(batch.fault) for batch in batches)
+        what = f"{len(batches)} batches" + (f", {n_faulty} of them faulty" if n_faulty else ", all normal")
+        out.print(escape(f"wrote {out_dir / name / RECORDINGS_NAME}: {what} (the truth: {LABELS_NAME} beside it)"))
+    out.print(escape(f"wrote {out_dir / _CONFIG}"))
+    if (out_dir / "checkpoint").exists():
+        err.print(
+            "[yellow]note[/]: checkpoint/ and out/ are of an earlier run; delete both to monitor these recordings"
+        )
+    if "live" not in recordings:
+        return  # learning material for a plant that is elsewhere
+    out.print(escape(f"next: cd {shlex.quote(str(out_dir))}"))
+    if "train" in recordings:
+        out.print("      streamad train")
+    out.print("      streamad run")
+    out.print("or, to compare with the truth instead: streamad replay --labels live/labels.csv")
+
+
+@contextmanager
+def _progress_bar(total: int, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Show how many batches are done; the yielded function takes (done, total) of one folder after the other."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
+        task = progress.add_task("simulating", total=total)
+        yield lambda done, of: progress.advance(task)

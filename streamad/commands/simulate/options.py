@@ -1,0 +1,229 @@
+"""``streamad simulate --to``: what its options mean, and what is said while the plant is fed."""
+
+from __future__ import annotations
+
+__all__ = ["FeedOptions", "feed_plant"]
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn
+
+from streamad.commands.shared.console import err, load_plant, out, print_json, run_async
+from streamad.commands.simulate.feeder import FeedReport, PlantFeeder, batch_line
+from streamad.errors import OutputError, UsageError
+from streamad.plugins import ConnectorContext, connect_feed, split_url
+from streamad.ports import Clock, Feed
+from streamad.ranges import parse_time_us
+from streamad.settings.fields import parse_duration_us
+from streamad.simulation.messages import PlantMessage, PlantTime, longest_us, plant_messages
+from streamad.simulation.sensors import CHANNELS
+from streamad.system.clock import SystemClock
+from streamad.types import ChannelSpec, from_us
+
+_MAX_SPEED = 1e6  # samples lie ten minutes apart; faster, their times would be hard to tell apart
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """The options of ``streamad simulate`` that say what is fed, as they were typed."""
+
+    to: str
+    config: Path | None
+    speed: str
+    start: str | None
+    batches: int | None
+    duration: str | None
+    fault_share: float
+    chunk: int
+    labels: Path | None
+    first_index: int
+    seed: int
+    streams: int
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """``time`` of the samples; ``rate`` microseconds of it pass in one of the clock's (None: as fast as it goes)."""
+
+    time: PlantTime
+    rate: float | None
+
+    def text(self) -> str:
+        """Return the pace for a person."""
+        begins = f"from {from_us(self.time.start_us):%Y-%m-%d %H:%M:%S} UTC on"
+        if self.rate is None:
+            return f"as fast as it goes, {begins}"
+        if self.time.shrink == 1:
+            return f"{self.rate:g} times as fast as real, {begins}"
+        return f"{self.time.shrink:g} times as fast as real, times are those of the clock"
+
+
+def feed_plant(options: FeedOptions) -> None:
+    """Feed the simulated plant until it is done, its time is over or it is interrupted, and sum up.
+
+    Raises UsageError, ConfigError, PluginError, OutputError.
+    """
+    clock = SystemClock()
+    for_us = None if options.duration is None else _duration_us(options.duration)
+    pace = _pace(options, clock.now_us())
+    context = _context(options, clock)
+    run_async(_feed(options, pace, for_us, context))
+
+
+async def _feed(options: FeedOptions, pace: _Pace, for_us: int | None, context: ConnectorContext) -> None:
+    feed: Feed = connect_feed(options.to, {}, context, "--to")
+    place = options.to.partition("?")[0]
+    if not options.as_json:
+        many = f"{options.streams} fermenters" if options.streams > 1 else "1 fermenter"
+        err.print(f"feeding {escape(place)}: {many}, {pace.text()}; Ctrl-C ends", emoji=False)
+    with _progress(options, pace) as on_progress:
+        feeder = PlantFeeder(
+            feed,
+            plant_messages(
+                pace.time,
+                seed=options.seed,
+                first_index=options.first_index,
+                n_batches=options.batches,
+                n_streams=options.streams,
+                fault_share=options.fault_share,
+                chunk_samples=options.chunk,
+            ),
+            context.clock,
+            start_us=pace.time.start_us,
+            rate=pace.rate,
+            labels=options.labels,
+            on_progress=on_progress,
+        )
+        try:
+            try:
+                with _stop_on_signals(feeder.stop):
+                    report = await feeder.run(for_us)
+            finally:
+                await feed.close()
+        except OutputError as error:
+            raise OutputError(f"{error}; {_fed(feeder.report, options.batches)}") from error
+    _tell(options, place, report)
+
+
+def _fed(report: FeedReport, n_batches: int | None) -> str:
+    of = "" if n_batches is None else f" of {n_batches}"
+    return f"fed {report.batches}{of} whole batches, {report.messages} messages"
+
+
+def _pace(options: FeedOptions, now_us: int) -> _Pace:
+    start_us = None if options.start is None else parse_time_us(options.start, now_us, "--start")
+    now_us -= now_us % 1000
+    if options.speed == "max":
+        if start_us is None and options.batches is None:
+            raise UsageError("--speed max needs --batches or --start: where would the samples' times begin?")
+        if start_us is None:
+            # All of them then lie in the past: a broker refuses records of the future.
+            assert options.batches is not None
+            start_us = now_us - longest_us(options.batches, options.streams)
+        return _Pace(PlantTime(start_us), None)
+    factor = _factor(options.speed)
+    if start_us is None:
+        return _Pace(PlantTime(now_us, factor), 1.0)
+    return _Pace(PlantTime(start_us), factor)
+
+
+def _factor(text: str) -> float:
+    if text == "real":
+        return 1.0
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor <= _MAX_SPEED:
+        raise UsageError(f"--speed {text}: must be max, real or a factor above 0, at most {_MAX_SPEED:.0f}")
+    return factor
+
+
+def _duration_us(text: str) -> int:
+    try:
+        return parse_duration_us(text)
+    except ValueError as error:
+        raise UsageError(f"--for {error}") from error
+
+
+def _context(options: FeedOptions, clock: Clock) -> ConnectorContext:
+    config, scheme = options.config, split_url(options.to)[0]
+    if config is None and scheme != "file" and options.to.lower().startswith(f"{scheme}:///"):
+        config = Path("plant.yaml")  # whose host is meant
+        if not config.exists():
+            text = f"write {scheme}://HOST:PORT/..., or name the plant's config: --config plant.yaml"
+            raise UsageError(f"--to {options.to} names no host: {text}")
+    if config is not None:
+        return load_plant(config).context
+    channels = tuple(ChannelSpec(name, unit) for name, unit in CHANNELS)
+    return ConnectorContext(channels, clock, Path.cwd(), plant="fermenters")
+
+
+@contextmanager
+def _progress(options: FeedOptions, pace: _Pace) -> Iterator[Callable[[FeedReport, PlantMessage], None]]:
+    """Print a line for each batch that was fed (not at full speed), and below them what was fed so far."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    quiet = options.as_json
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
+        task = progress.add_task("simulating the first batches", total=None)
+        of = "" if options.batches is None else f" of {options.batches}"
+
+        def show(report: FeedReport, message: PlantMessage) -> None:
+            if message.batch is not None and pace.rate is not None and not quiet:
+                err.print(batch_line(message.batch), emoji=False)
+            counted = f"{report.batches}{of} batches ({report.faulty} faulty), {report.samples:,} samples"
+            behind = f", {report.behind_us / 1e6:.0f} s behind" if report.behind_us > 1_000_000 else ""
+            progress.update(task, description=f"{counted}, now {from_us(message.time_us):%Y-%m-%d %H:%M:%S}{behind}")
+
+        yield show
+
+
+@contextmanager
+def _stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def restore() -> None:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    def first() -> None:
+        restore()
+        stop()
+
+    for number in numbers:
+        loop.add_signal_handler(number, first)
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _tell(options: FeedOptions, place: str, report: FeedReport) -> None:
+    if options.as_json:
+        labels = None if options.labels is None else str(options.labels)
+        print_json({"to": place, "labels": labels, **report.as_dict()})
+        return
+    how = "interrupted after" if report.interrupted else "fed"
+    out.print(
+        escape(
+            f"{how} {report.batches} whole batches ({report.faulty} of them faulty): "
+            f"{report.samples} samples in {report.messages} messages to {place}"
+        ),
+        emoji=False,
+    )
+    if report.behind_us > 1_000_000:
+        err.print(
+            f"[yellow]note[/]: {report.behind_us / 1e6:.0f} s behind at the end: a lower --speed, fewer --streams or a "
+            "larger --chunk keeps up"
+        )
+    if options.labels is not None and report.batches:
+        out.print(escape(f"the truth about them: {options.labels}"), emoji=False)

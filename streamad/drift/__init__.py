@@ -1,0 +1,1 @@
+"""Is the plant still the plant: drift in the scores of accepted sequences."""

@@ -1,0 +1,134 @@
+"""What drift and a lasting change of the plant mean for an operator: when to say it, and in which words."""
+
+from __future__ import annotations
+
+__all__ = ["Notice", "PlantWatch"]
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from streamad.drift.lasting_change import Changed, ChangeGuard
+from streamad.drift.monitor import SCORES, Drift, DriftMonitor
+from streamad.settings.learning import DriftSettings
+from streamad.telemetry.events import Level
+from streamad.types import ChannelSpec, Window, from_us
+
+_AGAIN_AFTER_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something to tell an operator: kind (a stable word), message, figures, level of the log."""
+
+    kind: str
+    message: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    level: Level = "warning"
+
+
+class PlantWatch:
+    """Drift monitor and change guard of one model, and their words. Pure: time is what the caller says.
+
+    A lasting change is told when it is sure, and again every hour while it lasts: until ``restart`` (a new champion),
+    or until alerts are no longer more than ``changed_share`` of the latest sequences. From the sequence on at which
+    that is so, nothing has ``changed``: what was a fault must not be learned once it is mended. ``relearn`` is the
+    command that helps.
+    """
+
+    def __init__(
+        self, channels: tuple[ChannelSpec, ...], settings: DriftSettings, *, relearn: str = "streamad models relearn"
+    ) -> None:
+        self._relearn = relearn
+        self._units = {channel.name: channel.unit for channel in channels}
+        self._settings = settings
+        self._channels = channels
+        self._guard = ChangeGuard(settings)
+        self._latest: deque[bool] = deque(maxlen=settings.changed_over)
+        self._told_us: int | None = None
+        self.changed: Changed | None = None
+
+    @cached_property
+    def _monitor(self) -> DriftMonitor:
+        return DriftMonitor(self._channels, self._settings)  # not before it is needed: it takes a second, in a thread
+
+    def add(self, time_us: int, window: Window, p_value: float | None, *, is_alert: bool) -> list[Drift]:
+        """Take one sequence (``time_us``: its end) and return what drifted.
+
+        ``p_value`` is the champion's, None where another version or none judged: that counts for no alert share.
+        """
+        drifts = self._monitor.add(time_us, window, p_value)
+        if p_value is not None:
+            self._latest.append(is_alert)
+            self.changed = self._guard.add(time_us, is_alert, drifts) or self.changed
+            if self.changed is not None and self.alert_share <= self._settings.changed_share:
+                self._no_change()
+        return drifts
+
+    @property
+    def alert_share(self) -> float:
+        """Return the share of alerts among the latest ``changed_over`` sequences, counted as if all had come."""
+        return sum(self._latest) / self._settings.changed_over
+
+    def restart(self) -> None:
+        """Begin anew with another champion: what it scores is no drift, and it may know the changed plant."""
+        self._monitor.restart(scores_only=True)
+        self._no_change()
+        self._told_us = None
+
+    def alarm(self, now_us: int) -> Notice | None:
+        """Return what is to be told of a lasting change at the monotonic time ``now_us``: it is one, or is over."""
+        if self.changed is None:
+            was_told, self._told_us = self._told_us is not None, None
+            return self._back() if was_told else None
+        if self._told_us is not None and now_us - self._told_us < _AGAIN_AFTER_US:
+            return None
+        self._told_us = now_us
+        return self._alarm(self.changed)
+
+    def drift_notice(self, drift: Drift) -> Notice:
+        """Return the words for ``drift``."""
+        if drift.what == SCORES:
+            moved = f"p-values moved from {drift.before:.3g} to {drift.after:.3g}"
+        else:
+            unit = self._units.get(drift.what.partition(" of ")[2], "")
+            moved = f"{drift.what} moved from {drift.before:.5g} to {drift.after:.5g} {unit}".rstrip()
+        return Notice(
+            "drift",
+            f"{moved} since {_text(drift.since_us)} ({drift.strength:.1f} standard deviations)",
+            {
+                "strength": drift.strength,
+                "before": drift.before,
+                "after": drift.after,
+                "since_unix_s": drift.since_us / 1e6,
+            },
+        )
+
+    def _alarm(self, changed: Changed) -> Notice:
+        since, share = _text(changed.since_us), self.alert_share
+        what = f"{', '.join(changed.what)} drifted and {share:.0%} of the latest sequences alert"
+        return Notice(
+            "plant_changed",
+            f"since {since} {what}: the plant has changed for good, or something is broken. Nothing is accepted, so "
+            f"nothing new is learned. Where this is the new normal: {self._relearn} --since {since}",
+            {"alert_share": share, "since_unix_s": changed.since_us / 1e6},
+            "error",
+        )
+
+    def _back(self) -> Notice:
+        return Notice(
+            "plant_back",
+            f"alerts are no more than {self._settings.changed_share:.0%} of the latest sequences again: the plant no "
+            "longer counts as changed for good",
+            level="info",
+        )
+
+    def _no_change(self) -> None:
+        self._guard.restart()
+        self._latest.clear()
+        self.changed = None
+
+
+def _text(time_us: int) -> str:
+    return from_us(time_us).isoformat(timespec="seconds").replace("+00:00", "Z")

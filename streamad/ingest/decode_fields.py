@@ -1,0 +1,333 @@
+"""The general way through a message: any parsed object, own or foreign names, one check after the other.
+
+``decode.py`` has the fast way for regular messages of the own format; whatever is irregular comes here, so this is
+also where every error message is made.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FieldReader"]
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode_scalars import (
+    ABSENT,
+    MAX_TIME_US,
+    FieldPath,
+    Samples,
+    TimeReader,
+    ValueReader,
+    fail,
+    located,
+    read_flag,
+    read_id,
+    read_number,
+    read_route,
+    shown,
+)
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.types import Record
+
+
+class _Single(NamedTuple):
+    stream: str
+    sequence: str | None
+    time_us: int
+    row: list[float]
+    end: bool
+    route: str | None
+
+
+class FieldReader:
+    """Reads parsed messages by their fields; strict about types in the own format, lenient (texts) in mapped ones."""
+
+    def __init__(
+        self,
+        settings: DecodeSettings,
+        channels: Sequence[ChannelSettings],
+        times: TimeReader,
+        *,
+        native: bool = False,
+        route: FieldPath | None = None,
+    ) -> None:
+        fields = FieldSettings() if native or settings.fields is None else settings.fields
+        self._fields = fields
+        self._as_text = not native and settings.fields is not None
+        self._times = times
+        self._default_stream = settings.default_stream
+        self._value_reader = ValueReader([channel.name for channel in channels])
+        self._max_samples = settings.max_samples_per_message
+        self._channels = [FieldPath(channel.field or channel.name) for channel in channels]
+        self._columns = {path.name: column for column, path in enumerate(self._channels)}
+        self._stream = None if fields.stream == "key" and self._as_text else FieldPath(fields.stream)
+        self._time = None if fields.time == "record" and self._as_text else FieldPath(fields.time)
+        self._sequence = FieldPath(fields.sequence) if fields.sequence else None
+        self._end = FieldPath(fields.end) if fields.end else None
+        self._values = FieldPath(fields.values) if fields.values else None
+        self._channel = FieldPath(fields.channel) if fields.channel else None
+        self._value = FieldPath(fields.value) if fields.value else None
+        self._route = route
+        used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value, route)
+        self._known_keys = {key for path in (*self._channels, *filter(None, used)) for key in (path.name, path.first)}
+        inside = [*self._channels, *_inside(self._values, route)]
+        self._keys_of_values = {key for path in inside for key in (path.name, path.first)}
+
+    def read(self, message: object, record: Record) -> Samples | None:
+        """Return the samples of a parsed message; None where it holds only ignored channels. Raises DecodeError."""
+        if isinstance(message, list):
+            return self._list(message, record)
+        if not isinstance(message, dict):
+            fail("wrong_type", f"a message must be an object, got {shown(message)}")
+        if self._is_chunk(message):
+            return self._chunk(message, record)
+        single = self._single(message, record)
+        return None if single is None else self._joined([single], None)
+
+    # --- single samples ---------------------------------------------------------------------------------------------
+
+    def _list(self, messages: list[Any], record: Record) -> Samples | None:
+        self._check_count(len(messages))
+        if not messages:
+            fail("wrong_shape", "an empty list")
+        singles, indexes = [], []
+        for index, message in enumerate(messages):
+            try:
+                if not isinstance(message, dict):
+                    fail("wrong_type", f"must be an object with one sample, got {shown(message)}")
+                if self._is_chunk(message):
+                    fail("wrong_shape", "a chunk inside a list: send chunks as messages of their own")
+                single = self._single(message, record)
+            except DecodeError as error:
+                raise located(error, f"[{index}]") from None
+            if single is not None:
+                singles.append(single)
+                indexes.append(index)
+        return self._joined(singles, indexes) if singles else None
+
+    def _joined(self, singles: list[_Single], indexes: list[int] | None) -> Samples:
+        stream, sequence, *_ = singles[0]
+        latest = max(single.time_us for single in singles)
+        routes = {single.route for single in singles} - {None}
+        if len(routes) > 1:
+            assert self._route is not None
+            fail("mixed_message", f"holds several values of {self._route.name}: send one message for each")
+        for single in singles:
+            if (single.stream, single.sequence) != (stream, sequence):
+                fail("mixed_message", "holds samples of several sequences: send one message for each")
+            if single.end and single.time_us < latest:
+                fail("mixed_message", "holds samples after the end of the sequence: send them as another message")
+        return Samples(
+            stream,
+            sequence,
+            np.array([single.time_us for single in singles], dtype=np.int64),
+            self._value_reader.read([single.row for single in singles], None if indexes is None else ""),
+            any(single.end for single in singles),
+            None if indexes is None else np.array(indexes, dtype=np.int64),
+            *routes,
+        )
+
+    def _single(self, message: dict[Any, Any], record: Record) -> _Single | None:
+        end = self._read_end(message)
+        row = self._row(message, end)
+        if row is None:
+            return None
+        time_us = self._read_time(message, record)
+        return _Single(*self._ids(message, record), time_us, row, end, self._read_route(message))
+
+    def _row(self, message: dict[Any, Any], end: bool) -> list[float] | None:
+        """Return one value per channel; None where nothing of the message concerns us and it is no end either."""
+        missing = [math.nan] * len(self._channels) if end else None
+        if self._channel is not None and self._value is not None:
+            return self._row_of_one_channel(message, missing)
+        if self._values is None:
+            if not self._fields.ignore_unknown:
+                self._refuse_unknown(message, self._known_keys)
+            return self._row_of_object(message) or missing
+        values = self._values.get(message)
+        if values is ABSENT or values is None:
+            return missing or fail("missing_field", f"{self._values.name}: is missing")
+        if not isinstance(values, dict):
+            fail("wrong_type", f"{self._values.name}: must be an object of channels, got {shown(values)}")
+        self._refuse_unknown(values, self._keys_of_values)
+        return self._row_of_object(values) or [math.nan] * len(self._channels)
+
+    def _row_of_object(self, values: dict[Any, Any]) -> list[float] | None:
+        """Return one value per channel; None where the object has none of them."""
+        row, found = [], False
+        for path in self._channels:
+            value = values.get(path.name, ABSENT)
+            if value is ABSENT and path.rest:
+                value = path.get(values)
+            found = found or value is not ABSENT
+            row.append(value if type(value) is float else self._number(value, path.name))
+        return row if found else None
+
+    def _row_of_one_channel(self, message: dict[Any, Any], missing: list[float] | None) -> list[float] | None:
+        assert self._channel is not None
+        assert self._value is not None
+        name = self._channel.get(message)
+        if name is ABSENT or name is None:
+            return missing or fail("missing_field", f"{self._channel.name}: is missing")
+        column = self._columns.get(read_id(name, self._channel.name))
+        if column is None:
+            if not self._fields.ignore_unknown:
+                fail("unknown_channel", f"{shown(name)} is not among the channels")
+            return missing
+        value = self._value.get(message)
+        if value is ABSENT:
+            fail("missing_field", f"{self._value.name}: is missing")
+        row = [math.nan] * len(self._channels)
+        row[column] = self._number(value, self._channels[column].name)
+        return row
+
+    def _number(self, value: Any, channel: str) -> float:
+        if value is ABSENT:
+            return math.nan
+        try:
+            return read_number(value, as_text=self._as_text)
+        except DecodeError as error:
+            raise located(error, channel) from None
+
+    def _refuse_unknown(self, values: dict[Any, Any], known: set[str]) -> None:
+        for key in values:
+            if key not in known:
+                fail("unknown_channel", f"{shown(key)} is not among the channels")
+
+    # --- chunks -----------------------------------------------------------------------------------------------------
+
+    def _is_chunk(self, message: dict[Any, Any]) -> bool:
+        if self._values is None or self._channel is not None:
+            return False
+        return isinstance(self._values.get(message), list) or isinstance(self._chunk_times(message), list)
+
+    def _chunk_times(self, message: dict[Any, Any]) -> Any:
+        times = message.get("times", ABSENT)
+        return self._time.get(message) if times is ABSENT and self._time is not None else times
+
+    def _chunk(self, message: dict[Any, Any], record: Record) -> Samples:
+        assert self._values is not None
+        times, rows, where = self._chunk_times(message), self._values.get(message), self._values.name
+        if not isinstance(times, list):
+            fail("wrong_shape", f"{where}: is a list, so times must be a list as well")
+        if not isinstance(rows, list):
+            fail("wrong_shape", f"times: is a list, so {where} must be a list of rows")
+        if len(times) != len(rows):
+            fail("wrong_shape", f"{len(times)} times for {len(rows)} rows of {where}")
+        if not rows:
+            fail("wrong_shape", "an empty chunk: an end needs the time of at least one sample")
+        self._check_count(len(rows))
+        columns = self._chunk_columns(message)
+        matrix = [self._chunk_row(row, index, columns) for index, row in enumerate(rows)]
+        return Samples(
+            *self._ids(message, record),
+            np.array([self._chunk_time(value, index) for index, value in enumerate(times)], dtype=np.int64),
+            self._value_reader.read(matrix, where),
+            self._read_end(message),
+            route=self._read_route(message),
+        )
+
+    def _chunk_columns(self, message: dict[Any, Any]) -> list[int]:
+        names = message.get("channels")
+        if names is None:
+            return list(range(len(self._channels)))
+        if not isinstance(names, list):
+            fail("wrong_type", f"channels: must be a list of names, got {shown(names)}")
+        columns: list[int] = []
+        for name in names:
+            column = self._columns.get(name) if isinstance(name, str) else None
+            if column is None:
+                fail("unknown_channel", f"{shown(name)} is not among the channels")
+            if column in columns:
+                fail("wrong_shape", f"channels: {shown(name)} is named twice")
+            columns.append(column)
+        return columns
+
+    def _chunk_row(self, row: Any, index: int, columns: list[int]) -> list[float]:
+        where = f"{self._fields.values}[{index}]"
+        if not isinstance(row, list):
+            fail("wrong_type", f"{where}: must be a list of numbers, got {shown(row)}")
+        if len(row) != len(columns):
+            fail("wrong_shape", f"{where}: has {len(row)} values for {len(columns)} channels")
+        full = [math.nan] * len(self._channels)
+        for column, value in zip(columns, row, strict=True):
+            try:
+                full[column] = read_number(value, as_text=self._as_text)
+            except DecodeError as error:
+                raise located(error, f"{where}, channel {self._channels[column].name}") from None
+        return full
+
+    def _chunk_time(self, value: Any, index: int) -> int:
+        try:
+            return self._times.one(value)
+        except DecodeError as error:
+            raise located(error, f"times[{index}]") from None
+
+    # --- what both have ---------------------------------------------------------------------------------------------
+
+    def _check_count(self, count: int) -> None:
+        if count > self._max_samples:
+            fail("too_many_samples", f"{count} samples, decode.max_samples_per_message is {self._max_samples}")
+
+    def _ids(self, message: dict[Any, Any], record: Record) -> tuple[str, str | None]:
+        return self.read_stream(self._raw_stream(message, record)), self._read_sequence(message)
+
+    def _raw_stream(self, message: dict[Any, Any], record: Record) -> Any:
+        if self._stream is not None:
+            return self._stream.get(message)
+        try:
+            return None if record.key is None else record.key.decode()
+        except UnicodeDecodeError:
+            fail("bad_id", "the record's key is not UTF-8 text")
+
+    def read_stream(self, value: Any) -> str:
+        """Return the stream's id, or the configured default where the message names none. Raises DecodeError."""
+        if value is None or value is ABSENT or (self._as_text and value == ""):
+            if self._default_stream is None:
+                fail("missing_field", f"{self._fields.stream}: is missing, and decode.default_stream is not set")
+            value = self._default_stream
+        return read_id(value, self._fields.stream)
+
+    def _read_sequence(self, message: dict[Any, Any]) -> str | None:
+        value = None if self._sequence is None else self._sequence.get(message)
+        if self._sequence is None or value is None or value is ABSENT or (self._as_text and value == ""):
+            return None
+        return read_id(value, self._sequence.name)
+
+    def _read_route(self, message: dict[Any, Any]) -> str | None:
+        value = ABSENT if self._route is None else self._route.get(message)
+        if self._route is None or value is ABSENT:
+            return None
+        return read_route(value, self._route.name, as_text=self._as_text)
+
+    def _read_time(self, message: dict[Any, Any], record: Record) -> int:
+        if self._time is None:
+            if record.timestamp_us is None:
+                fail("missing_field", "decode.fields.time is record, but the record has no time of its own")
+            if not 0 <= record.timestamp_us <= MAX_TIME_US:
+                fail("bad_time", "the record's own time lies before 1970 or after 2200")
+            return record.timestamp_us
+        value = self._time.get(message)
+        if value is ABSENT or value is None:
+            fail("missing_field", f"{self._time.name}: is missing")
+        try:
+            return self._times.one(value)
+        except DecodeError as error:
+            raise located(error, self._time.name) from None
+
+    def _read_end(self, message: dict[Any, Any]) -> bool:
+        value = None if self._end is None else self._end.get(message)
+        if self._end is None or value is ABSENT:
+            return False
+        return read_flag(value, self._end.name, as_text=self._as_text)
+
+
+def _inside(values: FieldPath | None, route: FieldPath | None) -> list[FieldPath]:
+    """Return the path of the field that chooses the model inside the object of channels, where it lies in there."""
+    if values is None or route is None or not route.name.startswith(f"{values.name}."):
+        return []
+    return [FieldPath(route.name.removeprefix(f"{values.name}."))]

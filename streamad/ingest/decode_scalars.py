@@ -1,0 +1,313 @@
+"""Readers of single things in a message: ids, times, numbers, flags. Each returns a value or raises DecodeError.
+
+They take whatever a parser can produce (huge integers, lone surrogates, msgpack extensions) and never echo more than
+80 characters of it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ABSENT",
+    "DECODE_ERROR_KINDS",
+    "MAX_TIME_US",
+    "DecodeErrorKind",
+    "FieldPath",
+    "Samples",
+    "TimeReader",
+    "ValueReader",
+    "fail",
+    "located",
+    "read_flag",
+    "read_id",
+    "read_number",
+    "read_route",
+    "shown",
+]
+
+import math
+import re
+import struct
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
+
+import msgspec
+import numpy as np
+
+from streamad.errors import DecodeError
+from streamad.types import FloatArray, IntArray
+
+DecodeErrorKind = Literal[
+    "malformed",
+    "too_large",
+    "too_many_samples",
+    "wrong_type",
+    "wrong_shape",
+    "missing_field",
+    "bad_id",
+    "unknown_channel",
+    "bad_time",
+    "clock_skew",
+    "infinite",
+    "mixed_message",
+]
+DECODE_ERROR_KINDS: tuple[str, ...] = get_args(DecodeErrorKind)
+
+MAX_TIME_US = 7_258_118_400_000_000
+"""2200-01-01T00:00:00Z: later times are taken for a wrong unit."""
+
+MAX_ID_CHARACTERS = 256
+_MAX_MESSAGE_CHARACTERS = 280
+_MAX_SHOWN_CHARACTERS = 60
+_MAX_NUMBER_CHARACTERS = 64
+_EXACT_BELOW = 2**53
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,4})?", re.ASCII)
+_MISSING = frozenset({"", "null", "none", "na", "n/a"})
+_FLAGS = {"": False, "false": False, "0": False, "no": False, "true": True, "1": True, "yes": True}
+_JSON_TYPES = {dict: "an object", list: "a list", type(None): "null", datetime: "a timestamp", bytes: "binary data"}
+
+
+def fail(kind: DecodeErrorKind, message: str) -> NoReturn:
+    """Raise DecodeError with ``message`` cut to a length that a log line and a dead letter can carry."""
+    raise DecodeError(kind, message[:_MAX_MESSAGE_CHARACTERS])
+
+
+def located(error: DecodeError, where: str) -> DecodeError:
+    """Return ``error`` with the place in the message before its text."""
+    return DecodeError(error.kind, f"{where}: {error}"[:_MAX_MESSAGE_CHARACTERS])
+
+
+def shown(value: object) -> str:
+    """Return a short printable form of anything a parser can produce; containers are named, not printed."""
+    if isinstance(value, str):
+        cut = value if len(value) <= _MAX_SHOWN_CHARACTERS else value[:_MAX_SHOWN_CHARACTERS] + "…"
+        return ascii(cut)[:80] if not cut.isprintable() else repr(cut)[:80]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**40 else "an integer of more than 40 digits"
+    if isinstance(value, float):
+        return repr(value)
+    return _JSON_TYPES.get(type(value), "an extension value")
+
+
+def read_id(value: object, field: str) -> str:
+    """Return a stream or sequence id: text or an integer (as text), one line, 1 to 256 characters."""
+    if type(value) is int and abs(value) < 10**MAX_ID_CHARACTERS:
+        value = str(value)
+    if not isinstance(value, str):
+        fail("wrong_type", f"{field}: must be text or an integer, got {shown(value)}")
+    if not value:
+        fail("bad_id", f"{field}: is empty")
+    if len(value) > MAX_ID_CHARACTERS:
+        fail("bad_id", f"{field}: is longer than {MAX_ID_CHARACTERS} characters")
+    if not value.isprintable() and any(unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} for c in value):
+        fail("bad_id", f"{field}: holds control characters: {shown(value)}")
+    return value
+
+
+def read_number(value: object, *, as_text: bool) -> float:
+    """Return a reading, NaN for missing (null, NaN; with ``as_text`` also an empty text). Infinities pass through.
+
+    ``as_text`` accepts numbers written as text, as CSV gives them. Raises DecodeError (wrong_type, infinite).
+    """
+    if type(value) is float:
+        return value
+    if value is None:
+        return math.nan
+    if type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
+    if as_text and isinstance(value, str) and len(value) <= _MAX_NUMBER_CHARACTERS and "_" not in value:
+        try:
+            return float(value)
+        except ValueError:
+            if value.strip().lower() in _MISSING:
+                return math.nan
+    fail("wrong_type", f"must be a number or null, got {shown(value)}")
+
+
+def read_route(value: object, field: str, *, as_text: bool) -> str | None:
+    """Return the value that chooses the model, as text; None where it is missing (null, NaN).
+
+    A whole number is the same text whether it came as 3 or 3.0, booleans are true and false. With ``as_text`` an empty
+    text is missing. Raises DecodeError (wrong_type, bad_id).
+    """
+    if value is None or (as_text and value == ""):
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if type(value) is float:
+        if math.isnan(value):
+            return None
+        if math.isfinite(value):
+            return str(int(value)) if value.is_integer() and abs(value) < _EXACT_BELOW else repr(value)
+    if not isinstance(value, str) and type(value) is not int:
+        fail("wrong_type", f"{field}: must be text, a number, true or false, got {shown(value)}")
+    return read_id(value, field)
+
+
+def read_flag(value: object, field: str, *, as_text: bool) -> bool:
+    """Return an end flag: a boolean, null for false; with ``as_text`` also 0, 1 and their usual spellings."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if as_text:
+        if type(value) in {int, float} and value in {0, 1}:
+            return bool(value)
+        if isinstance(value, str) and value.strip().lower() in _FLAGS:
+            return _FLAGS[value.strip().lower()]
+    fail("wrong_type", f"{field}: must be true or false, got {shown(value)}")
+
+
+class TimeReader:
+    """Reads event times into integer microseconds: since the Unix epoch, or since the sequence's start (``relative``).
+
+    Numbers are in ``unit`` and rounded to the nearest microsecond; integers never pass through a float. Texts are
+    RFC 3339 (absolute times only), without an offset only where ``zone`` says whose local time it is, or numbers. 0 is
+    accepted, earlier is not.
+    """
+
+    def __init__(self, unit: Literal["s", "ms", "us", "ns"], *, relative: bool, zone: tzinfo | None = None) -> None:
+        self._relative = relative
+        self._zone = zone
+        self._factor = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}[unit]
+        self._latest = MAX_TIME_US // self._factor if self._factor else MAX_TIME_US * 1_000
+
+    def one(self, value: object) -> int:
+        """Return the microseconds of one time. Raises DecodeError (bad_time, wrong_type)."""
+        if type(value) is str:
+            value = self._from_text(value)
+        if type(value) is int:
+            time_us = value * self._factor if self._factor else (value + 500) // 1_000
+        elif type(value) is float:
+            scaled = value * self._factor if self._factor else value / 1_000
+            if not math.isfinite(scaled):
+                fail("bad_time", f"{shown(value)} is not a time")
+            time_us = round(scaled)
+        elif isinstance(value, datetime):
+            time_us = self._from_datetime(value)
+        else:
+            fail("wrong_type", f"must be an RFC 3339 time or a number, got {shown(value)}")
+        if time_us < 0:
+            fail("bad_time", f"{shown(value)} lies before {'the start' if self._relative else '1970'}")
+        if time_us > MAX_TIME_US:
+            fail("bad_time", f"{shown(value)} lies after the year 2200: is decode.time_unit right?")
+        return time_us
+
+    def many(self, values: list[datetime | float | int]) -> IntArray:
+        """Return int64 [n] of typed times, the same microseconds as ``one``. Raises DecodeError."""
+        raw = np.array(values)
+        regular = raw.dtype.kind == "i" or (raw.dtype.kind == "f" and self._factor)
+        if not regular or not (raw.min() >= 0 and raw.max() <= self._latest):  # false for NaN
+            return np.array([self.one(value) for value in values], dtype=np.int64)
+        if raw.dtype.kind == "i":
+            exact: IntArray = raw * self._factor if self._factor else (raw + 500) // 1_000
+            return exact
+        rounded: IntArray = np.rint(raw * self._factor).astype(np.int64)
+        return rounded
+
+    def _from_text(self, text: str) -> int | float | datetime:
+        stripped = text.strip() if len(text) <= _MAX_NUMBER_CHARACTERS else ""
+        if _INTEGER.fullmatch(stripped):
+            return int(stripped)
+        if _DECIMAL.fullmatch(stripped):
+            return float(stripped)
+        try:
+            return msgspec.convert(stripped, datetime)
+        except msgspec.ValidationError:
+            fail("bad_time", f"{shown(text)} is neither an RFC 3339 time like 2026-03-01T08:15:30.250Z nor a number")
+
+    def _from_datetime(self, value: datetime) -> int:
+        if self._relative:
+            fail("bad_time", "is a date, but decode.time is relative: write seconds since the sequence's start")
+        if value.tzinfo is None:
+            if self._zone is None:
+                fail("bad_time", f"{value.isoformat()} has no UTC offset: write ...Z or set decode.timezone")
+            value = value.replace(tzinfo=self._zone)
+        return (value - _EPOCH) // _TICK
+
+
+ABSENT: Any = msgspec.UNSET
+"""Stands for a field that a message does not have (null is a value)."""
+
+
+class Samples(NamedTuple):
+    """What a message holds, in its own order: ``times_us`` int64 [n]; ``values`` float32 [n, C], finite or NaN.
+
+    ``route`` is the value of the field that chooses the model, None without one.
+    """
+
+    stream: str
+    sequence: str | None
+    times_us: IntArray
+    values: FloatArray
+    end: bool
+    indexes: IntArray | None = None
+    route: str | None = None
+
+
+class ValueReader:
+    """Turns rows of Python floats into float32 [n, C]."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._row = struct.Struct(f"={len(names)}f")  # "=": only standard packing checks for overflow
+
+    def finite(self, rows: list[Any]) -> FloatArray | None:
+        """Return float32 [n, C] of rows of float or None; None where a value is infinite or overflows."""
+        if len(rows) == 1:
+            try:  # several times quicker than an array call and its check
+                packed = self._row.pack(*rows[0])
+            except OverflowError:
+                return None
+            except struct.error:  # a missing value, or columns of a part of the channels
+                pass
+            else:
+                row = rows[0]
+                infinite = math.inf in row or -math.inf in row
+                return None if infinite else np.frombuffer(bytearray(packed), dtype=np.float32).reshape(1, -1)
+        with np.errstate(over="ignore"):  # what overflows becomes infinite
+            values = np.array(rows, dtype=np.float32)
+        return None if np.isinf(values).any() else values
+
+    def read(self, rows: list[list[float]], where: str | None) -> FloatArray:
+        """Return float32 [n, C]. Raises DecodeError (infinite) naming the row (of ``where``) and the channel."""
+        values = self.finite(rows)
+        if values is not None:
+            return values
+        with np.errstate(over="ignore"):
+            index, column = np.argwhere(np.isinf(np.array(rows, dtype=np.float32)))[0]
+        place = "" if where is None else f"{where}[{index}], "
+        value = f"{place}channel {self._names[column]}: {shown(rows[index][column])}"
+        fail("infinite", f"{value} is infinite or beyond 32-bit floats; write null for a missing value")
+
+
+class FieldPath:
+    """A field's name: a literal key, or a dotted path into nested objects (the literal key wins)."""
+
+    __slots__ = ("first", "name", "rest")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.first, *rest = name.split(".")
+        self.rest = tuple(rest)
+
+    def get(self, message: dict[Any, Any]) -> Any:
+        """Return the field's value, UNSET where it is absent. Raises DecodeError where the path meets no object."""
+        value = message.get(self.name, ABSENT)
+        if value is not ABSENT or not self.rest:
+            return value
+        value = message.get(self.first, ABSENT)
+        for key in self.rest:
+            if value is None or value is ABSENT:
+                return ABSENT
+            if not isinstance(value, dict):
+                fail("wrong_type", f"{self.name}: {shown(value)} stands where an object should be")
+            value = value.get(key, ABSENT)
+        return value

@@ -1,0 +1,107 @@
+"""An open sequence: the samples of one sequence so far, in time order, until something ends it."""
+
+from __future__ import annotations
+
+__all__ = ["OpenSequence"]
+
+import numpy as np
+
+from streamad.ingest.runs import Routes, Run, joined_routes
+from streamad.types import EndReason, FinishedSequence, from_us
+
+
+class OpenSequence:
+    """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock."""
+
+    __slots__ = (
+        "before",
+        "duplicates",
+        "key",
+        "last_us",
+        "merged",
+        "n",
+        "nbytes",
+        "partial",
+        "position",
+        "routes",
+        "runs",
+        "seen_us",
+        "since_us",
+        "start_us",
+    )
+
+    def __init__(self, run: Run, *, partial: bool) -> None:
+        self.key = run.sequence
+        self.start_us = run.first_us
+        self.since_us = self.seen_us = max(run.arrived_us, run.first_us)
+        self.partial = partial
+        self.position = run.position
+        self.before = run.before
+        self.routes: Routes = ()
+        self.runs: list[Run] = []
+        self.n = 0
+        self.nbytes = 0
+        self.duplicates = 0
+        self.merged = 0
+        self.last_us = run.first_us - 1
+
+    def append(self, run: Run) -> None:
+        """Add a run that lies wholly after what is here, or a single sample of the same time as the last one."""
+        if run.position < self.position:
+            self.position, self.before = run.position, run.before
+        self.seen_us = max(self.seen_us, run.arrived_us, run.last_us)
+        self.duplicates += run.duplicates
+        self.merged += run.merged
+        if run.routes:
+            self.routes = joined_routes(self.routes, run.routes)
+        if run.first_us == self.last_us:
+            self._merge(run)
+            return
+        self.runs.append(run)
+        self.n += len(run)
+        self.nbytes += run.nbytes
+        self.last_us = run.last_us
+
+    def _merge(self, run: Run) -> None:
+        last = self._take_last()
+        merged, duplicates = last.merged, last.duplicates
+        last.absorb(run)
+        self.merged += last.merged - merged - run.merged
+        self.duplicates += last.duplicates - duplicates - run.duplicates
+        self.runs.append(last)
+        self.nbytes += last.nbytes
+
+    def _take_last(self) -> Run:
+        """Take the last sample out."""
+        last = self.runs.pop()
+        self.nbytes -= last.nbytes
+        if len(last) > 1:
+            head, last = last.split(len(last) - 1)
+            self.runs.append(head)
+            self.nbytes += head.nbytes
+        return last
+
+    def drop_bare_marker(self) -> None:
+        """Take an end mark without readings out of the samples, unless it is all there is; its route still counts."""
+        if self.n == 1 or not np.isnan(self.runs[-1].values[-1]).all():
+            return
+        self._take_last()
+        self.n -= 1
+        self.merged += 1
+
+    def finish(self, stream: str, reason: EndReason) -> FinishedSequence:
+        """Return the sequence with all its samples; ``reason`` says why it ended."""
+        times_us = np.concatenate([run.times_us for run in self.runs])
+        values = np.concatenate([run.values for run in self.runs])
+        name = self.key if self.key is not None else from_us(self.start_us).isoformat()
+        return FinishedSequence(
+            stream,
+            name,
+            reason,
+            times_us,
+            values,
+            self.position,
+            self.partial,
+            self.duplicates,
+            tuple(value for _, value in self.routes),
+        )

@@ -1,0 +1,426 @@
+"""One stream's sequences: takes samples in event-time order and cuts them where a mode or a limit says so.
+
+Limits are inclusive: a sample exactly ``gap`` after its predecessor, or exactly ``max_duration`` after the first one,
+still belongs; one tick later it does not.
+
+What is decided here depends only on the stream's clocks and on samples of sequences that are not done yet, never on
+what was committed when: this is what makes rereading exact.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Closed", "LateSamples", "StreamState"]
+
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from operator import itemgetter
+
+import numpy as np
+
+from streamad.ingest.open_sequence import OpenSequence
+from streamad.ingest.runs import Clocks, ReorderBuffer, Run
+from streamad.progress import ForcedEnd, StreamProgress
+from streamad.settings.plant_yaml import SequenceSettings
+from streamad.types import EndReason, FinishedSequence, FloatArray, IntArray, Position
+
+MAX_CLOSED_IDS = 100_000
+MAX_FORCED_ENDS = 1_000
+_NEVER_US = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateSamples:
+    """Samples that no verdict will hold: their sequence is closed, or they came beyond ``allowed_lateness``.
+
+    ``merged`` counts those that had been merged with one of equal time before.
+    """
+
+    stream: str
+    sequence: str | None
+    closed: bool
+    offset: int
+    times_us: IntArray
+    values: FloatArray
+    merged: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Closed:
+    """A finished sequence and what its progress needs until the verdict is committed.
+
+    ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
+    the lowest of its samples and the one that ended it, ``before`` holds the clocks from before that record.
+    """
+
+    sequence: FinishedSequence
+    key: str | None
+    at_us: int
+    through_us: int
+    merged: int
+    offset: int
+    before: Clocks
+
+
+@lru_cache(maxsize=10_000)
+def id_hash(key: str) -> str:
+    """Return the short hash under which a closed sequence id is remembered."""
+    return blake2b(key.encode(), digest_size=9).hexdigest()
+
+
+def hash_of(key: str | None) -> str:
+    """Return ``id_hash`` of a sequence id, and "" for a sequence that has none."""
+    return "" if key is None else id_hash(key)
+
+
+class StreamState:
+    """Everything known of one stream in one partition; pure, driven by ``Assembler``."""
+
+    __slots__ = (
+        "closed", "closed_memory_us", "closed_through_us", "committed_ids", "committed_through_us",
+        "done_below", "finished", "floor_us", "forced", "in_flight", "last_record_us", "late", "max_time_us", "name",
+        "open", "partial", "pending", "retired_at", "settings", "starts_us",
+    )  # fmt: skip
+
+    def __init__(self, name: str, settings: SequenceSettings, *, partial: bool) -> None:
+        self.name = name
+        self.settings = settings
+        self.partial = partial
+        self.closed_memory_us = (
+            settings.closed_memory
+            if settings.closed_memory is not None
+            else settings.max_duration + settings.allowed_lateness
+        )
+        self.pending = ReorderBuffer()
+        self.open: dict[str | None, OpenSequence] = {}
+        self.closed: dict[str, int] = {}
+        self.committed_ids: dict[str, int] = {}
+        self.in_flight: dict[tuple[str | None, Position], Closed] = {}
+        self.starts_us: dict[str | None, tuple[int, int]] = {}
+        self.max_time_us: int | None = None
+        self.floor_us: int | None = None
+        self.last_record_us: int | None = None
+        self.closed_through_us: int | None = None
+        self.committed_through_us: int | None = None
+        self.done_below = 0
+        self.retired_at: int | None = None
+        self.forced: list[ForcedEnd] = []
+        self.finished: list[Closed] = []
+        self.late: list[LateSamples] = []
+
+    # --- clocks ---
+
+    @property
+    def watermark_us(self) -> int | None:
+        """Return the time below which a sample is late; None before the first one."""
+        if self.max_time_us is None:
+            return None
+        watermark = self.max_time_us - self.settings.allowed_lateness
+        return watermark if self.floor_us is None else max(watermark, self.floor_us)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether late-comers may still precede the newest sample (known from the clocks alone)."""
+        if not self.settings.allowed_lateness or self.max_time_us is None:
+            return False
+        return self.floor_us is None or self.floor_us < self.max_time_us
+
+    @property
+    def is_quiet(self) -> bool:
+        """Return whether nothing is left to end by silence."""
+        return not self.open and not self.is_waiting
+
+    @property
+    def forget_us(self) -> int:
+        """Return the clock after which all has ended and no id is remembered."""
+        if self.last_record_us is None or self.max_time_us is None:
+            return _NEVER_US
+        newest = max(self.last_record_us, self.max_time_us)
+        gap, max_duration = self.settings.gap, self.settings.max_duration
+        longest_silence = max_duration if gap is None else min(gap, max_duration)
+        return newest + longest_silence + self.settings.allowed_lateness + self.closed_memory_us
+
+    @property
+    def deadline_us(self) -> int:
+        """Return the partition clock after which something ends by silence, or the stream may be forgotten."""
+        if self.last_record_us is None:
+            return _NEVER_US
+        if self.is_waiting:
+            return self.last_record_us + self.settings.allowed_lateness
+        if not self.open:
+            return self.forget_us
+        return min(self._silence_end_us(sequence) for sequence in self.open.values())
+
+    def _silence_end_us(self, sequence: OpenSequence) -> int:
+        end_us = sequence.since_us + self.settings.max_duration
+        if self.settings.gap is not None and self.last_record_us is not None:
+            end_us = min(end_us, self.last_record_us + self.settings.gap)
+        return end_us + self.settings.allowed_lateness
+
+    # --- samples in event-time order ---
+
+    def accept(self, run: Run) -> None:
+        """Take the next run in the order of arrival: late samples fall aside, the others wait until the watermark."""
+        watermark_us = self.watermark_us
+        if watermark_us is not None and run.first_us < watermark_us:
+            late, accepted = run.split_at(watermark_us)
+            self._drop_late(late, closed=False)
+            if accepted is None:
+                return
+            run = accepted
+        self.max_time_us = run.last_us if self.max_time_us is None else max(self.max_time_us, run.last_us)
+        watermark_us = self.watermark_us
+        if watermark_us == run.last_us and not self.pending.runs:
+            self._feed(run)
+            return
+        self.pending.add(run)
+        for released in self.pending.release(watermark_us):
+            self._feed(released)
+
+    def _feed(self, run: Run) -> None:
+        """Take the next run in event-time order, piece by piece."""
+        rest: Run | None = run
+        while rest is not None:
+            n = self._fitting(rest)
+            if n == len(rest) or len(rest) == 1:
+                piece, rest = rest, None
+            else:
+                piece, rest = rest.split(max(n, 1))
+            if n == 0:
+                self._feed_single(piece)
+            else:
+                self._append(piece)
+
+    def _fitting(self, run: Run) -> int:
+        """Return how many of the first samples of ``run`` join their sequence without ending or merging anything."""
+        settings = self.settings
+        sequence = self.open.get(run.sequence)
+        limit_us, room = run.first_us + settings.max_duration, min(settings.length or _NEVER_US, settings.max_samples)
+        if sequence is not None:
+            limit_us, room = sequence.start_us + settings.max_duration, room - sequence.n
+            if run.first_us == sequence.last_us:
+                return 0
+        elif self._is_closed(run):
+            return 0
+        if len(self.open) > (sequence is not None):
+            if "change" in settings.end:
+                return 0
+            limit_us = min(limit_us, *(self._limit_us(other) for other in self.open.values() if other is not sequence))
+        n = min(len(run), room)
+        if run.last_us > limit_us:
+            n = min(n, int(np.searchsorted(run.times_us, limit_us, side="right")))
+        if settings.gap is not None and n > 0:
+            if sequence is not None and run.first_us - sequence.last_us > settings.gap:
+                return 0
+            gaps = np.diff(run.times_us[:n]) > settings.gap
+            n = int(gaps.argmax()) + 1 if gaps.any() else n
+        return n
+
+    def _limit_us(self, sequence: OpenSequence) -> int:
+        """Return the last event time at which ``sequence`` is still open."""
+        limit_us = sequence.start_us + self.settings.max_duration
+        return limit_us if self.settings.gap is None else min(limit_us, sequence.last_us + self.settings.gap)
+
+    def _feed_single(self, run: Run) -> None:
+        clock_us = max(run.arrived_us, run.first_us)
+        for overdue in [other for other in self.open.values() if run.first_us > self._limit_us(other)]:
+            self.close(overdue, self._limit_reason(overdue), clock_us, by=run)
+        sequence = self.open.get(run.sequence)
+        if sequence is not None and run.first_us > sequence.last_us and sequence.n >= self.settings.max_samples:
+            self.close(sequence, "max_samples", clock_us, by=run)
+        if self._is_closed(run):
+            self._drop_late(run, closed=True)
+            return
+        if "change" in self.settings.end:
+            for other in [other for other in self.open.values() if other.key != run.sequence]:
+                self.close(other, "change", clock_us, by=run)
+        self._append(run)
+
+    def _append(self, run: Run) -> None:
+        sequence = self.open.get(run.sequence)
+        if sequence is None:
+            sequence = self.open[run.sequence] = OpenSequence(run, partial=self.partial)
+            self.partial = False
+        sequence.append(run)
+        if run.end and "marker" in self.settings.end:
+            sequence.drop_bare_marker()
+            self.close(sequence, "marker", through_us=run.last_us)
+        elif self.settings.length is not None and sequence.n >= self.settings.length:
+            self.close(sequence, "length")
+
+    def _is_closed(self, run: Run) -> bool:
+        if run.sequence in self.open:
+            return False
+        if run.sequence is None:
+            return self.closed_through_us is not None and run.first_us <= self.closed_through_us
+        if not self.closed:
+            return False
+        at_us = self.closed.get(id_hash(run.sequence))
+        return at_us is not None and max(run.arrived_us, run.first_us) <= at_us + self.closed_memory_us
+
+    # --- ends ---
+
+    def _limit_reason(self, sequence: OpenSequence) -> EndReason:
+        """Return which limit comes first in event time, whichever clock finds out."""
+        gap = self.settings.gap
+        is_gap = gap is not None and sequence.last_us + gap <= sequence.start_us + self.settings.max_duration
+        return "gap" if is_gap else "max_duration"
+
+    def close(
+        self,
+        sequence: OpenSequence,
+        reason: EndReason,
+        clock_us: int = -_NEVER_US,
+        *,
+        through_us: int | None = None,
+        by: Run | None = None,
+    ) -> None:
+        """End ``sequence``, because of the sample ``by`` if any; it stays in flight until its verdict is committed."""
+        del self.open[sequence.key]
+        through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
+        finished = sequence.finish(self.name, reason)
+        at_us = max(sequence.seen_us, clock_us)
+        first = by if by is not None and by.position < sequence.position else sequence
+        closed = Closed(finished, sequence.key, at_us, through, sequence.merged, first.position.offset, first.before)
+        if sequence.key is None:
+            self.closed_through_us = through if self.closed_through_us is None else max(self.closed_through_us, through)
+        else:
+            _remember(self.closed, sequence.key, at_us)
+        self.in_flight[sequence.key, sequence.position] = closed
+        self.finished.append(closed)
+
+    def _drop_late(self, run: Run, *, closed: bool) -> None:
+        offset = run.position.offset
+        self.late.append(LateSamples(self.name, run.sequence, closed, offset, run.times_us, run.values, run.merged))
+
+    def flush(self) -> None:
+        """Release all that waits for late-comers: nothing older is accepted any more."""
+        self.floor_us = self.max_time_us
+        for run in self.pending.release(None):
+            self._feed(run)
+
+    def expire(self, deadline_us: int) -> None:
+        """Do what is due when the partition's clock has passed ``deadline_us``, the next deadline."""
+        if self.is_waiting:
+            self.flush()
+            return
+        for sequence in list(self.open.values()):
+            if self._silence_end_us(sequence) <= deadline_us:
+                self.close(sequence, self._limit_reason(sequence), deadline_us)
+
+    # --- ends from outside ---
+
+    def note(self, end: ForcedEnd) -> None:
+        """Note an end from outside for a restart; of the clock's words at one place only the last one counts."""
+        last = self.forced[-1] if self.forced else None
+        if last is not None and None not in (last.clock_us, end.clock_us) and last.offset == end.offset:
+            self.forced.pop()
+        self.forced.append(end)
+        del self.forced[:-MAX_FORCED_ENDS]
+
+    def evict(self, offset: int, ended: str | None) -> None:
+        """End the sequence whose id has the hash ``ended`` (None: none) because memory is short at ``offset``."""
+        self.note(ForcedEnd(offset=offset, ended=ended))
+        self.flush()
+        for sequence in list(self.open.values()):
+            if hash_of(sequence.key) == ended:
+                self.close(sequence, "memory")
+
+    def forget_closed(self, clock_us: int) -> None:
+        """Forget the ids of sequences so long closed that they may recur."""
+        clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)
+        _forget_before(self.closed, clock_us - self.closed_memory_us)
+        if self.starts_us:
+            pending = {run.sequence for run in self.pending.runs}
+            known = self.closed.keys() | {id_hash(key) for key in (*self.open, *pending) if key is not None}
+            self.starts_us = {key: start for key, start in self.starts_us.items() if key is None or key in known}
+
+    # --- times relative to the sequence's start ---
+
+    def start_of(self, key: str | None, clock_us: int) -> int | None:
+        """Return the event time of second 0 of the sequence ``key``; None where it begins now."""
+        hashed = None if key is None else id_hash(key)
+        start_us, set_us = self.starts_us.get(hashed, (None, 0))
+        closed_us = self.closed.get(hashed or "")
+        recurs = closed_us is not None and set_us <= closed_us < clock_us - self.closed_memory_us
+        return None if recurs else start_us
+
+    def begin_at(self, key: str | None, start_us: int, clock_us: int) -> None:
+        """Note the event time of second 0 of the sequence ``key``, first seen at the partition's clock ``clock_us``."""
+        self.starts_us[None if key is None else id_hash(key)] = start_us, clock_us
+
+    def end_relative(self) -> None:
+        """Forget the start of the sequence without id, so that the next sample begins another one."""
+        self.starts_us.pop(None, None)
+
+    # --- progress ---
+
+    def committed(self, closed: Closed) -> bool:
+        """Note that the verdict of ``closed`` is durable; return whether it was in flight here."""
+        if self.in_flight.pop((closed.key, closed.sequence.first_position), None) is None:
+            return False
+        if closed.key is not None:
+            _remember(self.committed_ids, closed.key, closed.at_us)
+        elif self.committed_through_us is None or closed.through_us > self.committed_through_us:
+            self.committed_through_us = closed.through_us
+        return True
+
+    def oldest(self) -> tuple[int, Clocks] | None:
+        """Return the lowest offset that holds an undone sample, with the clocks before it; None if all is done."""
+        undone = [(run.position.offset, run.before) for run in self.pending.runs]
+        undone += [(sequence.position.offset, sequence.before) for sequence in self.open.values()]
+        undone += [(closed.offset, closed.before) for closed in self.in_flight.values()]
+        return min(undone, key=itemgetter(0)) if undone else None
+
+    def progress(self, read_below: int, clock_us: int | None) -> StreamProgress:
+        """Return what a restart must know, as of ``read_below`` (an offset) and the partition's clock ``clock_us``."""
+        now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us, clock_us)
+        if self.retired_at is not None:
+            read_below = min(read_below, self.retired_at)
+        oldest = self.oldest()
+        done_below, clocks = oldest or (max(read_below, self.done_below), now)
+        # What was forced at ``done_below`` is in the clocks; only that it made all of the stream be forgotten is not.
+        needed_from = done_below if oldest is None and self.retired_at is not None else done_below + 1
+        self.forced = [end for end in self.forced if end.offset >= needed_from]
+        if clocks.partition_us is not None:
+            _forget_before(self.committed_ids, clocks.partition_us - self.closed_memory_us)
+        return StreamProgress(
+            done_below=done_below,
+            max_time_us=clocks.max_time_us,
+            floor_us=clocks.floor_us,
+            last_record_us=clocks.last_record_us,
+            closed=dict(self.committed_ids),
+            closed_through_us=self.committed_through_us,
+            partial=self.partial
+            or any(sequence.partial for sequence in self.open.values())
+            or any(closed.sequence.partial for closed in self.in_flight.values()),
+            starts={hashed: start for hashed, start in self.starts_us.items() if hashed is not None},
+            forced=tuple(self.forced),
+        )
+
+    def restore(self, progress: StreamProgress) -> None:
+        """Take over what ``progress`` says."""
+        self.done_below = progress.done_below
+        self.max_time_us = progress.max_time_us
+        self.floor_us = progress.floor_us
+        self.last_record_us = progress.last_record_us
+        self.closed = dict(progress.closed)
+        self.committed_ids = dict(progress.closed)
+        self.closed_through_us = self.committed_through_us = progress.closed_through_us
+        self.partial = progress.partial
+        self.starts_us.update(progress.starts)
+
+
+def _remember(ids: dict[str, int], key: str, at_us: int) -> None:
+    hashed = id_hash(key)
+    ids.pop(hashed, None)  # an id that recurs moves to the end: the order is that of the ends
+    ids[hashed] = at_us
+
+
+def _forget_before(ids: dict[str, int], clock_us: int) -> None:
+    """Drop the ids closed before ``clock_us``, and the oldest ones where there are too many."""
+    while ids:
+        oldest = next(iter(ids))
+        if ids[oldest] >= clock_us and len(ids) <= MAX_CLOSED_IDS:
+            break
+        del ids[oldest]

@@ -1,0 +1,150 @@
+"""The alert policy: from terms to a verdict, and from a verdict to the messages that leave the house. Pure.
+
+Shapes: K transformations, C channels.
+"""
+
+from __future__ import annotations
+
+__all__ = ["alert_id", "learning", "make_alert", "make_attribution", "scored", "unscorable"]
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from streamad.ingest.windowing import Unscorable
+from streamad.judge.calibration import Calibration, score_of
+from streamad.settings.plant_yaml import AlertSettings
+from streamad.types import (
+    Alert,
+    Attribution,
+    ChannelShare,
+    ChannelSpec,
+    FinishedSequence,
+    FloatArray,
+    ModelRef,
+    Position,
+    TermShare,
+    Verdict,
+    from_us,
+)
+
+
+def alert_id(stream: str, sequence: str, first_position: Position) -> str:
+    """Return 32 hex digits that depend on nothing but the sequence's identity; verdict and attribution share them.
+
+    The SHA-256 of a JSON array, which unlike joined text cannot mean two identities.
+    """
+    identity = msgspec.json.encode([stream, sequence, first_position.offset, first_position.index])
+    return hashlib.sha256(identity).hexdigest()[:32]
+
+
+def unscorable(sequence: FinishedSequence, why: Unscorable, now_us: int, model: ModelRef | None = None) -> Verdict:
+    """Return the verdict of a sequence that has no score, with the reason."""
+    return Verdict(decision="unscorable", detail=why.detail, model=model, **_identity(sequence, now_us))
+
+
+def learning(sequence: FinishedSequence, detail: str, now_us: int) -> Verdict:
+    """Return the verdict of a sequence that no model can judge yet; ``detail`` says how far learning is."""
+    return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us))
+
+
+def scored(
+    sequence: FinishedSequence,
+    terms: FloatArray,
+    *,
+    calibration: Calibration,
+    settings: AlertSettings,
+    model: ModelRef,
+    now_us: int,
+) -> Verdict:
+    """Return the verdict over terms [K]: anomalous if p <= ``false_alarm_rate``, unscorable if they are not finite."""
+    score = score_of(terms)
+    if not math.isfinite(score):
+        return unscorable(
+            sequence, Unscorable("no finite score: values far outside what the model knows"), now_us, model
+        )
+    p_value, tail = calibration.p_value(score)
+    return Verdict(
+        decision="anomalous" if p_value <= settings.false_alarm_rate else "normal",
+        score=score,
+        p_value=p_value,
+        tail=tail,
+        model=model,
+        **_identity(sequence, now_us),
+    )
+
+
+def make_alert(verdict: Verdict, settings: AlertSettings) -> Alert | None:
+    """Return the alert of an anomalous verdict, None for any other."""
+    if verdict.decision != "anomalous":
+        return None
+    assert verdict.score is not None
+    assert verdict.p_value is not None
+    assert verdict.tail is not None
+    assert verdict.model is not None
+    return Alert(
+        alert_id=verdict.verdict_id,
+        stream=verdict.stream,
+        sequence=verdict.sequence,
+        reason=verdict.reason,
+        start_time=verdict.start_time,
+        end_time=verdict.end_time,
+        n_samples=verdict.n_samples,
+        score=verdict.score,
+        p_value=verdict.p_value,
+        false_alarm_rate=settings.false_alarm_rate,
+        tail=verdict.tail,
+        model=verdict.model,
+        created_at=verdict.created_at,
+    )
+
+
+def make_attribution(
+    alert: Alert,
+    terms: FloatArray,
+    *,
+    calibration: Calibration,
+    shares: npt.NDArray[np.float64],
+    channels: Sequence[ChannelSpec],
+    method: str,
+) -> Attribution:
+    """Return why ``alert`` was raised, from its terms [K] and the channels' ``shares`` [C].
+
+    The dominating transformation is the one with the largest term, as in the paper's appendix on thyroid.
+    """
+    quantiles = calibration.term_quantiles(terms)
+    order = np.argsort(-shares, kind="stable")
+    return Attribution(
+        alert_id=alert.alert_id,
+        stream=alert.stream,
+        sequence=alert.sequence,
+        score=alert.score,
+        terms=[
+            TermShare(transformation=k, term=float(term), calibration_quantile=quantile)
+            for k, (term, quantile) in enumerate(zip(terms, quantiles, strict=True))
+        ],
+        dominating_transformation=int(np.argmax(terms)),
+        channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
+        method=method,
+        tail=alert.tail,
+        model=alert.model,
+        created_at=alert.created_at,
+    )
+
+
+def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:
+    return {
+        "verdict_id": alert_id(sequence.stream, sequence.sequence, sequence.first_position),
+        "stream": sequence.stream,
+        "sequence": sequence.sequence,
+        "reason": sequence.reason,
+        "start_time": from_us(sequence.start_us),
+        "end_time": from_us(sequence.end_us),
+        "n_samples": sequence.n_samples,
+        "created_at": from_us(now_us),
+    }

@@ -1,0 +1,1 @@
+"""What operators and other workers say."""

@@ -1,0 +1,236 @@
+"""Writes to and reads from the places that ``learning.feedback`` and ``learning.control`` name: topics or files."""
+
+from __future__ import annotations
+
+__all__ = [
+    "Follower",
+    "OnEvent",
+    "check_exchange",
+    "exchange_sinks",
+    "exchange_urls",
+    "log_event",
+    "send",
+    "subscription_to",
+]
+
+import asyncio
+import fcntl
+import os
+import time
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from streamad.errors import OutputError, StreamadError
+from streamad.plugins import ConnectorContext, connect_sink, connect_subscription, load, split_url
+from streamad.ports import Clock, Sink, StoredMessage, Subscription
+from streamad.settings.places import place_key
+from streamad.settings.plant_yaml import Settings
+from streamad.system.files import sync_folder, writing
+from streamad.telemetry.logs import get_logger
+from streamad.types import OutputRecord, Role
+
+OnEvent: TypeAlias = Callable[[str, str], None]
+"""Takes an event's kind (a stable word) and message."""
+_RETRY_S = 10.0
+_LOCK_S = 10.0
+_LOCK_POLL_S = 0.01
+
+
+def exchange_urls(settings: Settings) -> dict[Role, str]:
+    """Return the URL of ``feedback`` and ``control``, each where the config names one."""
+    learning = settings.learning
+    if learning is None:
+        return {}
+    urls: dict[Role, str | None] = {"feedback": learning.feedback, "control": learning.control}
+    return {role: url for role, url in urls.items() if url is not None}
+
+
+def exchange_sinks(settings: Settings, context: ConnectorContext) -> dict[Role, Sink]:
+    """Return a sink to each place that is no file; raises PluginError, ConfigError, OutputError."""
+    return {
+        role: _sink(settings, context, role)
+        for role, url in exchange_urls(settings).items()
+        if split_url(url)[0] != "file"
+    }
+
+
+def _sink(settings: Settings, context: ConnectorContext, role: Role) -> Sink:
+    url = exchange_urls(settings)[role]
+    return connect_sink(url, _options(settings, url), context, place_key(role))
+
+
+def check_exchange(settings: Settings, context: ConnectorContext, role: Role) -> None:
+    """Raise PluginError, ConfigError, SourceError or OutputError where the place of ``role`` cannot be used."""
+    subscription_to(settings, context, role)
+    if split_url(exchange_urls(settings)[role])[0] != "file":
+        _sink(settings, context, role)
+
+
+def _options(settings: Settings, url: str, *, reads: bool = False) -> dict[str, Any]:
+    """Return the options of the config for the URL's scheme (``sinks.options``), for reading those it has, too."""
+    scheme = split_url(url)[0]
+    given = settings.sinks.options.get(scheme, {})
+    if not reads:
+        return given
+    known = load("subscriptions", scheme).options_model.model_fields
+    return {name: value for name, value in given.items() if name in known}
+
+
+def subscription_to(settings: Settings, context: ConnectorContext, role: Role, **wanted: str) -> Subscription:
+    """Return a subscription to the place of ``role``; ``wanted`` are options of it, those in the URL win.
+
+    A file that is not there yet is as it should be: nobody has said anything. Raises PluginError, ConfigError,
+    SourceError.
+    """
+    url = exchange_urls(settings)[role]
+    given = _options(settings, url, reads=True) | wanted
+    if split_url(url)[0] == "file":
+        given["warn_missing"] = False
+    return connect_subscription(url, given, context, place_key(role))
+
+
+async def send(settings: Settings, context: ConnectorContext, records: Sequence[OutputRecord]) -> None:
+    """Write ``records``, all of one role, to its place; returns once they are safe there.
+
+    Lines are appended to a file one by one and whole, so other programs may append to it too. Raises OutputError,
+    PluginError, ConfigError.
+    """
+    if not records:
+        return
+    role = records[0].role
+    scheme, rest, _ = split_url(exchange_urls(settings)[role])
+    if scheme == "file":
+        lines = b"".join(msgspec.json.encode(record.message) + b"\n" for record in records)
+        await asyncio.to_thread(_append, context.base_dir / rest, lines)
+        return
+    sink = _sink(settings, context, role)
+    try:
+        await sink.write(records)
+        await sink.flush()
+    finally:
+        await sink.close()
+
+
+def _append(path: Path, lines: bytes) -> None:
+    """Append whole lines (after the line end that a foreign last line may lack); returns when they are on the disk."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            _lock(descriptor, path)
+            length = os.fstat(descriptor).st_size
+            is_whole = not length or os.pread(descriptor, 1, length - 1) == b"\n"
+            _write(descriptor, lines if is_whole else b"\n" + lines, length)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_folder(path.parent)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    deadline = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise OutputError(
+                    f"{path}: another program has kept it locked for {_LOCK_S:.0f} s: end that one, or give feedback "
+                    "and control a file that no sink writes to"
+                ) from None
+            time.sleep(_LOCK_POLL_S)
+        except OSError:
+            return None  # a file system without locks
+
+
+def _write(descriptor: int, content: bytes, length: int) -> None:
+    pending = memoryview(content)
+    try:
+        while pending:
+            pending = pending[os.write(descriptor, pending) :]
+    except OSError:
+        os.ftruncate(descriptor, length)  # no half line stays behind
+        raise
+
+
+class Follower:
+    """Hands every message of a place to ``take``, endlessly; trouble of any kind is told once and tried again.
+
+    A message is done when ``take`` has returned: with a group, one that was not comes again (at least once).
+    """
+
+    def __init__(
+        self,
+        subscribe: Callable[[], Subscription],
+        clock: Clock,
+        take: Callable[[StoredMessage], Awaitable[None]],
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        self._subscribe = subscribe
+        self._clock = clock
+        self._take = take
+        self._on_trouble = on_trouble
+        self._is_told = False
+        self._is_closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Follow until ``close``; never raises because the place cannot be read."""
+        if self._is_closed:
+            return
+        self._task = asyncio.ensure_future(self._follow())
+        try:
+            await asyncio.wait({self._task})
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop and disconnect, for good; safe to call twice, and before ``run``."""
+        self._is_closed = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._read()
+            except Exception as error:  # noqa: BLE001 - connectors are foreign code, and what waits must be read
+                if self._is_closed:  # its end was under way already, and failed
+                    return
+                self._note(error)
+            await self._clock.sleep(_RETRY_S)
+
+    def _note(self, error: Exception) -> None:
+        if self._is_told:
+            return
+        self._is_told = True
+        if not isinstance(error, StreamadError):
+            get_logger().error("reading failed", traceback="".join(traceback.format_exception(error)))
+        self._on_trouble(str(error) if isinstance(error, StreamadError) else repr(error))
+
+    async def _read(self) -> None:
+        subscription = self._subscribe()
+        messages = subscription.messages()
+        try:
+            async for message in messages:
+                await self._take(message)
+                self._is_told = False
+        finally:
+            try:
+                if isinstance(messages, AsyncGenerator):
+                    await messages.aclose()
+            finally:
+                await subscription.close()
+
+
+def log_event(kind: str, message: str) -> None:
+    """Stand in where nobody takes events: a warning in the log."""
+    get_logger().warning(message, kind=kind)

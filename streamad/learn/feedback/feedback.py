@@ -1,0 +1,147 @@
+"""Operators' feedback: what a message must be, how it is sent, and the worker's reader of the topic or file."""
+
+from __future__ import annotations
+
+__all__ = ["FeedbackReader", "feedback_group", "feedback_problem", "send_feedback"]
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from streamad.errors import StreamadError
+from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send, subscription_to
+from streamad.plugins import ConnectorContext
+from streamad.ports import StoredMessage
+from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.plant_yaml import Settings
+from streamad.system.untrusted_json import decode_json
+from streamad.types import Feedback, OutputRecord, from_us, message_types
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NAME = re.compile(NAME_PATTERN)
+_NOTE_CHARACTERS = 2_000
+_BY_CHARACTERS = 200
+_TOLD_EVERY_US = 60_000_000
+_RETRY_S = 10.0
+_KINDS = {kind: name for name, kind in message_types().items()}
+
+
+def feedback_group(plant: str) -> str:
+    """Return the group as which the workers of ``plant`` read feedback: 64 characters at most, as a file's may have."""
+    return f"streamad.{plant[:46]}.feedback"
+
+
+def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
+    """Return why ``feedback`` is not taken, None where it is; one dated after ``latest_us`` would win for ever."""
+    if not _ID.fullmatch(feedback.alert_id):
+        return f"alert_id {feedback.alert_id[:80]!r} is none: it is the alert's or verdict's, 32 hex digits"
+    if feedback.model is not None and not _NAME.fullmatch(feedback.model):
+        return f"model {feedback.model[:80]!r} is no name: use letters, digits, '.', '_' and '-' only"
+    if feedback.created_at.tzinfo is None:
+        return f"created_at {feedback.created_at.isoformat()} has no time zone: add Z for UTC"
+    if feedback.created_at > from_us(latest_us):
+        return f"created_at {feedback.created_at.isoformat()} lies in the future: check the sender's clock"
+    for name, text, limit in (("note", feedback.note, _NOTE_CHARACTERS), ("by", feedback.by, _BY_CHARACTERS)):
+        if len(text) > limit:
+            return f"{name} has {len(text)} characters, {limit} at most are kept"
+    return None
+
+
+async def send_feedback(settings: Settings, context: ConnectorContext, feedback: Sequence[Feedback]) -> None:
+    """Write ``feedback`` to ``learning.feedback``, keyed by id; raises OutputError, ConfigError, PluginError."""
+    await send(settings, context, [OutputRecord("feedback", each.alert_id, each) for each in feedback])
+
+
+class FeedbackReader:
+    """Reads ``learning.feedback`` for ever and hands each message to ``on_feedback``, at least once, in order.
+
+    A message is done when ``on_feedback`` has returned (or what it returned was awaited); where that raises a
+    StreamadError it is tried again, so that a store that is away loses nothing. What is no feedback message is counted
+    (``n_malformed``), told as an event (at most one a minute) and skipped. A place that cannot be read is told once and
+    tried again. All workers of a plant read as one group: each message reaches one of them.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        context: ConnectorContext,
+        on_feedback: Callable[[Feedback], Awaitable[None] | None],
+        on_event: OnEvent = log_event,
+    ) -> None:
+        self.n_read = 0
+        self.n_malformed = 0
+        self._has_place = "feedback" in exchange_urls(settings)
+        self._clock = context.clock
+        self._own_model = settings.model.name
+        self._is_routed = settings.models is not None
+        self._skew_us = settings.decode.max_clock_skew
+        self._on_feedback = on_feedback
+        self._on_event = on_event
+        self._told_us: int | None = None
+        self._n_untold = 0
+        self._follower = Follower(
+            lambda: subscription_to(settings, context, "feedback", group=feedback_group(settings.name)),
+            context.clock,
+            self._take,
+            lambda why: on_event("feedback_unreadable", f"feedback is not read: {why}"),
+        )
+
+    async def run(self) -> None:
+        """Read until ``close``; returns at once where the plant has no ``learning.feedback``."""
+        if self._has_place:
+            await self._follower.run()
+
+    async def close(self) -> None:
+        """Stop reading; safe to call twice."""
+        await self._follower.close()
+
+    async def _take(self, message: StoredMessage) -> None:
+        try:
+            feedback = _decoded(message)
+            problem = feedback_problem(feedback, self._clock.now_us() + self._skew_us) or self._foreign(feedback)
+        except (msgspec.DecodeError, OverflowError) as error:
+            problem = str(error)
+        if problem is not None:
+            self._skip(message, problem)
+            return
+        await self._hand_on(feedback)
+        self.n_read += 1
+
+    def _foreign(self, feedback: Feedback) -> str | None:
+        """Return what is wrong where the model that is named is none of this plant: it must not get a store here."""
+        own, model = self._own_model, feedback.model
+        if model in (None, own) or (self._is_routed and model is not None and model.startswith(f"{own}.")):
+            return None
+        return f"model {model} is none of this plant ({own}{' and its values' if self._is_routed else ''})"
+
+    async def _hand_on(self, feedback: Feedback) -> None:
+        is_told = False
+        while True:
+            try:
+                pending = self._on_feedback(feedback)
+                if inspect.isawaitable(pending):
+                    await pending
+                return
+            except StreamadError as error:
+                if not is_told:
+                    self._on_event("feedback_waits", f"feedback on {feedback.alert_id} cannot be kept yet: {error}")
+                is_told = True
+                await self._clock.sleep(_RETRY_S)
+
+    def _skip(self, message: StoredMessage, problem: str) -> None:
+        self.n_malformed += 1
+        self._n_untold += 1
+        now_us = self._clock.monotonic_us()
+        if self._told_us is not None and now_us - self._told_us < _TOLD_EVERY_US:
+            return
+        more = f" (and {self._n_untold - 1} before it)" if self._n_untold > 1 else ""
+        self._told_us, self._n_untold = now_us, 0
+        self._on_event("feedback_malformed", f"{message.place}: no feedback message, skipped{more}: {problem[:300]}")
+
+
+def _decoded(message: StoredMessage) -> Feedback:
+    if message.kind not in (None, _KINDS[Feedback]):
+        raise msgspec.ValidationError(f"its header says that it is of kind {message.kind!r}")
+    return decode_json(message.value, Feedback)

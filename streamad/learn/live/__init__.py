@@ -1,0 +1,1 @@
+"""The learning of a running monitor."""

@@ -1,0 +1,132 @@
+"""The models of a run, and what lets them follow the plant: learners, operators' feedback, news of promotions."""
+
+from __future__ import annotations
+
+__all__ = ["Following", "models_at_work"]
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from streamad.commands.shared.console import Plant
+from streamad.errors import UsageError
+from streamad.judge.bank import ModelBank
+from streamad.judge.judging import Judgement
+from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.learn.feedback.control import Announcer, ControlReader
+from streamad.learn.feedback.feedback import FeedbackReader
+from streamad.learn.live.learners import Learners
+from streamad.learn.store.records import mark_of
+from streamad.runtime.wiring import registry_of, versions_of
+from streamad.telemetry.events import Level, Telling
+from streamad.telemetry.metrics import LearningCounters
+from streamad.types import Feedback, ModelRef
+
+
+async def models_at_work(
+    plant: Plant,
+    *,
+    version: str | None = None,
+    may_learn: bool = False,
+    on_new: Callable[[str, MicroBatcher], None] | None = None,
+) -> Batchers:
+    """Return who scores: the one model, or a bank of several. ``on_new`` hears of each.
+
+    ``may_learn``: a model without a version begins with a cold start. Raises NoModelError, RegistryError,
+    ArtifactError, UsageError.
+    """
+    settings, name = plant.settings, plant.settings.model.name
+    if settings.models is None:
+        model = _in_service(plant, name, version, may_learn=may_learn)
+        batcher = MicroBatcher(model, plant.clock, settings.run, name=name)
+        if on_new is not None:
+            on_new(name, batcher)
+        return batcher
+    if version is not None:
+        raise UsageError("--version names a version of one model, but the config routes to several (models:)")
+    bank = ModelBank(
+        settings,
+        plant.clock,
+        lambda name: _in_service(plant, name, may_learn=settings.learning is not None),
+        on_new,
+        existing=[model for model in registry_of(settings, plant.base_dir).names() if model.startswith(f"{name}.")],
+    )
+    await bank.open()
+    return bank
+
+
+def _in_service(
+    plant: Plant, name: str, version: str | None = None, *, may_learn: bool = False
+) -> ModelInService | None:
+    versions = versions_of(plant.settings, plant.base_dir, name)
+    if may_learn and version is None and versions.current() is None:
+        return None
+    return versions.load(version)
+
+
+class Following:
+    """The models of ``streamad run``, which follow the plant as ``learning`` in the config says.
+
+    ``telling`` takes what there is to say; ``counters`` has an entry for each model.
+    """
+
+    def __init__(self, plant: Plant, telling: Telling) -> None:
+        settings = plant.settings
+        self.counters: dict[str, LearningCounters] = {}
+        self._plant = plant
+        self._telling = telling
+        self._learners = Learners(settings, plant.base_dir, plant.clock, self._tell, self.counters)
+        self._announcer = Announcer(settings, plant.context, telling.tell)
+        self._feedback = FeedbackReader(settings, plant.context, self._on_feedback, telling.tell)
+        self._control = ControlReader(settings, plant.context, self._learners.wake, telling.tell)
+        self._reading: list[asyncio.Task[None]] = []
+
+    async def begin(self) -> Batchers:
+        """Return who scores, and begin to learn. Raises what ``models_at_work`` does."""
+        try:
+            batchers = await models_at_work(self._plant, may_learn=True, on_new=self._learners.add)
+            await self._learners.begun()
+        except BaseException:
+            await self.close(wait=False)
+            raise
+        self._reading = [asyncio.create_task(reader.run()) for reader in (self._feedback, self._control)]
+        return batchers
+
+    def judged(self, judgement: Judgement) -> None:
+        """Take a committed judgement; returns at once."""
+        self._learners.judged(judgement)
+
+    @property
+    def progress(self) -> str:
+        """Return what is learned at the moment, in a few words; "" where there is nothing to say."""
+        return self._learners.progress
+
+    def request_stop(self) -> None:
+        """Begin no more training, and end the one that runs: it goes on at the next start."""
+        self._learners.request_stop()
+
+    async def close(self, *, wait: bool) -> None:
+        """Keep what was judged; then, if ``wait``, train what is due, until ``request_stop``. Safe to call twice."""
+        for reader in (self._feedback, self._control):
+            await reader.close()
+        for error in await asyncio.gather(*self._reading, return_exceptions=True):
+            if isinstance(error, Exception):  # what was judged must be kept all the same
+                self._tell("learning_failed", f"a reader of feedback or control has ended: {error!r}", level="error")
+        await self._learners.close(wait=wait)
+        await self._announcer.close()
+
+    def _tell(
+        self,
+        kind: str,
+        message: str,
+        *,
+        model: ModelRef | None = None,
+        figures: Mapping[str, float] | None = None,
+        level: Level = "warning",
+    ) -> None:
+        """Tell it the operator; that a version went into service, the other workers, too."""
+        self._telling.tell(kind, message, model=model, figures=figures, level=level)
+        if kind == "model_promoted" and model is not None:
+            self._announcer.announce(model)
+
+    async def _on_feedback(self, feedback: Feedback) -> None:
+        await self._learners.mark(mark_of(feedback), feedback.model)

@@ -1,0 +1,80 @@
+"""What is kept of a judged sequence, and may it train? Pure, and decided by hashes wherever a decision could bias it.
+
+The truth table stands in docs/learning/inliers.md; tests/unit/learn/live/test_gate.py has a test for each row.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Gate", "gate", "is_reserved", "reserve_half"]
+
+from hashlib import blake2b
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from streamad.learn.store.records import Mark, Share
+from streamad.settings.learning import LearningSettings
+from streamad.types import ModelRef, Verdict
+
+
+class Gate(NamedTuple):
+    """The share that a sequence belongs to, None where nothing is kept of it, and the reason in a few words."""
+
+    share: Share | None
+    why: str
+
+
+def is_reserved(stream: str, sequence: str, share: float) -> bool:
+    """Return whether the sequence belongs to the reserve: a hash of its name alone, known before it is scored.
+
+    True for ``share`` of all names in the long run, whatever their pattern; the same in every process and release.
+    """
+    return _draw("reserve", stream, sequence) < share
+
+
+def reserve_half(stream: str, sequence: str) -> Literal["calibration", "comparison"]:
+    """Return what a reserved sequence is for: a second hash, independent of the one that reserved it."""
+    return "calibration" if _draw("half", stream, sequence) < 0.5 else "comparison"
+
+
+def _draw(purpose: str, stream: str, sequence: str) -> float:
+    """Return a number in [0, 1) that depends on nothing but its arguments, uniform over names."""
+    name = msgspec.json.encode([stream, sequence])  # unlike joined text, an array cannot mean two names
+    digest = blake2b(name, digest_size=8, person=purpose.encode()).digest()
+    return (int.from_bytes(digest, "big") >> 11) / 2**53
+
+
+def gate(verdict: Verdict, *, settings: LearningSettings, champion: ModelRef | None, mark: Mark | None) -> Gate:
+    """Return where the sequence of ``verdict`` belongs; ``mark`` is what an operator has said of it so far.
+
+    ``champion`` is the model in service now, None while there is none: a verdict by another version accepts nothing
+    (there was a swap in between), nor does one from before the first model once there is one.
+    """
+    if verdict.decision == "unscorable":
+        return Gate(None, "unscorable")
+    if mark is not None and mark.judgement == "veto":
+        return Gate(None, "vetoed by an operator")
+    if mark is not None and mark.judgement == "confirmed":
+        return Gate("aside", "confirmed as an anomaly by an operator")
+    if is_reserved(verdict.stream, verdict.sequence, settings.reserve):
+        return Gate("reserve", "reserved by the hash of its name")
+    reason = _why_not(verdict, settings.accept_above, champion)
+    return Gate("aside", reason) if reason else Gate("accepted", _why(verdict))
+
+
+def _why_not(verdict: Verdict, accept_above: float, champion: ModelRef | None) -> str:
+    if verdict.decision == "anomalous":
+        return "anomalous"
+    if verdict.model != champion or (verdict.decision == "normal" and champion is None):
+        return "not judged by the champion"
+    if verdict.decision == "normal" and not _is_above(verdict.p_value, accept_above):
+        return f"p-value not above {accept_above:g}"
+    return ""
+
+
+def _is_above(p_value: float | None, limit: float) -> bool:
+    return p_value is not None and p_value > limit
+
+
+def _why(verdict: Verdict) -> str:
+    return "no model yet" if verdict.decision == "learning" else "normal"

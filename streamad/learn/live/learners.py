@@ -1,0 +1,171 @@
+"""All models of a run that follow the plant, each by a learner of its own, beside the pipeline."""
+
+from __future__ import annotations
+
+__all__ = ["Learners"]
+
+import asyncio
+import traceback
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from streamad.errors import StoreError, StreamadError
+from streamad.judge.judging import Judgement
+from streamad.judge.scoring import MicroBatcher
+from streamad.learn.live.learner import Learner
+from streamad.learn.parts import known_models, may_be_added, stored_names
+from streamad.learn.store.records import Mark
+from streamad.ports import Clock
+from streamad.runtime.wiring import store_for, versions_of
+from streamad.settings.plant_yaml import Settings
+from streamad.system.threads import LoneThread, in_thread
+from streamad.telemetry.events import Tell
+from streamad.telemetry.logs import get_logger
+from streamad.telemetry.metrics import LearningCounters
+
+_SHOWN = 3
+_FIRST_PAUSE_S = 10.0
+_LONGEST_PAUSE_S = 3600.0
+_STEADY_US = 600_000_000
+
+
+class Learners:
+    """Makes a learner for every batcher it hears of and hands each judgement to the learner of its model.
+
+    Trainings take turns. A learner that fails in a way that nobody foresaw says so as an event and begins anew after
+    10 s, 20 s, ... an hour (10 s again after ten minutes without trouble), and scoring goes on. ``counters`` is filled
+    with one entry for each model. Use inside one running event loop.
+    """
+
+    def __init__(
+        self, settings: Settings, base_dir: Path, clock: Clock, tell: Tell, counters: dict[str, LearningCounters]
+    ) -> None:
+        self._settings = settings
+        self._base_dir = base_dir
+        self._clock = clock
+        self._tell = tell
+        self._counters = counters
+        self._turns = asyncio.Semaphore(1)
+        self._learners: dict[str, Learner] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._marking = LoneThread("streamad-marking")
+        self._is_stopping = False
+        self._is_closed = False
+
+    def add(self, name: str, batcher: MicroBatcher) -> None:
+        """Let the model behind ``batcher`` follow the plant. Raises ConfigError, PluginError, StoreError."""
+        learner = Learner(
+            batcher,
+            self._settings,
+            store=store_for(self._settings, self._base_dir, self._clock, name),
+            versions=versions_of(self._settings, self._base_dir, name),
+            base_dir=self._base_dir,
+            clock=self._clock,
+            tell=self._tell,
+            counters=self._counters.setdefault(name, LearningCounters()),
+            turns=self._turns,
+        )
+        self._learners[name] = learner
+        self._tasks[name] = asyncio.create_task(self._follow(name, learner))
+        if self._is_stopping:
+            learner.request_stop()
+
+    async def begun(self) -> None:
+        """Return once the learners so far know what their stores hold, or ten seconds have passed."""
+        await asyncio.gather(*(learner.begun() for learner in self._learners.values()))
+
+    def judged(self, judgement: Judgement) -> None:
+        """Take a committed judgement; returns at once."""
+        if (learner := self._learners.get(judgement.model_name)) is not None:
+            learner.judged(judgement)
+
+    def wake(self) -> None:
+        """Look into the registry at once."""
+        for learner in self._learners.values():
+            learner.wake()
+
+    async def mark(self, mark: Mark, model: str | None = None) -> None:
+        """Keep what an operator said of a sequence of ``model``, or of whichever model of the plant it is.
+
+        Nothing is lost with the models that this worker has not met: a word that names none is kept with each of them,
+        and so is one of a model for which there is no place. Raises StoreError, RegistryError where it could not be
+        kept, or there is no model yet: then say it again, which does no harm.
+        """
+        for name in (model,) if model in self._learners else await self._models_for(model):
+            if (learner := self._learners.get(name)) is not None:
+                await learner.mark(mark)
+            else:
+                store = store_for(self._settings, self._base_dir, self._clock, name)
+                await in_thread(self._marking, store.mark, mark)
+
+    async def _models_for(self, model: str | None) -> Collection[str]:
+        """Return the models whose stores keep a word on ``model``. Raises StoreError, RegistryError."""
+        stored = await in_thread(self._marking, stored_names, self._settings, self._base_dir)
+        known = await in_thread(self._marking, known_models, self._settings, self._base_dir, {*stored, *self._learners})
+        if model is not None and (model in known or may_be_added(self._settings, model, known)):
+            return (model,)
+        if not known:
+            raise StoreError("there is no model yet that could keep a word of an operator: it waits for the first one")
+        return known
+
+    @property
+    def progress(self) -> str:
+        """Return what the models learn at the moment, in a few words; "" where there is nothing to say."""
+        said = {name: learner.progress for name, learner in self._learners.items()}
+        parts = [text if len(said) == 1 else f"{name} {text}" for name, text in said.items() if text]
+        return ", ".join(parts[:_SHOWN] + ([f"{len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []))
+
+    @property
+    def versions(self) -> Mapping[str, str | None]:
+        """Return the version in service of each model, None before the first one."""
+        return {name: counters.version for name, counters in self._counters.items()}
+
+    def request_stop(self) -> None:
+        """Begin no more training, and end the one that runs: it goes on at the next start."""
+        self._is_stopping = True
+        for learner in self._learners.values():
+            learner.request_stop()
+
+    async def close(self, *, wait: bool) -> None:
+        """Keep what was judged; then, if ``wait``, train what is due, until ``request_stop``.
+
+        Never raises; safe to call twice.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._marking.shutdown(cancel_futures=True)
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*(self._close(name, learner, wait=wait) for name, learner in self._learners.items()))
+
+    async def _follow(self, name: str, learner: Learner) -> None:
+        """Run ``learner``, again after each failure: what caused it may be over by then."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            began_us = self._clock.monotonic_us()
+            try:
+                await learner.run()
+            except Exception as error:  # noqa: BLE001 - the champion must go on judging whatever learning does
+                if self._clock.monotonic_us() - began_us >= _STEADY_US:
+                    pause_s = _FIRST_PAUSE_S
+                self._tell_failure(
+                    name, error, f"learns nothing, and takes no other version, for {pause_s:.0f} s, then tries again"
+                )
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _close(self, name: str, learner: Learner, *, wait: bool) -> None:
+        try:
+            await learner.close(wait=wait)
+        except Exception as error:  # noqa: BLE001 - the others' end must not depend on it
+            self._tell_failure(name, error, "could not end as it should, what it had not kept is lost")
+
+    def _tell_failure(self, name: str, error: Exception, so: str) -> None:
+        trace = "".join(traceback.format_exception(error))
+        get_logger().error("learning failed", model=name, traceback=trace)
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        what = str(error) if isinstance(error, StreamadError) else repr(error)
+        self._tell("learning_failed", f"{name} {so}: {what}; scoring goes on", level="error")

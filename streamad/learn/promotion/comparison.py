@@ -1,0 +1,298 @@
+"""Two models on the same held-out sequences: false alarms, detection of injected faults, operators' labels.
+
+Shapes: N sequences. Derivations, measurements: docs/learning/promotion.md.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Comparison", "ModelFigures", "TestMaterial", "compare", "compare_versions", "load_version"]
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from streamad.errors import TrainingDataError
+from streamad.injected_faults import FAULT_KINDS, STRENGTHS, channel_scales, injected_windows
+from streamad.judge.evaluation import clopper_pearson
+from streamad.learn.promotion.operating import Operating
+from streamad.learn.registry.artifact import LoadedModel
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.training.selection import (
+    HeldOut,
+    Selection,
+    judges_of,
+    learned_since_us,
+    read_stored,
+    select,
+    to_windows,
+)
+from streamad.learn.training.split import hash_order
+from streamad.ports import Detector
+from streamad.settings.learning import LearningSettings
+from streamad.settings.plant_yaml import Settings
+from streamad.types import WindowSet
+
+_FAULTY_WINDOWS = 20
+"""Windows per kind and strength of fault at most: 720 in all, so that a comparison takes seconds."""
+_N_STEPS = 3 + sum(len(kind.strengths) for kind in FAULT_KINDS)
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model made of the test material.
+
+    ``n_presumed`` of the sequences were left out as presumed anomalies, ``n_alerts`` of the others alerted: the
+    ``false_alarm_rate`` and its 95 % ``interval``. ``detection`` is the mean over ``by_fault``, each the share of
+    injected faults found; ``by_strength`` has the shares of weak, medium and strong ones. ``n_confirmed`` anomalies and
+    ``n_raised`` former false alarms alerted.
+    """
+
+    version: str
+    n_presumed: int
+    n_alerts: int
+    false_alarm_rate: float
+    interval: tuple[float, float]
+    detection: float
+    by_fault: dict[str, float]
+    by_strength: dict[str, dict[str, float]] = {}
+    n_confirmed: int
+    n_raised: int
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Two models at the configured ``false_alarm_rate``, or one where there is no champion.
+
+    ``n_sequences`` of the comparison half, ``n_injected`` faulty windows, ``n_confirmed`` confirmed anomalies and
+    ``n_false_alarms`` that operators called so and that trained neither. ``raised_threshold``: the champion alerts too
+    often, so what it finds was counted at the threshold that would bring its false alarms down.
+    """
+
+    false_alarm_rate: float
+    n_sequences: int
+    n_injected: int
+    n_confirmed: int
+    n_false_alarms: int
+    challenger: ModelFigures
+    champion: ModelFigures | None = None
+    raised_threshold: bool = False
+
+    def figures(self) -> dict[str, float]:
+        """Return every figure under a dotted name, as manifests and events keep them."""
+        found: dict[str, float] = {
+            "configured.false_alarm_rate": self.false_alarm_rate,
+            "comparison.sequences": self.n_sequences,
+            "comparison.injected": self.n_injected,
+            "comparison.confirmed": self.n_confirmed,
+            "comparison.false_alarms": self.n_false_alarms,
+        }
+        for who, model in (("challenger", self.challenger), ("champion", self.champion)):
+            if model is not None:
+                found |= {f"{who}.{name}": value for name, value in _flat(model)}
+        if self.champion is not None:
+            found["champion.raised_threshold"] = float(self.raised_threshold)
+        return found
+
+
+def _flat(model: ModelFigures) -> Iterator[tuple[str, float]]:
+    yield "presumed_anomalies", model.n_presumed
+    yield "alerts", model.n_alerts
+    yield "false_alarm_rate", model.false_alarm_rate
+    yield "false_alarm_rate_low", model.interval[0]
+    yield "false_alarm_rate_high", model.interval[1]
+    yield "detection", model.detection
+    yield from ((f"detection.{kind}", share) for kind, share in model.by_fault.items())
+    for kind, shares in model.by_strength.items():
+        yield from ((f"detection.{kind}.{strength}", share) for strength, share in shares.items())
+    yield "confirmed_found", model.n_confirmed
+    yield "false_alarms_raised", model.n_raised
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TestMaterial:
+    """What neither model was trained on: the comparison half, and what operators have said of sequences.
+
+    Of the false alarms by name only those of that half: the others train, which of them in which version nobody knows.
+    """
+
+    __test__ = False  # for pytest: this is no test
+
+    half: HeldOut
+    confirmed: WindowSet | None
+    false_alarms: WindowSet | None
+
+    @classmethod
+    def of(cls, half: HeldOut, selection: Selection) -> TestMaterial:
+        """Return the material: ``half`` is what is left of the comparison half. Raises TrainingDataError if empty."""
+        if not len(half):
+            raise TrainingDataError(
+                "the inlier store holds no sequences to compare on: let the monitor run, or raise learning.reserve"
+            )
+        normal = [each for each, is_normal in zip(half.sequences, half.is_normal, strict=True) if is_normal]
+        return cls(
+            half,
+            to_windows(selection.confirmed) if selection.confirmed else None,
+            to_windows(normal) if normal else None,
+        )
+
+
+def compare(
+    challenger: LoadedModel,
+    champion: LoadedModel | None,
+    material: TestMaterial,
+    *,
+    rate: float,
+    seed: int,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare two verified models at the configured false-alarm ``rate``; deterministic per ``seed``.
+
+    Each is rid of its own presumed anomalies: of its excess of alerts, only what stands apart from its other scores, so
+    that false alarms of a badly calibrated model remain. Where the champion has more false alarms than ``rate`` and
+    than the challenger, its detection is taken at a threshold raised until it has not: alerting at everything is no
+    merit. Raises DetectorError for scores that are not finite.
+    """
+    tell = _Teller(progress)
+    windows = to_windows(material.half.sequences)
+    ours = Operating.of(challenger, material.half, windows, rate)
+    tell()
+    models = [ours]
+    theirs = None if champion is None else Operating.of(champion, material.half, windows, rate)
+    if theirs is not None:
+        models.append(theirs.at_most(max(theirs.n_allowed, ours.n_false)))
+    tell()
+    faults = _Faults.found_by(models, windows, seed, tell)
+    figures = [_figures(model, faults, place, material) for place, model in enumerate(models)]
+    tell()
+    return Comparison(
+        false_alarm_rate=rate,
+        n_sequences=len(windows),
+        n_injected=faults.n,
+        n_confirmed=0 if material.confirmed is None else len(material.confirmed),
+        n_false_alarms=0 if material.false_alarms is None else len(material.false_alarms),
+        challenger=figures[0],
+        champion=None if theirs is None else _own_alarms(figures[1], theirs, material),
+        raised_threshold=theirs is not None and models[1] is not theirs,
+    )
+
+
+class _Teller:
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._done = progress, 0
+
+    def __call__(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, _N_STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Faults:
+    """How many windows were made faulty, and per model the share of each kind that it found, also by strength."""
+
+    n: int
+    by_fault: list[dict[str, float]]
+    by_strength: list[dict[str, dict[str, float]]]
+
+    @classmethod
+    def found_by(cls, models: list[Operating], windows: WindowSet, seed: int, tell: Callable[[], None]) -> _Faults:
+        left_out = np.logical_or.reduce([model.left_out for model in models])
+        order = hash_order(windows.ids, seed)
+        base = windows.take([i for i in order if not left_out[i]][:_FAULTY_WINDOWS])
+        n_injected: dict[str, dict[str, int]] = {}
+        n_found: list[dict[str, dict[str, int]]] = [{} for _ in models]
+        for kind, strength, faulty in injected_windows(base, channel_scales(windows), seed=seed):
+            tell()
+            if not len(faulty):
+                continue
+            name = STRENGTHS[kind.strengths.index(strength)]
+            n_injected.setdefault(kind.name, {})[name] = len(faulty)
+            for model, found in zip(models, n_found, strict=True):
+                found.setdefault(kind.name, {})[name] = model.n_alerts_on(faulty)
+        n_all = {kind: sum(counts.values()) for kind, counts in n_injected.items()}
+        return cls(
+            sum(n_all.values()),
+            [{kind: sum(found[kind].values()) / n for kind, n in n_all.items()} for found in n_found],
+            [
+                {
+                    kind: {name: found[kind][name] / n for name, n in counts.items()}
+                    for kind, counts in n_injected.items()
+                }
+                for found in n_found
+            ],
+        )
+
+
+def _figures(model: Operating, faults: _Faults, place: int, material: TestMaterial) -> ModelFigures:
+    by_fault = faults.by_fault[place]
+    return ModelFigures(
+        version=model.model.ref.version,
+        n_presumed=int(model.left_out.sum()),
+        n_alerts=model.n_false,
+        false_alarm_rate=model.n_false / model.n_kept,
+        interval=clopper_pearson(model.n_false, model.n_kept),
+        detection=sum(by_fault.values()) / len(by_fault) if by_fault else 0.0,
+        by_fault=by_fault,
+        by_strength=faults.by_strength[place],
+        n_confirmed=model.n_alerts_on(material.confirmed),
+        n_raised=model.n_alerts_on(material.false_alarms),
+    )
+
+
+def _own_alarms(figures: ModelFigures, own: Operating, material: TestMaterial) -> ModelFigures:
+    """Return ``figures`` with the false alarms, also those known by name, at the champion's own threshold."""
+    return msgspec.structs.replace(
+        figures,
+        n_alerts=own.n_false,
+        false_alarm_rate=own.n_false / own.n_kept,
+        interval=clopper_pearson(own.n_false, own.n_kept),
+        n_raised=own.n_alerts_on(material.false_alarms),
+    )
+
+
+def compare_versions(
+    registry: Registry,
+    store: InlierStore,
+    champion: str,
+    challenger: str,
+    *,
+    settings: Settings,
+    model: str,
+    detector: Detector,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Compare two versions of ``model`` on what ``store`` holds now, whichever is in service.
+
+    Raises TrainingDataError for an empty comparison half, RegistryError, ArtifactError, StoreError, DetectorError.
+    """
+    versions = (champion, challenger)
+    since = max(learned_since_us(registry, model, version) or 0 for version in versions) or None
+    stored = read_stored(store, since_us=since)
+    learning, rate = settings.learning or LearningSettings(), settings.alerts.false_alarm_rate
+    judges = judges_of(stored, registry, model, since)
+    selection = select(stored._replace(aside=()), settings=learning, rate=rate, judges=judges)
+    material = TestMaterial.of(selection.comparable(learning.promotion.min_comparison), selection)
+    theirs, ours = (
+        load_version(registry, model, version, settings=settings, detector=detector, device=device)
+        for version in versions
+    )
+    return compare(ours, theirs, material, rate=rate, seed=settings.model.seed, progress=progress)
+
+
+def load_version(
+    registry: Registry, model: str, version: str, *, settings: Settings, detector: Detector, device: str | None
+) -> LoadedModel:
+    """Verify and load a version as it would go into service. Raises RegistryError, ArtifactError."""
+    return registry.load(
+        model,
+        version,
+        kind=settings.model.detector,
+        detector=detector,
+        channels=settings.channel_specs,
+        window=settings.window,
+        device=device or settings.model.device,
+    )

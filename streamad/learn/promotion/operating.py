@@ -1,0 +1,95 @@
+"""A model at its operating point: what it makes of held-out sequences at the configured false-alarm rate.
+
+Shapes: N sequences.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Operating"]
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamad.judge.calibration import Calibration, scores_of
+from streamad.learn.registry.artifact import LoadedModel
+from streamad.learn.training.fits import score_windows
+from streamad.learn.training.presumed import Scores, presumed_anomalies
+from streamad.learn.training.publishing import check_finite
+from streamad.learn.training.selection import HeldOut
+from streamad.types import BoolArray, WindowSet
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operating:
+    """A model at the configured ``rate``: its ``scores`` [N] of held-out sequences, and which of them it is rid of.
+
+    Nothing alerts whose score is not above ``above``, whatever its p-value.
+    """
+
+    model: LoadedModel
+    rate: float
+    calibration: Calibration
+    scores: Scores
+    left_out: BoolArray
+    above: float = -np.inf
+
+    @classmethod
+    def of(cls, model: LoadedModel, half: HeldOut, windows: WindowSet, rate: float) -> Operating:
+        """Let ``model`` judge the sequences of ``half``, whose windows are ``windows``.
+
+        It is rid of its presumed anomalies: of its own excess of alerts, what stands apart from its other scores. What
+        does not is false alarms, for so does a badly calibrated model show. Raises DetectorError for scores not finite.
+        """
+        calibration = Calibration.from_terms(model.calibration_terms, rate)
+        scores = _scores(model, windows)
+        alerts = _alerts(calibration, scores, rate)
+        left_out, free = np.zeros(len(half), dtype=np.bool_), ~half.is_normal
+        n_alerts, n_free = int((alerts & free).sum()), int(free.sum())
+        left_out[free] = presumed_anomalies(scores[free], n_alerts=n_alerts, n_judged=n_free, rate=rate)
+        return cls(model, rate, calibration, scores, left_out)
+
+    def alerts(self, scores: Scores) -> BoolArray:
+        """Return which of ``scores`` [N] are alerts."""
+        return _alerts(self.calibration, scores, self.rate) & (scores > self.above)
+
+    def n_alerts_on(self, windows: WindowSet | None) -> int:
+        """Return how many of ``windows`` (None: there are none) are alerts."""
+        if windows is None or not len(windows):
+            return 0
+        return int(self.alerts(_scores(self.model, windows)).sum())
+
+    @property
+    def n_kept(self) -> int:
+        """Return how many sequences are not presumed anomalies."""
+        return int((~self.left_out).sum())
+
+    @property
+    def n_false(self) -> int:
+        """Return how many of those kept are alerts."""
+        return int((self.alerts(self.scores) & ~self.left_out).sum())
+
+    @property
+    def n_allowed(self) -> int:
+        """Return how many of those kept may alert at the rate."""
+        return math.ceil(self.rate * self.n_kept - _ROUNDING)
+
+    def at_most(self, n_false: int) -> Operating:
+        """Return this judging with the threshold raised, if need be, so that at most ``n_false`` of the half alert."""
+        if self.n_false <= n_false:
+            return self
+        above = float(np.sort(self.scores[~self.left_out])[::-1][n_false])
+        return Operating(self.model, self.rate, self.calibration, self.scores, self.left_out, above)
+
+
+def _scores(model: LoadedModel, windows: WindowSet) -> Scores:
+    terms = score_windows(model.scorer, windows)
+    check_finite(f"model {model.ref.name} {model.ref.version}", terms)
+    return scores_of(terms)
+
+
+def _alerts(calibration: Calibration, scores: Scores, rate: float) -> BoolArray:
+    return np.array([calibration.p_value(score)[0] <= rate for score in scores], dtype=np.bool_)

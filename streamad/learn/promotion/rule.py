@@ -1,0 +1,98 @@
+"""The promotion rule: may the challenger take the champion's place? Pure.
+
+Its reasons, and how often it errs with how many sequences: docs/learning/promotion.md.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MIN_LABELS", "Ruling", "rule", "unopposed"]
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scipy.stats import binom
+
+from streamad.learn.promotion.comparison import Comparison, ModelFigures
+from streamad.settings.learning import PromotionSettings
+
+MIN_LABELS = 5
+"""Fewer confirmed anomalies, or false alarms, than this decide nothing: one borderline case would block for ever."""
+_CHANCE = 0.2
+"""What a model at the limit would show, or worse, at least so often, is within chance and does not block."""
+
+
+class Ruling(NamedTuple):
+    """The decision, and the reason in one line with the figures that decided."""
+
+    promoted: bool
+    reason: str
+
+
+def unopposed(former: str | None) -> str:
+    """Return how a challenger was promoted that met no champion; ``former``: the version in service until then."""
+    if former is None:
+        return "promoted, there is no champion to beat"
+    return f"promoted without a comparison with {former}"
+
+
+def rule(comparison: Comparison, settings: PromotionSettings, former: str | None = None) -> Ruling:
+    """Return whether the challenger of ``comparison`` is not worse than the champion beyond the tolerances.
+
+    ``former`` is the version in service where ``comparison`` has no champion on purpose, as after a lasting change.
+
+    It is refused where one of these holds, each time by more than chance explains:
+
+    - false alarms above the larger of the champion's and the configured rate + ``settings.false_alarms``;
+    - injected faults found less often than by the champion by more than ``settings.detection`` (hundreds of windows,
+      the same for both: no allowance for chance);
+    - confirmed anomalies found less often than by the champion by more than ``settings.detection``;
+    - alerts on what operators called false alarms more often than the champion by more than ``settings.false_alarms``.
+    """
+    ours, theirs = comparison.challenger, comparison.champion
+    if theirs is None:
+        return Ruling(True, f"{unopposed(former)}: {_told(comparison, ours)}")
+    n = _n_kept(comparison, ours)
+    if n < settings.min_comparison:
+        needed = f"{settings.min_comparison} are needed (learning.promotion.min_comparison)"
+        return Ruling(False, f"not promoted: {n} sequences to compare on, {needed}")
+    refusals = list(_refusals(comparison, ours, theirs, settings))
+    if refusals:
+        return Ruling(False, f"not promoted: {'; '.join(refusals)}")
+    return Ruling(True, f"promoted: {_told(comparison, ours)}; champion {theirs.version}: {_told(comparison, theirs)}")
+
+
+def _refusals(
+    comparison: Comparison, ours: ModelFigures, theirs: ModelFigures, settings: PromotionSettings
+) -> Iterator[str]:
+    limit = max(theirs.false_alarm_rate, comparison.false_alarm_rate) + settings.false_alarms
+    n = _n_kept(comparison, ours)
+    if _is_above(ours.n_alerts, n, limit):
+        yield f"{ours.n_alerts} false alarms on {n} normal sequences, {limit:.1%} are allowed"
+    if ours.detection < theirs.detection - settings.detection:
+        yield (
+            f"it finds {ours.detection:.1%} of the injected faults, the champion {theirs.detection:.1%} "
+            f"(at most {settings.detection:.1%} less are allowed)"
+        )
+    n = comparison.n_confirmed
+    if n >= MIN_LABELS and _is_above(n - ours.n_confirmed, n, (n - theirs.n_confirmed) / n + settings.detection):
+        yield f"it finds {ours.n_confirmed} of {n} confirmed anomalies, the champion {theirs.n_confirmed}"
+    n = comparison.n_false_alarms
+    if n >= MIN_LABELS and _is_above(ours.n_raised, n, theirs.n_raised / n + settings.false_alarms):
+        yield f"it alerts on {ours.n_raised} of {n} known false alarms, the champion on {theirs.n_raised}"
+
+
+def _is_above(k: int, n: int, limit: float) -> bool:
+    """Return whether ``k`` of ``n`` is more than the rate ``limit`` makes by chance."""
+    return k > limit * n and float(binom.sf(k - 1, n, limit)) < _CHANCE
+
+
+def _n_kept(comparison: Comparison, model: ModelFigures) -> int:
+    return comparison.n_sequences - model.n_presumed
+
+
+def _told(comparison: Comparison, model: ModelFigures) -> str:
+    low, high = model.interval
+    return (
+        f"{model.n_alerts} false alarms on {_n_kept(comparison, model)} normal sequences ({low:.1%} to {high:.1%}), "
+        f"{model.detection:.1%} of the injected faults found"
+    )

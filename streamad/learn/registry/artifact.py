@@ -1,0 +1,203 @@
+"""A model version as it goes into service: loaded, fitting the plant, and scoring as on the day it was trained.
+
+Shapes: n calibration sequences, K transformations, M reference and P probe windows, C channels, L window length.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CALIBRATION_FILE",
+    "PROBE_FILE",
+    "PROBE_TOLERANCE_OTHER_DEVICES",
+    "REFERENCE_FILE",
+    "LoadedModel",
+    "load_artifact",
+    "probe_deviation",
+    "read_npy",
+    "read_npz",
+    "write_arrays",
+    "write_npy",
+    "write_npz",
+]
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamad.errors import ArtifactError, StreamadError
+from streamad.learn.registry.manifest import Manifest, read_manifest
+from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
+from streamad.ports import Detector, Scorer
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.types import ChannelSpec, FloatArray, IntArray, ModelRef
+
+AnyArray = npt.NDArray[Any]
+
+
+def write_npy(path: Path, array: AnyArray) -> None:
+    """Write one array; raises OSError."""
+    with path.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def write_npz(path: Path, arrays: dict[str, AnyArray]) -> None:
+    """Write named arrays; the same arrays give the same bytes. Raises OSError."""
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # numpy's parser lets tokenizer, zip and codec errors through
+        reason = str(error).strip().split("\n")[0]
+        raise ArtifactError(f"{path} cannot be read as arrays ({reason}): restore it or train anew") from error
+
+
+def read_npy(path: Path) -> AnyArray:
+    """Read one array; raises ArtifactError."""
+    with _readable(path), path.open("rb") as file:
+        array = np.load(file, allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("holds several arrays")
+        return array
+
+
+def read_npz(path: Path, names: tuple[str, ...]) -> tuple[AnyArray, ...]:
+    """Read the arrays ``names``, in that order; raises ArtifactError."""
+    with _readable(path), path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("holds one array without a name")
+        with archive:
+            return tuple(archive[name] for name in names)
+
+
+CALIBRATION_FILE = "calibration.npy"
+PROBE_FILE = "probe.npz"
+REFERENCE_FILE = "reference.npz"
+# Float32 kernels of other processors sum in another order; a wrong or damaged model is off by far more. The stored
+# answer is the CPU's, and other devices use other kernels throughout.
+PROBE_TOLERANCE = 1e-4
+_PROBE_FLOOR = 0.1  # so a term near zero may be off by 1e-5 (other devices: 1e-4)
+PROBE_TOLERANCE_OTHER_DEVICES = 1e-3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedModel:
+    """A verified model.
+
+    ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference_values`` float32 [M, C, L] and
+    ``reference_lengths`` int64 [M] of typical training windows, for attribution.
+    """
+
+    scorer: Scorer
+    ref: ModelRef
+    manifest: Manifest
+    calibration_terms: FloatArray
+    reference_values: FloatArray
+    reference_lengths: IntArray
+
+
+def write_arrays(
+    folder: Path,
+    *,
+    calibration_terms: FloatArray,
+    probe: tuple[FloatArray, IntArray, FloatArray],
+    reference: tuple[FloatArray, IntArray],
+) -> None:
+    """Write calibration [n, K], probe (windows [P, C, L], lengths [P], terms [P, K]) and reference windows.
+
+    Raises OSError.
+    """
+    write_npy(folder / CALIBRATION_FILE, np.asarray(calibration_terms, dtype=np.float32))
+    write_npz(folder / PROBE_FILE, {"windows": probe[0], "lengths": probe[1], "terms": probe[2]})
+    write_npz(folder / REFERENCE_FILE, {"windows": reference[0], "lengths": reference[1]})
+
+
+def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
+    """Return the largest deviation of terms, |found - stored| / (0.1 + |stored|): absolute near zero, relative above.
+
+    Infinite where shapes differ or anything is not finite.
+    """
+    if found.shape != stored.shape or not (np.isfinite(found).all() and np.isfinite(stored).all()):
+        return float("inf")
+    wide = stored.astype(np.float64)
+    return float(np.max(np.abs(found - wide) / (_PROBE_FLOOR + np.abs(wide)), initial=0.0))
+
+
+def load_artifact(
+    folder: Path,
+    ref: ModelRef,
+    *,
+    kind: str,
+    detector: Detector,
+    channels: tuple[ChannelSpec, ...],
+    window: WindowSettings,
+    device: str,
+) -> LoadedModel:
+    """Verify and load the version in ``folder``; raises ArtifactError for whatever keeps it from going into service."""
+    label = f"model {ref.name} {ref.version}"
+    manifest = read_manifest(folder, label)
+    check_detector(manifest, kind, label)
+    check_channels(manifest.channels, channels, label)
+    check_window(manifest.window, window, label)
+    verify_files(folder, manifest, label)
+    scorer = _load_scorer(folder, detector, device, label)
+    shape = (len(channels), window.length)
+    if scorer.window_shape != shape:
+        raise ArtifactError(f"{label}: scores windows of {scorer.window_shape}, its manifest says {shape}: train anew")
+    _check_probe(folder, scorer, shape, device, label)
+    terms = _check_terms(read_npy(folder / CALIBRATION_FILE), scorer.n_terms, label)
+    values, lengths = read_npz(folder / REFERENCE_FILE, ("windows", "lengths"))
+    _check_windows(values, lengths, shape, f"{label}: {REFERENCE_FILE}")
+    return LoadedModel(scorer, ref, manifest, terms, values, lengths)
+
+
+def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> Scorer:
+    try:
+        return detector.load(folder, device=device)
+    except StreamadError:
+        raise
+    except Exception as error:  # a detector is foreign code and may fail in any way on a damaged file
+        reason = str(error).strip().split("\n")[0]
+        raise ArtifactError(f"{label}: cannot be loaded ({type(error).__name__}: {reason}): train anew") from error
+
+
+def _check_windows(values: AnyArray, lengths: AnyArray, shape: tuple[int, int], label: str) -> None:
+    right = values.dtype == np.float32 and values.shape == (len(values), *shape) and lengths.shape == (len(values),)
+    if not right or lengths.dtype != np.int64 or ((lengths < 1) | (lengths > shape[1])).any():
+        raise ArtifactError(f"{label} does not hold windows of {shape[0]} channels x {shape[1]} samples: train anew")
+
+
+def _check_terms(terms: AnyArray, n_terms: int, label: str) -> FloatArray:
+    right = terms.dtype == np.float32 and terms.ndim == 2 and terms.shape[1] == n_terms and len(terms) > 0
+    if not right or not np.isfinite(terms).all():
+        raise ArtifactError(
+            f"{label}: {CALIBRATION_FILE} does not hold {n_terms} finite terms per sequence: train anew"
+        )
+    return terms
+
+
+def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: str, label: str) -> None:
+    windows, lengths, stored = read_npz(folder / PROBE_FILE, ("windows", "lengths", "terms"))
+    _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
+    try:
+        deviation = probe_deviation(scorer.score(windows, lengths), stored)
+    except Exception as error:  # the same: whatever goes wrong here, the model must not go into service
+        reason = str(error).strip().split("\n")[0]
+        raise ArtifactError(
+            f"{label}: cannot score its probe ({type(error).__name__}: {reason}): train anew"
+        ) from error
+    tolerance = PROBE_TOLERANCE if device == "cpu" else PROBE_TOLERANCE_OTHER_DEVICES
+    if len(windows) == 0 or not deviation <= tolerance:
+        raise ArtifactError(
+            f"{label}: scores its probe otherwise than when it was trained (deviation {deviation:.2g}, allowed "
+            f"{tolerance:g}): another torch or machine? go back to the packages its manifest names, or train anew"
+        )

@@ -1,0 +1,194 @@
+"""Hot swap: what the registry names goes into service between two micro-batches, loaded and verified beforehand."""
+
+from __future__ import annotations
+
+__all__ = ["ModelWatch", "RegistryVersions", "Swap"]
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from streamad.errors import ArtifactError, StreamadError
+from streamad.judge.attribution import Reference
+from streamad.judge.calibration import Calibration
+from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.learn.registry.registry import Registry
+from streamad.ports import Clock, Detector
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import pause
+from streamad.system.threads import LoneThread, in_thread
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryVersions:
+    """The versions of the model ``name``, for a plant with these settings."""
+
+    registry: Registry
+    name: str
+    settings: Settings
+    detector: Detector
+
+    def current(self) -> str | None:
+        """Return the version in service, None where there is none. Raises RegistryError where CURRENT is damaged."""
+        return self.registry.current(self.name)
+
+    def load(self, version: str | None = None) -> ModelInService:
+        """Verify and load a version (None: the one in service).
+
+        Raises NoModelError, RegistryError, ArtifactError for what must not go into service.
+        """
+        settings = self.settings
+        loaded = self.registry.load(
+            self.name,
+            version,
+            kind=settings.model.detector,
+            detector=self.detector,
+            channels=settings.channel_specs,
+            window=settings.window,
+            device=settings.model.device,
+        )
+        return ModelInService(
+            loaded.ref,
+            loaded.scorer,
+            Calibration.from_terms(loaded.calibration_terms, settings.alerts.false_alarm_rate),
+            Reference(loaded.reference_values, loaded.reference_lengths),
+        )
+
+
+_POLL_S = 1.0
+_FIRST_RETRY_US = 1_000_000
+_LONGEST_RETRY_US = 60_000_000
+
+
+class Versions(Protocol):
+    """Where versions come from, of one model; called in a thread of the watch."""
+
+    def current(self) -> str | None:
+        """Return the version that should be in service, None where there is none. Raises StreamadError."""
+        ...
+
+    def load(self, version: str) -> ModelInService:
+        """Verify and load a version. Raises StreamadError for one that must not go into service."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Swap:
+    """A model went into service. Seconds: ``load_s`` beside the running model, ``wait_s`` for its last micro-batch.
+
+    ``load_s`` is 0 where the model was still in memory.
+    """
+
+    model: ModelInService
+    former: ModelInService | None
+    load_s: float
+    wait_s: float
+
+
+@dataclass(slots=True)
+class _Refused:
+    """What CURRENT named and could not be taken, and when to try it again."""
+
+    version: str | None
+    retry_us: int
+    pause_us: int = _FIRST_RETRY_US
+
+
+class ModelWatch:
+    """Keeps ``batcher`` on the version that the registry names, looking every second and on ``wake``.
+
+    A version is loaded and verified in a thread of its own while the champion goes on scoring, and put into service
+    between two micro-batches. The former one stays in memory: back to it, nothing is loaded. What cannot be taken is
+    told once for as long as CURRENT names it, and tried again after 1 s, 2 s, ... 60 s, for a folder on its way or a
+    share that is away mends itself; until then the champion stays. ``on_swap`` is called in the same step in which the
+    new model goes into service, ``on_refused`` with the version (None: CURRENT itself is unreadable) and the reason.
+    """
+
+    def __init__(
+        self,
+        batcher: MicroBatcher,
+        versions: Versions,
+        clock: Clock,
+        *,
+        on_swap: Callable[[Swap], None],
+        on_refused: Callable[[str | None, StreamadError], None],
+    ) -> None:
+        self._batcher = batcher
+        self._versions = versions
+        self._clock = clock
+        self._on_swap = on_swap
+        self._on_refused = on_refused
+        self._former: ModelInService | None = None
+        self._refused: _Refused | None = None
+        self._woken = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+        self._thread = LoneThread("streamad-loading")
+
+    def wake(self) -> None:
+        """Look at once."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Look again and again until cancelled; no failure of the registry or of an artifact ends it."""
+        while True:
+            self._woken.clear()
+            await self.look()
+            await pause(_POLL_S, self._clock, self._woken)
+
+    async def look(self) -> None:
+        """Take what the registry names, if that is another version than the one in service."""
+        async with self._one_at_a_time:
+            try:
+                wanted = await in_thread(self._thread, self._versions.current)
+            except StreamadError as error:
+                self._refuse(None, error)
+                return
+            champion = self._batcher.model
+            if wanted is None or (champion is not None and champion.ref.version == wanted):
+                self._refused = None
+                return
+            if self._refused is None or self._refused.version != wanted or self._is_due(self._refused):
+                await self._take(wanted)
+
+    def close(self) -> None:
+        """End the thread, not waiting for what it may be loading."""
+        self._thread.shutdown(cancel_futures=True)
+
+    async def _take(self, wanted: str) -> None:
+        began_us = self._clock.monotonic_us()
+        former = self._former
+        if former is not None and former.ref.version == wanted:
+            model = former
+        else:
+            try:
+                model = await in_thread(self._thread, self._loaded, wanted)
+            except StreamadError as error:
+                self._refuse(wanted, error)
+                return
+        loaded_us = self._clock.monotonic_us()
+        champion = self._batcher.model
+        await self._batcher.swap(model)
+        wait_s = (self._clock.monotonic_us() - loaded_us) / 1e6
+        self._former, self._refused = champion, None
+        self._on_swap(Swap(model, champion, 0.0 if model is former else (loaded_us - began_us) / 1e6, wait_s))
+
+    def _loaded(self, version: str) -> ModelInService:
+        try:
+            return self._versions.load(version)
+        except StreamadError:
+            raise
+        except Exception as error:  # a detector is foreign code, and the champion must outlive it
+            raise ArtifactError(f"version {version} cannot be loaded: {error!r}") from error
+
+    def _refuse(self, version: str | None, error: StreamadError) -> None:
+        now_us = self._clock.monotonic_us()
+        if self._refused is None or self._refused.version != version:
+            self._refused = _Refused(version, now_us + _FIRST_RETRY_US)
+            self._on_refused(version, error)
+            return
+        self._refused.pause_us = min(_LONGEST_RETRY_US, 2 * self._refused.pause_us)
+        self._refused.retry_us = now_us + self._refused.pause_us
+
+    def _is_due(self, refused: _Refused) -> bool:
+        return self._clock.monotonic_us() >= refused.retry_us

@@ -1,0 +1,232 @@
+"""The manifest of a model version: what it is, what it was trained for, and the checksum of each of its files."""
+
+from __future__ import annotations
+
+__all__ = [
+    "MANIFEST_FILE",
+    "MANIFEST_VERSION",
+    "CalibrationMethod",
+    "DetectorRecord",
+    "FileRecord",
+    "LearningRecord",
+    "Manifest",
+    "Metrics",
+    "PromotionDecision",
+    "TrainingRecord",
+    "WindowForm",
+    "encode_manifest",
+    "package_versions",
+    "read_manifest",
+]
+
+import math
+import platform
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from streamad.errors import ArtifactError
+from streamad.ports import TrainingSummary
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.system.untrusted_json import decode_json
+from streamad.types import ChannelSpec
+
+MANIFEST_FILE = "manifest.json"
+MANIFEST_VERSION = 1
+CalibrationMethod = Literal["split", "out_of_fold", "reserve"]
+"""What calibrated: sequences held out by a hash of all, out-of-fold scores, or the calibration half of the reserve."""
+_PACKAGES = {"streamad": "streamad-monitor", "numpy": "numpy", "torch": "torch"}
+
+
+class FileRecord(msgspec.Struct, frozen=True):
+    """Checksum and size of one file of the version."""
+
+    sha256: str
+    size_bytes: int
+
+
+class WindowForm(msgspec.Struct, frozen=True, kw_only=True):
+    """How the windows were made that the model knows; serving must make them the same way."""
+
+    length: int
+    resample_period_us: int | None
+    longer: str
+    max_missing: float
+    min_samples: int
+
+    @classmethod
+    def of(cls, window: WindowSettings) -> WindowForm:
+        """Return the form that the settings describe."""
+        return cls(
+            length=window.length,
+            resample_period_us=window.resample.period if window.resample else None,
+            longer=window.longer,
+            max_missing=window.max_missing,
+            min_samples=window.min_samples,
+        )
+
+
+class DetectorRecord(msgspec.Struct, frozen=True):
+    """Kind of detector (its entry point) and the options it was trained with."""
+
+    kind: str
+    options: dict[str, Any] = {}
+
+
+class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What the training of the exported model did, as the detector reported it."""
+
+    n_sequences: int
+    n_epochs: int
+    best_epoch: int
+    best_loss: float | None
+    duration_s: float
+    device: str
+    settings: dict[str, Any] = {}
+    remarks: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, summary: TrainingSummary) -> TrainingRecord:
+        """Return the record of ``summary``; a loss that is not finite becomes null, for JSON has no NaN."""
+        return cls(
+            n_sequences=summary.n_sequences,
+            n_epochs=summary.n_epochs,
+            best_epoch=summary.best_epoch,
+            best_loss=float(summary.best_loss) if math.isfinite(summary.best_loss) else None,
+            duration_s=summary.duration_s,
+            device=summary.device,
+            settings=dict(summary.settings),
+            remarks=summary.remarks,
+        )
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """How the threshold was calibrated; ``score_quantiles`` are of the held-out scores, keyed by probability.
+
+    ``fold_medians`` (out_of_fold only) are the median held-out scores per fold: their spread is what the scales of the
+    fold models differ by. ``training_median`` is the exported model's median score on what it was trained on.
+    ``n_presumed`` sequences were left out of the calibration as presumed anomalies.
+    """
+
+    n_training: int
+    n_calibration: int
+    method: CalibrationMethod
+    score_quantiles: dict[str, float]
+    training_median: float
+    fold_medians: list[float] = []
+    n_presumed: int = 0
+
+
+class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a retraining took from the inlier store.
+
+    ``reason`` is the request's, or ``recordings``: trained on those, in the place of a version with this ``since_us``.
+    Nothing from before ``since_us`` was used: the plant was another then (learned anew); versions that follow keep to
+    it. ``n_feedback`` training sequences are false alarms by operators; ``n_dropped``
+    more were dropped as the worst of a first fit; ``n_skipped_shards`` could not be used.
+    """
+
+    reason: str
+    since_us: int | None = None
+    n_feedback: int = 0
+    n_dropped: int = 0
+    n_skipped_shards: int = 0
+
+
+class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a challenger went into service or did not, with every figure that was weighed.
+
+    ``champion`` is the version it was to replace; None where none was in service.
+    """
+
+    promoted: bool
+    reason: str
+    decided_at: datetime
+    figures: dict[str, float] = {}
+    challenger: str = ""
+    champion: str | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known of a version; ``name``, ``version`` and ``files`` are filled in when it is published.
+
+    ``decision`` is that on the version itself; ``challenged`` holds the latest ones in which it was the champion.
+    """
+
+    format: Literal["streamad-model"] = "streamad-model"
+    schema_version: int = MANIFEST_VERSION
+    name: str = ""
+    version: str = ""
+    files: dict[str, FileRecord] = {}
+    detector: DetectorRecord
+    channels: tuple[ChannelSpec, ...]
+    window: WindowForm
+    seed: int
+    training: TrainingRecord
+    metrics: Metrics
+    parent: str | None
+    packages: dict[str, str]
+    created_at: datetime
+    learning: LearningRecord | None = None
+    decision: PromotionDecision | None = None
+    challenged: tuple[PromotionDecision, ...] = ()
+
+
+class _Header(msgspec.Struct):
+    format: str = ""
+    schema_version: int = 0
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of python and of the packages that shape a model; what is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for label, distribution in _PACKAGES.items():
+        try:
+            found[label] = version(distribution)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _plain(value: object) -> object:
+    item = getattr(value, "item", None)  # numpy scalars in a detector's summary
+    return item() if callable(item) else str(value)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the manifest as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(manifest, enc_hook=_plain), indent=2) + b"\n"
+
+
+def read_manifest(folder: Path, label: str) -> Manifest:
+    """Read the manifest of the version in ``folder``; ``label`` names the version in errors.
+
+    Raises ArtifactError: missing, damaged, not streamad's, or written by another version's schema.
+    """
+    try:
+        content = (folder / MANIFEST_FILE).read_bytes()
+    except OSError as error:
+        raise ArtifactError(
+            f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): restore {folder} from a backup or train anew"
+        ) from error
+    try:
+        header = decode_json(content, _Header)
+        if header.format != "streamad-model":
+            raise ArtifactError(
+                f"{label}: {MANIFEST_FILE} is not a streamad manifest: move {folder} out of the registry"
+            )
+        if header.schema_version != MANIFEST_VERSION:
+            raise ArtifactError(_other_schema(label, header.schema_version))
+        return decode_json(content, Manifest)
+    except msgspec.DecodeError as error:
+        raise ArtifactError(
+            f"{label}: {MANIFEST_FILE} is damaged ({error}): restore {folder} from a backup or train anew"
+        ) from error
+
+
+def _other_schema(label: str, found: int) -> str:
+    what = "upgrade streamad or train anew" if found > MANIFEST_VERSION else "train anew"
+    return f"{label}: manifest schema {found}, this streamad reads {MANIFEST_VERSION}: {what}"

@@ -1,0 +1,227 @@
+"""Where model versions live: published whole or not at all, and put into service by compare-and-swap.
+
+Layout: ``<root>/<name>/versions/0007/`` holds a version, ``<root>/<name>/CURRENT`` names the champion.
+"""
+
+from __future__ import annotations
+
+__all__ = ["NoModelError", "OvertakenError", "Registry"]
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from streamad.errors import ArtifactError, RegistryError
+from streamad.learn.registry.artifact import LoadedModel, load_artifact
+from streamad.learn.registry.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    PromotionDecision,
+    encode_manifest,
+    read_manifest,
+)
+from streamad.learn.registry.staging import StagedVersion, staged_version
+from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, verify_files
+from streamad.ports import Detector
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.system.files import write_atomically, writing
+from streamad.system.locks import locked
+from streamad.types import ChannelSpec, ModelRef
+
+_LOCK_TIMEOUT_S = 10.0
+_CURRENT_MAX_BYTES = 256
+_DECISIONS_KEPT = 50  # in which a version was the champion: with one training a night, those of seven weeks
+
+
+class NoModelError(RegistryError):
+    """Raised when no version of a model is in service; says how to train one."""
+
+
+class OvertakenError(RegistryError):
+    """Raised when a promotion lost its race: another version is in service than the one it was to replace."""
+
+
+def _plain(text: str, what: str) -> str:
+    if not NAME.fullmatch(text):
+        raise RegistryError(f"{what} {text[:80]!r} is not a plain name: use letters, digits, '.', '_' and '-' only")
+    return text
+
+
+class Registry:
+    """The versions of every model under ``root``; safe for many processes on one POSIX file system."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all models of which there is anything. Raises RegistryError."""
+        return tuple(_folders(self.root))
+
+    def versions(self, name: str) -> tuple[str, ...]:
+        """Return the versions of a model, oldest first; empty where there is none. Raises RegistryError."""
+        found = _folders(self._home(name) / "versions")
+        return tuple(sorted(found, key=lambda version: (not version.isdecimal(), len(version), version)))
+
+    def current(self, name: str) -> str | None:
+        """Return the version in service, None where there is none; raises RegistryError where CURRENT is damaged."""
+        path = self._home(name) / "CURRENT"
+        content = _read_short(path)
+        if content is None:
+            return None
+        version = content.decode("ascii", "backslashreplace").strip()
+        repair = f"write the version that should serve into it (there are: {_listed(self.versions(name))})"
+        if not NAME.fullmatch(version):
+            raise RegistryError(f"{path} is damaged, it holds {version[:80]!r}: {repair}")
+        if not _is_folder(self.folder(name, version)):
+            raise RegistryError(f"{path} names version {version}, which does not exist: {repair}")
+        return version
+
+    def folder(self, name: str, version: str) -> Path:
+        """Return where a version lives; raises RegistryError for a name that would lead elsewhere."""
+        return self._home(name) / "versions" / _plain(version, "version")
+
+    def training_folder(self, name: str) -> Path:
+        """Return where interrupted trainings of a model keep what they need to go on."""
+        return self._home(name) / "training"
+
+    def manifest(self, name: str, version: str) -> Manifest:
+        """Return the manifest of a version; raises RegistryError where there is none, ArtifactError where damaged."""
+        return read_manifest(self._existing(name, version), f"model {name} {version}")
+
+    def new_version(self, name: str) -> AbstractContextManager[StagedVersion]:
+        """Stage a new version: fill ``staged.folder``, then ``staged.publish(manifest)`` returns its number.
+
+        Left without ``publish``, or killed, there is no version. Raises OutputError, RegistryError.
+        """
+        versions = self._home(name) / "versions"
+        with writing(versions):
+            versions.mkdir(parents=True, exist_ok=True)
+        return staged_version(versions, name, lambda: self._locked(name), lambda: self._next_version(name))
+
+    def promote(self, name: str, version: str, *, expected: str | None) -> None:
+        """Put ``version`` into service if ``expected`` (None: nothing) still is; its files are verified first.
+
+        A trainer passes the parent it started from, so that one that slept cannot overtake a newer champion.
+        Raises OvertakenError where the race is lost, ArtifactError for a damaged version, RegistryError, OutputError.
+        """
+        verify_files(self._existing(name, version), self.manifest(name, version), f"model {name} {version}")
+        with self._locked(name):
+            champion = self.current(name)
+            if champion != expected:
+                raise OvertakenError(
+                    f"model {name}: {version} not promoted, {champion or 'nothing'} is in service where "
+                    f"{expected or 'nothing'} was expected: another was promoted meanwhile; compare the two first"
+                )
+            write_atomically(self._home(name) / "CURRENT", f"{version}\n".encode())
+
+    def record_decision(self, name: str, version: str, decision: PromotionDecision) -> None:
+        """Keep in the manifest why ``version`` was promoted or not, and in that of the champion it was to replace.
+
+        The one part of a version that may change. A champion that is gone or damaged keeps nothing of it.
+        Raises RegistryError, ArtifactError for a damaged version, OutputError.
+        """
+        with self._locked(name):
+            self._rewrite(name, msgspec.structs.replace(self.manifest(name, version), decision=decision))
+            if decision.champion is not None:
+                with suppress(RegistryError, ArtifactError):
+                    champion = self.manifest(name, decision.champion)
+                    challenged = (*champion.challenged, decision)[-_DECISIONS_KEPT:]
+                    self._rewrite(name, msgspec.structs.replace(champion, challenged=challenged))
+
+    def _rewrite(self, name: str, manifest: Manifest) -> None:
+        temporary = self._home(name) / f".{MANIFEST_FILE}.tmp"  # a killed writer leaves nothing inside a version
+        folder = self._existing(name, manifest.version)
+        write_atomically(folder / MANIFEST_FILE, encode_manifest(manifest), temporary=temporary)
+
+    def load(
+        self,
+        name: str,
+        version: str | None = None,
+        *,
+        kind: str,
+        detector: Detector,
+        channels: tuple[ChannelSpec, ...],
+        window: WindowSettings,
+        device: str,
+    ) -> LoadedModel:
+        """Verify and load a version (None: the one in service) for a plant with these channels and windows.
+
+        ``kind`` is the detector's entry point. Raises NoModelError, RegistryError, and ArtifactError for an artifact
+        that is damaged, foreign, does not fit the plant, or scores otherwise than when it was trained.
+        """
+        chosen = version if version is not None else self._in_service(name)
+        return load_artifact(
+            self._existing(name, chosen),
+            ModelRef(name, chosen),
+            kind=kind,
+            detector=detector,
+            channels=channels,
+            window=window,
+            device=device,
+        )
+
+    def _home(self, name: str) -> Path:
+        return self.root / _plain(name, "model name")
+
+    def _in_service(self, name: str) -> str:
+        version = self.current(name)
+        if version is None:
+            raise NoModelError(
+                f"no model {name!r} in {self.root}: let streamad run learn one by itself with learning: {{}} in the "
+                f"config, or train one with: {TRAIN_COMMAND}"
+            )
+        return version
+
+    def _existing(self, name: str, version: str) -> Path:
+        folder = self.folder(name, version)
+        if not _is_folder(folder):
+            raise RegistryError(f"model {name} has no version {version} (there are: {_listed(self.versions(name))})")
+        return folder
+
+    def _next_version(self, name: str) -> str:
+        known = [
+            *self.versions(name),
+            (_read_short(self._home(name) / "CURRENT") or b"").decode("ascii", "replace").strip(),
+        ]
+        return f"{max((int(version) for version in known if version.isdecimal()), default=0) + 1:04d}"
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        path = self._home(name) / ".lock"
+        busy = (
+            f"{path} has been held by another process for {_LOCK_TIMEOUT_S:.0f} s: end it if it hangs, then try again"
+        )
+        with writing(path), locked(path, busy=busy, timeout_s=_LOCK_TIMEOUT_S):
+            yield
+
+
+def _listed(versions: tuple[str, ...]) -> str:
+    return ", ".join(versions[-5:]) or "none"
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:  # such as a stale handle of a network share, which mends itself
+        raise RegistryError(f"cannot read the registry at {path}: {error.strerror}") from error
+
+
+def _folders(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir() if NAME.fullmatch(entry.name) and entry.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RegistryError(f"cannot read the registry at {folder}: {error.strerror}") from error
+
+
+def _read_short(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return file.read(_CURRENT_MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RegistryError(f"cannot read {path}: {error.strerror}") from error

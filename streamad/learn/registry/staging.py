@@ -1,0 +1,95 @@
+"""A version in the making: written beside the finished ones, and one rename makes it a version.
+
+A killed writer leaves a staging folder that nobody reads; its lock died with it, so the next writer clears it away.
+"""
+
+from __future__ import annotations
+
+__all__ = ["StagedVersion", "clear_leftovers", "staged_version"]
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from streamad.errors import RegistryError
+from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, encode_manifest
+from streamad.learn.registry.verify import describe_files
+from streamad.system.files import sync_file, sync_folder, write_atomically, writing
+from streamad.system.locks import try_lock
+
+PREFIX = ".staging-"
+Lock = Callable[[], AbstractContextManager[None]]
+
+
+class StagedVersion:
+    """A folder to fill with a version's files, and ``publish`` to make them one."""
+
+    def __init__(self, folder: Path, name: str, lock: Lock, next_version: Callable[[], str]) -> None:
+        self.folder = folder
+        self._name = name
+        self._lock = lock
+        self._next_version = next_version
+
+    def publish(self, draft: Manifest) -> str:
+        """Make the folder's files a version and return its number; ``draft`` gets name, version and checksums.
+
+        Everything is on the disk before the rename. Raises OutputError; then there is no version.
+        """
+        with writing(self.folder):
+            files = describe_files(self.folder)
+            for name in files:
+                sync_file(self.folder / name)
+        with self._lock(), writing(self.folder):
+            return self._rename(msgspec.structs.replace(draft, name=self._name, files=files))
+
+    def _rename(self, manifest: Manifest) -> str:
+        version = self._next_version()
+        finished = self.folder.with_name(version)
+        if finished.exists():  # a rename would silently replace an empty folder
+            raise RegistryError(f"{finished} is in the way: move it out of the registry")
+        write_atomically(
+            self.folder / MANIFEST_FILE, encode_manifest(msgspec.structs.replace(manifest, version=version))
+        )
+        self.folder.rename(finished)
+        sync_folder(finished.parent)
+        return version
+
+
+@contextmanager
+def staged_version(versions: Path, name: str, lock: Lock, next_version: Callable[[], str]) -> Iterator[StagedVersion]:
+    """Yield an empty staging folder under ``versions``; what was not published is removed. Raises OutputError."""
+    folder = versions / f"{PREFIX}{secrets.token_hex(8)}"
+    with lock(), writing(folder):
+        clear_leftovers(versions)
+        folder.mkdir()
+        alive = try_lock(_lock_of(folder))
+    try:
+        with writing(folder):
+            yield StagedVersion(folder, name, lock, next_version)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            _lock_of(folder).unlink()
+        if alive is not None:
+            os.close(alive)
+
+
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def clear_leftovers(versions: Path) -> None:
+    """Remove what killed writers left; call with the registry's lock held, so that no writer is between two steps."""
+    for entry in versions.glob(f"{PREFIX}*"):
+        folder = entry.with_suffix("")
+        alive = try_lock(_lock_of(folder))
+        if alive is None:
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        _lock_of(folder).unlink(missing_ok=True)
+        os.close(alive)

@@ -1,0 +1,132 @@
+"""Is this the artifact that was published, and does it fit this plant? Checked before anything of it is executed."""
+
+from __future__ import annotations
+
+__all__ = [
+    "NAME",
+    "TRAIN_COMMAND",
+    "check_channels",
+    "check_detector",
+    "check_window",
+    "describe_files",
+    "verify_files",
+]
+
+import re
+from pathlib import Path
+
+from streamad.errors import ArtifactError
+from streamad.learn.registry.manifest import MANIFEST_FILE, FileRecord, Manifest, WindowForm
+from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.system.files import sha256_of
+from streamad.types import ChannelSpec
+
+NAME = re.compile(NAME_PATTERN)
+TRAIN_COMMAND = "streamad train --config FILE (the config of this command)"
+_RETRAIN = f"train a model for this plant: {TRAIN_COMMAND}"
+
+
+def _entries(folder: Path) -> set[str]:
+    """Names in ``folder`` without hidden ones: editors, NFS and desktops leave such files, and nothing reads them."""
+    return {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
+
+
+def describe_files(folder: Path) -> dict[str, FileRecord]:
+    """Return checksum and size of each file in ``folder``. Raises ArtifactError for a folder or an odd name in it."""
+    records = {}
+    for name in sorted(_entries(folder) - {MANIFEST_FILE}):
+        path = folder / name
+        if not NAME.fullmatch(name) or not path.is_file():
+            raise ArtifactError(f"the detector exported {name!r}: an artifact holds plain files with plain names only")
+        records[name] = FileRecord(sha256_of(path), path.stat().st_size)
+    return records
+
+
+def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
+    """Check that ``folder`` holds exactly the manifest's files with their sizes and checksums; raises ArtifactError."""
+    names = set(manifest.files)
+    repair = f"restore {folder} from a backup or train anew"
+    if odd := sorted(name for name in names if not NAME.fullmatch(name) or name == MANIFEST_FILE):
+        raise ArtifactError(f"{label}: the manifest names the file {odd[0]!r}, which no artifact holds: {repair}")
+    try:
+        there = _entries(folder) - {MANIFEST_FILE}
+        if missing := sorted(names - there):
+            raise ArtifactError(f"{label}: missing {', '.join(missing)}: {repair}")
+        if unexpected := sorted(there - names):
+            raise ArtifactError(
+                f"{label}: unexpected {', '.join(unexpected)}: move what does not belong out of {folder}"
+            )
+        for name, record in manifest.files.items():
+            if difference := _difference(folder / name, record):
+                raise ArtifactError(f"{label}: {name} is damaged ({difference}): {repair}")
+    except OSError as error:
+        raise ArtifactError(
+            f"{label}: {error.filename or folder} cannot be read ({error.strerror}): {repair}"
+        ) from error
+
+
+def _difference(path: Path, record: FileRecord) -> str | None:
+    if not path.is_file():
+        return "not a file"
+    size = path.stat().st_size
+    if size != record.size_bytes:
+        return f"{size} bytes, the manifest says {record.size_bytes}"
+    return "its sha256 differs from the manifest's" if sha256_of(path) != record.sha256 else None
+
+
+def _unit(unit: str) -> str:
+    return f"[{unit}]" if unit else "without a unit"
+
+
+def check_channels(trained: tuple[ChannelSpec, ...], plant: tuple[ChannelSpec, ...], label: str) -> None:
+    """Check names, order and units of the channels; raises ArtifactError naming the first that differs."""
+    model_names, plant_names = [c.name for c in trained], [c.name for c in plant]
+    if lacking := [name for name in model_names if name not in plant_names]:
+        raise ArtifactError(
+            f"{label}: trained with channel {lacking[0]!r}, which the config lacks: add it or {_RETRAIN}"
+        )
+    if unknown := [name for name in plant_names if name not in model_names]:
+        raise ArtifactError(f"{label}: never saw channel {unknown[0]!r} of the config: remove it or {_RETRAIN}")
+    for place, (ours, theirs) in enumerate(zip(trained, plant, strict=True), start=1):
+        if ours.name != theirs.name:
+            raise ArtifactError(
+                f"{label}: channel {place} is {ours.name!r} in the model, {theirs.name!r} in the config: "
+                f"order the config's channels as {', '.join(model_names)} or {_RETRAIN}"
+            )
+        if ours.unit != theirs.unit:
+            raise ArtifactError(
+                f"{label}: channel {ours.name!r} is {_unit(ours.unit)} in the model, {_unit(theirs.unit)} in "
+                f"the config: correct the config or {_RETRAIN}"
+            )
+
+
+def check_window(trained: WindowForm, window: WindowSettings, label: str) -> None:
+    """Check that windows are made as in training; raises ArtifactError naming the first setting that differs."""
+    plant = WindowForm.of(window)
+    for field, shown in (
+        ("length", "window.length"),
+        ("resample_period_us", "window.resample.period (µs)"),
+        ("longer", "window.longer"),
+        ("max_missing", "window.max_missing"),
+        ("min_samples", "window.min_samples"),
+    ):
+        ours, theirs = getattr(trained, field), getattr(plant, field)
+        if ours != theirs:
+            raise ArtifactError(
+                f"{label}: {shown} was {_shown(ours)} in training, is {_shown(theirs)} in the config: "
+                f"set it back or {_RETRAIN}"
+            )
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else str(value)
+
+
+def check_detector(manifest: Manifest, kind: str, label: str) -> None:
+    """Check the kind of detector; raises ArtifactError."""
+    if manifest.detector.kind != kind:
+        raise ArtifactError(
+            f"{label}: made by detector {manifest.detector.kind!r}, the config says model.detector: {kind}: "
+            f"correct the config or {_RETRAIN}"
+        )

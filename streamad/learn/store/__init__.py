@@ -1,0 +1,1 @@
+"""The inlier store: sequences kept for training."""

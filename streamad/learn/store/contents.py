@@ -1,0 +1,235 @@
+"""What storage holds of one model's sequences: every file's index in memory, brought up to date by one listing."""
+
+from __future__ import annotations
+
+__all__ = ["IDS", "Contents", "Survey", "survey"]
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+
+from streamad.errors import StoreError
+from streamad.learn.store.marks import FOLDER as MARKS
+from streamad.learn.store.marks import Marks
+from streamad.learn.store.records import SHARES, Share, StoredSequence
+from streamad.learn.store.remembered import IdList, Remembered, decode_ids, encode_ids
+from streamad.learn.store.sampling import Bounds, KeyArray, kept
+from streamad.learn.store.shards import (
+    FileName,
+    ForeignError,
+    Form,
+    ShardIndex,
+    decode_shard,
+    encode_shard,
+    index_of,
+    read_index,
+)
+from streamad.learn.store.storage import Storage, UnreadableError, UnreadError
+from streamad.ports import Clock
+from streamad.types import BoolArray, IntArray
+
+IDS = "ids"
+_ENDINGS: dict[str, str] = {**dict.fromkeys(SHARES, "npz"), IDS: "npy"}
+_ATTEMPTS = 20
+
+
+class Contents:
+    """The shards, lists of ids and marks in ``storage``, as of the last ``refresh`` and our own writes since.
+
+    A file that cannot be used is named in ``problems`` and left where it is.
+    """
+
+    def __init__(self, storage: Storage, form: Form, clock: Clock, writer: str) -> None:
+        self.shards: dict[FileName, ShardIndex] = {}
+        self.remembered = Remembered()
+        self.marks = Marks(storage)
+        self._storage = storage
+        self._form = form
+        self._clock = clock
+        self._writer = writer
+        self._unusable: dict[str, str] = {}
+        self._last_stamp = 0
+
+    @property
+    def problems(self) -> list[str]:
+        """Return one line for each file that cannot be used."""
+        found = {**self._unusable, **self.marks.problems}
+        return [f"{self._storage.label}/{found[name]}" for name in sorted(found)]
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def refresh(self, *, anew: Collection[Share] = ()) -> None:
+        """Follow what any process wrote and removed; files of the shares ``anew`` that were unusable are tried again.
+
+        Others stay named: that a shard's windows are damaged shows only where they are read. Raises StoreError.
+        """
+        if anew:
+            left = {*SHARES} - {*anew}
+            self._unusable = {text: told for text, told in self._unusable.items() if _folder(text) in left}
+        for _ in range(_ATTEMPTS):
+            # One listing may miss both the files that somebody joins and the file that they become.
+            if (names := self._storage.names()) == self._storage.names():
+                try:
+                    return self._follow(names)
+                except FileNotFoundError:  # joined between our listing and our reading
+                    continue
+        raise StoreError(f"the inlier store {self._storage.label} changes faster than it can be read: try again")
+
+    def refresh_marks(self) -> None:
+        """Follow the marks alone. Raises StoreError."""
+        self.marks.refresh(_in_folder(self._storage.names(), MARKS))
+
+    def _follow(self, sizes: dict[str, int]) -> None:
+        self.marks.refresh(_in_folder(sizes, MARKS))
+        self._unusable = {text: problem for text, problem in self._unusable.items() if text in sizes}
+        known_lists = {one.name: one for one in self.remembered.lists}
+        shards, lists = {}, []
+        for text, size in sizes.items():
+            name = self._named(text)
+            if name is None or text in self._unusable:
+                continue
+            self._last_stamp = max(self._last_stamp, name.stamp)
+            if name.folder == IDS:
+                lists.append(known_lists.get(name) or self._load_ids(name))
+            elif (index := self.shards.get(name) or self._load_index(name, size)) is not None:
+                shards[name] = index
+        self.shards = shards
+        self.remembered = Remembered(one for one in lists if one is not None)
+
+    def _named(self, text: str) -> FileName | None:
+        name = FileName.of(text)
+        if name is not None and _ENDINGS.get(name.folder) == name.ending:
+            return name
+        if _folder(text) != MARKS:
+            self._unusable[text] = f"{text}: no file of an inlier store: move it away"
+        return None
+
+    def _load_index(self, name: FileName, size: int) -> ShardIndex | None:
+        try:
+            return read_index(name, size, self._form, lambda start: self._storage.read(str(name), start))
+        except (UnreadableError, ForeignError) as error:
+            self._refuse(name, error)
+            return None
+
+    def _load_ids(self, name: FileName) -> IdList | None:
+        try:
+            return decode_ids(name, self._storage.read(str(name)))
+        except UnreadableError as error:
+            self._refuse(name, error)
+            return None
+
+    def load(self, name: FileName) -> list[StoredSequence] | None:
+        """Return a shard's sequences in the order of its index, None where it cannot be used: then it is left out.
+
+        Raises FileNotFoundError where it is gone, StoreError.
+        """
+        try:
+            return decode_shard(name, self._storage.read(str(name)), self._form)
+        except (UnreadableError, ForeignError) as error:
+            self._refuse(name, error)
+            return None
+
+    def _refuse(self, name: FileName, error: UnreadableError | ForeignError) -> None:
+        if isinstance(error, UnreadError):
+            what, advice = "cannot be read", "check its permissions and the disk or network, it is tried again"
+        elif isinstance(error, UnreadableError):
+            what, advice = "damaged", "restore or delete it"
+        else:
+            what, advice = "left alone", "set the config back or move it away"
+        self._unusable[str(name)] = f"{name}: {what}, {error}: {advice}"
+        self.shards.pop(name, None)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def write_shard(self, sequences: Sequence[StoredSequence], share: str) -> None:
+        """Add a shard; durable once this returns. Raises StoreError."""
+        content = encode_shard(sequences, self._form)
+        name = self._write(content, share)
+        self.shards[name] = index_of(name, sequences)
+
+    def write_ids(self, keys: KeyArray) -> None:
+        """Remember ``keys`` as dropped; durable once this returns. Raises StoreError."""
+        name = self._write(encode_ids(keys), IDS)
+        self.remembered = Remembered([*self.remembered.lists, IdList(name, keys)])
+
+    def delete(self, name: FileName) -> None:
+        """Remove a file. Raises StoreError."""
+        self._storage.delete(str(name))
+        self.shards.pop(name, None)
+        self.remembered = Remembered(one for one in self.remembered.lists if one.name != name)
+
+    def _write(self, content: bytes, folder: str) -> FileName:
+        # Later than every file that this one may replace, whatever the clock says.
+        self._last_stamp = max(self._clock.now_us(), self._last_stamp + 1)
+        name = FileName.for_content(content, folder, _ENDINGS[folder], stamp=self._last_stamp, writer=self._writer)
+        self._storage.write(str(name), content)
+        return name
+
+
+def _folder(text: str) -> str:
+    return PurePosixPath(text).parts[0]
+
+
+def _in_folder(names: dict[str, int], folder: str) -> set[str]:
+    return {name for name in names if name.startswith(f"{folder}/")}
+
+
+class Survey(NamedTuple):
+    """The N rows of all shards: their files (an index into ``names``), keys, times, and what they are worth.
+
+    ``alive``: the one copy of its id that counts, not dropped. ``visible``: within the bounds, what ``read`` returns.
+    ``needed``: what storage must keep (in a reservoir more than what is visible).
+    """
+
+    names: tuple[FileName, ...]
+    files: IntArray
+    keys: KeyArray
+    times: IntArray
+    alive: BoolArray
+    visible: BoolArray
+    needed: BoolArray
+
+    def rows_of(self, name: FileName) -> slice:
+        """Return where the rows of a file lie."""
+        file = self.names.index(name)
+        return slice(*np.searchsorted(self.files, [file, file + 1]).tolist())
+
+    def in_share(self, share: Share) -> BoolArray:
+        """Return which rows lie in a share's files."""
+        return np.array([name.folder == share for name in self.names], dtype=bool)[self.files]
+
+
+def survey(
+    shards: Sequence[ShardIndex],
+    remembered: Remembered,
+    pinned: KeyArray,
+    bounds: Mapping[Share, Bounds],
+    now_us: int,
+) -> Survey:
+    """Return what counts of ``shards``: of several copies of an id that in the file whose name sorts last.
+
+    Joining writes a file that sorts behind those that it replaces. So whatever several writers join at the same time,
+    nobody deletes the last copy: a copy gives way only to one in a later file.
+    """
+    ordered = sorted(shards, key=lambda shard: shard.name)
+    keys = np.concatenate([np.zeros(0, np.uint64), *(shard.keys for shard in ordered)])
+    times = np.concatenate([np.zeros(0, np.int64), *(shard.times for shard in ordered)])
+    files = np.repeat(np.arange(len(ordered)), [len(shard) for shard in ordered])
+    alive = _last_copies(keys) & ~remembered.holds(keys)
+    result = Survey(
+        tuple(shard.name for shard in ordered), files, keys, times, alive, np.zeros_like(alive), np.zeros_like(alive)
+    )
+    is_pinned = np.isin(keys, pinned)
+    for share in SHARES:
+        rows = np.flatnonzero(alive & result.in_share(share))
+        stays = kept(times[rows], keys[rows], is_pinned[rows], bounds=bounds[share], now_us=now_us)
+        result.visible[rows], result.needed[rows] = stays
+    return result
+
+
+def _last_copies(keys: KeyArray) -> BoolArray:
+    last = np.zeros(len(keys), bool)
+    last[len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1]] = True
+    return last

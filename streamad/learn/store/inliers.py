@@ -1,0 +1,301 @@
+"""The inlier store: what was judged, kept in shards for training, calibration, comparison and feedback.
+
+Its guarantees, its layout and what its policies are based on stand in docs/learning/inliers.md.
+"""
+
+from __future__ import annotations
+
+__all__ = ["InlierStore"]
+
+import re
+import secrets
+import threading
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from streamad.errors import StoreError
+from streamad.learn.registry.manifest import WindowForm
+from streamad.learn.store.compaction import compact
+from streamad.learn.store.contents import Contents, Survey, survey
+from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
+from streamad.learn.store.sampling import Bounds, key_of, keys_of
+from streamad.learn.store.shards import FileName, Form, ShardIndex
+from streamad.learn.store.storage import open_storage
+from streamad.ports import Clock
+from streamad.settings.fields import NAME_PATTERN
+from streamad.settings.learning import LearningSettings
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.types import ChannelSpec, Window
+
+_SHARD_BYTES = 1 << 26
+_PENDING_BYTES = 1 << 28
+_MAX_PENDING = 10_000
+_ATTEMPTS = 20
+_UNWRITTEN = 1 << 62
+
+
+class InlierStore:
+    """The sequences kept for one model, in a folder or an object store that any number of processes share.
+
+    Synchronous: the caller runs it in a thread, one call at a time; only ``offer``, ``counts`` and ``pending`` may be
+    called while another call runs. ``writer`` is shown in the names of files. Raises StoreError for a URL or name that
+    cannot be.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        channels: tuple[ChannelSpec, ...],
+        window: WindowSettings,
+        settings: LearningSettings,
+        clock: Clock,
+        base_dir: Path,
+        writer: str | None = None,
+    ) -> None:
+        if not re.fullmatch(NAME_PATTERN, model):
+            raise StoreError(f"{model[:80]!r} is no model name: use letters, digits, '.', '_' and '-' only")
+        self._form = Form(channels=channels, window=WindowForm.of(window))
+        self._clock = clock
+        self._storage = open_storage(f"{url}{model}" if url.endswith("/") else f"{url}/{model}", base_dir)
+        self._contents = Contents(self._storage, self._form, clock, _plain_writer(writer))
+        self._bounds = _bounds_of(settings)
+        self.window_bytes = 4 * len(channels) * window.length
+        """Memory that the values of one window take."""
+        self._max_rows = max(1, _SHARD_BYTES // self.window_bytes)
+        self._max_pending = max(1, min(_MAX_PENDING, _PENDING_BYTES // self.window_bytes))
+        self._lock = threading.Lock()
+        self._pending: dict[int, tuple[StoredSequence, Share]] = {}
+        self._known: frozenset[int] = frozenset()
+        self._counts: dict[Share, int] = dict.fromkeys(SHARES, 0)
+        self.n_dropped = 0
+        """Sequences that waited for storage too long and made room for later ones."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Return one line for each file that cannot be used (damaged, other channels or windows); it stays there."""
+        return self._contents.problems
+
+    def open(self) -> None:
+        """Read what is there, less the windows. Raises StoreError where storage cannot be used."""
+        self._storage.prepare()
+        self._contents.refresh(anew=SHARES)
+        self._take_stock()
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def offer(self, sequence: StoredSequence, share: Share) -> bool:
+        """Take a sequence into memory; False where its id was there before, in any share, kept or dropped since.
+
+        At most 10,000 sequences or 256 MiB wait; beyond that the oldest is dropped and counted in ``n_dropped``.
+        Raises StoreError for a window of another shape.
+        """
+        values = sequence.window.values
+        if values.shape != self._form.shape:
+            raise StoreError(f"a window of shape {values.shape} does not fit a store of {self._form.shape}")
+        # What waits must neither change nor hold on to the batch that it is a part of.
+        window = Window(np.array(values, dtype=np.float32, order="C"), sequence.window.length)
+        key = key_of(sequence.id)
+        with self._lock:
+            if key in self._pending or key in self._known or self._is_remembered(key):
+                return False
+            self._pending[key] = replace(sequence, window=window), share
+            while len(self._pending) > self._max_pending:
+                del self._pending[next(iter(self._pending))]
+                self.n_dropped += 1
+        return True
+
+    def flush(self) -> None:
+        """Write what waits, one shard for each share, then keep the bounds; without anything waiting, do nothing.
+
+        Raises StoreError; what was not written goes on waiting.
+        """
+        if not self._pending:
+            return
+        self._contents.refresh()
+        self._take_stock()
+        self._compact(self._write_pending())
+        self._take_stock()
+
+    def mark(self, mark: Mark) -> None:
+        """Keep what an operator said; durable once this returns. The latest word on an id counts. Raises StoreError."""
+        self._contents.marks.write(mark)
+
+    def purge(
+        self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None
+    ) -> int:
+        """Delete what meets every condition that is given, marked sequences too; return how many ``read`` had of them.
+
+        Their ids are remembered, marks stay. What waits in memory is included; unusable files stay. Raises StoreError.
+        """
+        self._contents.refresh(anew=SHARES)
+        before = self._survey()
+        chosen = before.in_share(share) if share else np.ones(len(before.keys), bool)
+        if before_us is not None:
+            chosen &= before.times < before_us
+        if ids is not None:
+            chosen &= np.isin(before.keys, keys_of(ids))
+        waiting = self._waiting(before_us, ids, share)
+        if len(keys := np.concatenate([before.keys[chosen], np.array(waiting, np.uint64)])):
+            self._contents.write_ids(keys)
+        touched = np.unique(before.files[np.isin(before.keys, keys)]).tolist()
+        self._compact((), rewrite={before.names[file] for file in touched})
+        self._take_stock()
+        return int((before.visible & chosen).sum()) + len(waiting)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[Share, int]:
+        """Return how many sequences each share held in storage at the last ``open``, ``flush`` or ``read``.
+
+        What waits in memory comes on top.
+        """
+        return dict(self._counts)
+
+    def count_since(self, since_us: int) -> int:
+        """Return how many sequences in storage ended at ``since_us`` or later, in all shares. Raises StoreError."""
+        self._contents.refresh()
+        stock = self._survey()
+        return int((stock.visible & (stock.times >= since_us)).sum())
+
+    def pending(self) -> int:
+        """Return how many sequences wait in memory."""
+        return len(self._pending)
+
+    def read(
+        self,
+        share: Share,
+        *,
+        since_us: int | None = None,
+        stored_after_us: int | None = None,
+        stored_before_us: int | None = None,
+    ) -> list[StoredSequence]:
+        """Return a share's sequences fresh from storage, by time, no id twice, within the bounds.
+
+        ``since_us``: that ended then or later. ``stored_after_us``, ``stored_before_us``: offered after, before then;
+        of shards that were written by the former no windows are read. Raises StoreError.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                self._contents.refresh(anew=(share,))
+                found = self._load(share, since_us, stored_after_us)
+            except FileNotFoundError:  # another process joined shards meanwhile
+                continue
+            self._take_stock()
+            if stored_after_us is not None:
+                found = [one for one in found if one.stored_us > stored_after_us]
+            if stored_before_us is not None:
+                found = [one for one in found if one.stored_us < stored_before_us]
+            return sorted(found, key=lambda one: (one.time_us, one.id))
+        raise StoreError(f"the inlier store {self._storage.label} changes faster than it can be read: try again")
+
+    def marks(self) -> dict[str, Mark]:
+        """Return the mark of each id that counts, fresh from storage. Raises StoreError."""
+        self._contents.refresh_marks()
+        return self._contents.marks.latest()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _is_remembered(self, key: int) -> bool:
+        return bool(self._contents.remembered.holds(np.array([key], np.uint64))[0])
+
+    def _survey(self, waiting: Iterable[ShardIndex] = ()) -> Survey:
+        marks = self._contents.marks.latest().values()
+        pinned = keys_of(mark.id for mark in marks if mark.judgement != "veto")
+        shards = [*self._contents.shards.values(), *waiting]
+        return survey(shards, self._contents.remembered, pinned, self._bounds, self._clock.now_us())
+
+    def _take_stock(self) -> None:
+        """Bring counts and known ids up to date, and let go of what others have stored or dropped meanwhile."""
+        stock = self._survey()
+        self._counts = {share: int((stock.visible & stock.in_share(share)).sum()) for share in SHARES}
+        with self._lock:
+            self._known = frozenset(stock.keys.tolist())
+            waiting = np.fromiter(self._pending, np.uint64, len(self._pending))
+            gone = waiting[self._contents.remembered.holds(waiting)].tolist()
+            for key in [*gone, *(self._known & self._pending.keys())]:
+                self._pending.pop(key, None)
+
+    def _forget(self, keys: Iterable[int]) -> None:
+        with self._lock:
+            for key in keys:
+                self._pending.pop(key, None)
+
+    def _waiting(self, before_us: int | None, ids: Collection[str] | None, share: Share | None) -> list[int]:
+        with self._lock:
+            return [
+                key
+                for key, (one, its_share) in self._pending.items()
+                if (before_us is None or one.time_us < before_us)
+                and (ids is None or one.id in ids)
+                and share in (None, its_share)
+            ]
+
+    def _write_pending(self) -> list[int]:
+        """Write what waits and is within the bounds; return the keys of what is not."""
+        with self._lock:
+            waiting = dict(self._pending)
+        judged = self._survey(_as_shards(waiting))
+        needed = set(judged.keys[judged.needed].tolist())
+        for share in SHARES:
+            keys = [key for key, (_, its_share) in waiting.items() if its_share == share and key in needed]
+            if keys:
+                self._contents.write_shard([waiting[key][0] for key in keys], share)
+                with self._lock:
+                    self._known |= frozenset(keys)
+                self._forget(keys)
+        return [key for key in waiting if key not in needed]
+
+    def _compact(self, lost: Collection[int], rewrite: Collection[FileName] = ()) -> None:
+        keys = np.fromiter(lost, np.uint64, len(lost))
+        compact(self._contents, self._survey(), keys, max_rows=self._max_rows, rewrite=rewrite)
+        self._forget(lost)
+
+    def _load(self, share: Share, since_us: int | None, after_us: int | None) -> list[StoredSequence]:
+        loaded: dict[FileName, list[StoredSequence]] = {}
+        while True:
+            stock = self._survey()
+            chosen = stock.visible & stock.in_share(share)
+            if since_us is not None:
+                chosen &= stock.times >= since_us
+            names = [stock.names[file] for file in np.unique(stock.files[chosen]).tolist()]
+            if after_us is not None:  # a shard is written after all that it holds
+                names = [name for name in names if name.stamp > after_us]
+            unread = next((name for name in names if name not in loaded), None)
+            if unread is None:
+                return [
+                    one
+                    for name in names
+                    for one, is_chosen in zip(loaded[name], chosen[stock.rows_of(name)].tolist(), strict=True)
+                    if is_chosen
+                ]
+            if (content := self._contents.load(unread)) is not None:  # else the next survey is without it
+                loaded[unread] = content
+
+
+def _plain_writer(writer: str | None) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", writer)[:48] if writer else secrets.token_hex(4)
+
+
+def _bounds_of(settings: LearningSettings) -> dict[Share, Bounds]:
+    """Return each share's bounds; aside always keeps the newest: learning anew needs what came last."""
+    return {
+        "accepted": Bounds(settings.max_accepted, settings.policy, settings.max_age),
+        "reserve": Bounds(settings.max_reserve, settings.policy, settings.max_age),
+        "aside": Bounds(settings.max_aside, "newest", settings.max_age),
+    }
+
+
+def _as_shards(waiting: dict[int, tuple[StoredSequence, Share]]) -> list[ShardIndex]:
+    """Return what waits as if it were stored: one shard for each share."""
+    shards = []
+    for share in SHARES:
+        rows = [(key, one.time_us) for key, (one, its_share) in waiting.items() if its_share == share]
+        keys, times = zip(*rows, strict=True) if rows else ((), ())
+        name = FileName(_UNWRITTEN, "", "", share, "")
+        shards.append(ShardIndex(name, np.array(keys, np.uint64), np.array(times, np.int64)))
+    return shards

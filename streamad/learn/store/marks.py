@@ -1,0 +1,82 @@
+"""Operators' marks in an inlier store: one small file for each word of theirs, written once and kept for ever."""
+
+from __future__ import annotations
+
+__all__ = ["FOLDER", "Marks"]
+
+import re
+from collections.abc import Collection
+from hashlib import blake2b
+
+import msgspec
+
+from streamad.learn.store.records import Mark
+from streamad.learn.store.storage import Storage, UnreadError
+from streamad.settings.fields import NAME_PATTERN
+from streamad.system.untrusted_json import decode_json
+
+FOLDER = "marks"
+_PLAIN = re.compile(NAME_PATTERN)
+
+
+class Marks:
+    """The marks in ``storage``, each file read once: no file is ever written a second time with other content.
+
+    Two operators who mark the same sequence at the same time write two files, so that neither word is lost.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.problems: dict[str, str] = {}
+        self._storage = storage
+        self._read: dict[str, Mark] = {}
+        self._unread: set[str] = set()
+
+    def write(self, mark: Mark) -> None:
+        """Keep ``mark``; durable once this returns. Raises StoreError."""
+        content = msgspec.json.encode(mark)
+        name = f"{FOLDER}/{_stem(mark)}.{blake2b(content, digest_size=8).hexdigest()}.json"
+        self._storage.write(name, content)
+        self._read[name] = mark
+        self.problems.pop(name, None)
+
+    def refresh(self, names: Collection[str]) -> None:
+        """Read those of ``names`` that are new, and forget those that are gone. Raises StoreError."""
+        self._read = {name: mark for name, mark in self._read.items() if name in names}
+        self.problems = {name: text for name, text in self.problems.items() if name in names}
+        for name in names:
+            if name not in self._read and (name in self._unread or name not in self.problems):
+                self._load(name)
+
+    def latest(self) -> dict[str, Mark]:
+        """Return the mark of each id that counts: that of the latest ``at_us`` (of equals always the same one)."""
+        chosen: dict[str, tuple[int, str, Mark]] = {}
+        for name, mark in self._read.items():
+            chosen[mark.id] = max(chosen.get(mark.id, (mark.at_us, name, mark)), (mark.at_us, name, mark), key=_order)
+        return {sequence_id: mark for sequence_id, (_, _, mark) in chosen.items()}
+
+    def _load(self, name: str) -> None:
+        self._unread.discard(name)
+        self.problems.pop(name, None)
+        try:
+            self._read[name] = decode_json(self._storage.read(name), Mark)
+        except FileNotFoundError:
+            return
+        except UnreadError as error:
+            self._unread.add(name)
+            self.problems[name] = (
+                f"{name}: cannot be read, {error}: check its permissions and the disk or network, it is tried again"
+            )
+        except msgspec.DecodeError as error:
+            self.problems[name] = (
+                f"{name}: unreadable mark ({error}): restore or delete it, then mark the sequence anew"
+            )
+
+
+def _order(entry: tuple[int, str, Mark]) -> tuple[int, str]:
+    return entry[:2]
+
+
+def _stem(mark: Mark) -> str:
+    """Return the beginning of the file's name: readable, and plain whatever the id is."""
+    plain = _PLAIN.fullmatch(mark.id)
+    return mark.id if plain else f"_{blake2b(mark.id.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

@@ -1,0 +1,106 @@
+"""What a training is asked for, and what came of it: the messages between triggers, trainer, worker and operator."""
+
+from __future__ import annotations
+
+__all__ = [
+    "FailureKind",
+    "TrainingFailed",
+    "TrainingOutcome",
+    "TrainingReason",
+    "TrainingRequest",
+    "TrainingResult",
+    "post_request",
+    "posted_requests",
+]
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from streamad.errors import RegistryError
+from streamad.learn.registry.registry import Registry
+from streamad.system.files import write_atomically, writing
+from streamad.system.untrusted_json import decode_json
+from streamad.telemetry.logs import get_logger
+
+TrainingReason: TypeAlias = Literal["first", "schedule", "inliers", "drift", "command", "relearn"]
+FailureKind: TypeAlias = Literal["failed", "refused", "interrupted"]
+"""failed: nothing came of it. refused: another training of it runs. interrupted: it goes on at the next start."""
+
+
+class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Why to train, and when that was asked for (Unix microseconds; once a process trains: when it took this on).
+
+    ``since_us``, for relearn only: train on what ended since then, whatever the decision was. ``detail`` is for people.
+    """
+
+    reason: TrainingReason
+    requested_us: int
+    since_us: int | None = None
+    detail: str = ""
+
+
+class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
+    """A training that came to its end: the ``version`` it made (None: it made none), and what was decided and why."""
+
+    model: str
+    version: str | None
+    promoted: bool
+    reason: str
+    request: TrainingRequest
+    figures: dict[str, float] = {}
+
+
+class TrainingFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """A training that came to nothing; ``error`` is one line that says what to do. The champion stays."""
+
+    model: str
+    error: str
+    request: TrainingRequest
+    kind: FailureKind = "failed"
+
+
+TrainingResult: TypeAlias = TrainingOutcome | TrainingFailed
+
+
+def post_request(registry: Registry, name: str, request: TrainingRequest) -> Path:
+    """Ask the workers of the model ``name`` to train, from any process; returns the file, there until one takes it on.
+
+    The same request posted twice is one. Raises RegistryError, OutputError.
+    """
+    folder = registry.training_folder(name) / "requests"
+    content = msgspec.json.encode(request)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{hashlib.blake2b(content, digest_size=8).hexdigest()}.json"
+    write_atomically(path, content)
+    return path
+
+
+def posted_requests(registry: Registry, name: str) -> dict[Path, TrainingRequest]:
+    """Return what was posted and not taken on yet, oldest first; a file that is no request is put aside and logged.
+
+    Raises RegistryError.
+    """
+    folder = registry.training_folder(name) / "requests"
+    try:
+        found = {path: _read(path) for path in folder.glob("*.json") if not path.name.startswith(".")}
+    except OSError as error:
+        raise RegistryError(f"cannot read {folder}: {error.strerror}") from error
+    requests = [(path, request) for path, request in found.items() if request is not None]
+    return dict(sorted(requests, key=lambda posted: (posted[1].requested_us, posted[0].name)))
+
+
+def _read(path: Path) -> TrainingRequest | None:
+    try:
+        return decode_json(path.read_bytes(), TrainingRequest)
+    except FileNotFoundError:  # taken on this very moment
+        return None
+    except msgspec.DecodeError as error:
+        get_logger().warning("not a training request: put aside", path=str(path), error=str(error))
+        with suppress(OSError):
+            path.rename(path.with_suffix(".unreadable"))
+        return None

@@ -1,0 +1,1 @@
+"""From stored or recorded sequences to a candidate."""

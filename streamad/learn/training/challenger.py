@@ -1,0 +1,126 @@
+"""Makes a challenger: drops the worst by a first fit, trains on the rest, calibrates on what was held out.
+
+Shapes: N training sequences, n for calibration, K transformations.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Challenger"]
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from streamad.errors import TrainingDataError
+from streamad.judge.calibration import scores_of
+from streamad.learn.training.fits import Fits, joined, score_windows
+from streamad.learn.training.publishing import Calibrated, Publisher
+from streamad.learn.training.selection import Plan, to_windows
+from streamad.learn.training.split import calibration_count, folds_of, hash_order
+from streamad.ports import Scorer
+from streamad.settings.learning import LearningSettings
+from streamad.settings.plant_yaml import Settings
+from streamad.types import BoolArray, FloatArray, WindowSet
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Challenger:
+    """The making of one version from ``plan``; ``training`` holds its windows [N] in the order of a hash."""
+
+    plan: Plan
+    settings: Settings
+    learning: LearningSettings
+    training: WindowSet
+
+    @classmethod
+    def of(cls, plan: Plan, settings: Settings, learning: LearningSettings) -> Challenger:
+        """Return the making of a version from ``plan``, whose order does not matter."""
+        windows = to_windows(plan.training)
+        return cls(plan, settings, learning, windows.take(hash_order(windows.ids, settings.model.seed)))
+
+    @property
+    def n_dropped(self) -> int:
+        """Return how many training sequences the first fit drops: ``trim`` of those that may be dropped.
+
+        More where more anomalies are presumed among those that no decision vouches for.
+        """
+        n = len(self.plan.training) - len(self.plan.protected)
+        share = max(n * self.learning.trim, self.plan.n_unjudged * self.learning.presumed_anomalies)
+        return int(share + 1e-9)
+
+    @property
+    def n_fits(self) -> int:
+        """Return the number of fits: the first where anything is dropped, folds where they calibrate, the final."""
+        return (self.n_dropped > 0) + (self.settings.model.folds if self._is_out_of_fold else 0) + 1
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Return what decides the fits beside the training windows."""
+        protected = blake2b("\n".join(sorted(self.plan.protected)).encode(), digest_size=16).hexdigest()
+        scored_by_folds = [each.id for each in self.plan.calibration.sequences] if self._is_out_of_fold else None
+        return "retrain", self.n_dropped, protected, scored_by_folds
+
+    @property
+    def _is_out_of_fold(self) -> bool:
+        return self.plan.method == "out_of_fold"
+
+    def make(self, fits: Fits, publisher: Publisher) -> str:
+        """Train, calibrate and publish; returns the version's number.
+
+        The sequences with the worst scores by a first fit on all are dropped before the final one (one round of
+        iterative trimmed loss minimisation: Shen and Sanghavi, ICML 2019). Raises as ``Publisher.publish``, and
+        TrainingDataError.
+        """
+        keep = self._kept(fits)
+        kept, dropped = self.training.take(np.flatnonzero(keep)), self.training.take(np.flatnonzero(~keep))
+        folds = self._out_of_fold(fits, kept, dropped) if self._is_out_of_fold else []
+        calibrated = self._of_folds(folds) if folds else None
+        return publisher.publish(fits.final(kept), kept, lambda scorer: calibrated or self._held_out(scorer))
+
+    def _kept(self, fits: Fits) -> BoolArray:
+        keep = np.ones(len(self.training), dtype=np.bool_)
+        if self.n_dropped:
+            scores = scores_of(fits.first(self.training))
+            free = np.flatnonzero([name not in self.plan.protected for name in self.training.ids])
+            keep[free[np.argsort(scores[free], kind="stable")[len(free) - self.n_dropped :]]] = False
+        return keep
+
+    def _out_of_fold(self, fits: Fits, kept: WindowSet, dropped: WindowSet) -> list[FloatArray]:
+        """Return the terms of everything by fold models that did not see it: held out of a fold, reserved, dropped.
+
+        What was dropped is odd by selection: without it the upper tail would be cut off.
+        """
+        n_folds, before = self.settings.model.folds, self.n_fits - self.settings.model.folds
+        if len(kept) < 2 * n_folds:
+            raise TrainingDataError(
+                f"{len(kept)} training sequences, but {n_folds} folds need at least {2 * n_folds}: "
+                "wait for more, or lower model.folds"
+            )
+        reserved = self.plan.calibration.sequences
+        others = joined(to_windows(reserved), dropped) if reserved else dropped
+        parts = zip(folds_of(len(kept), n_folds), folds_of(len(others), n_folds), strict=True)
+        return [
+            fits.out_of_fold(kept, fold, number, others.take(part)) for number, (fold, part) in enumerate(parts, before)
+        ]
+
+    def _of_folds(self, folds: list[FloatArray]) -> Calibrated:
+        terms = np.concatenate(folds)
+        scores = scores_of(terms)
+        n_presumed = round(self.learning.presumed_anomalies * len(scores))
+        kept = np.argsort(scores, kind="stable")[: len(scores) - n_presumed]
+        medians = tuple(float(np.median(scores_of(part))) for part in folds)
+        return Calibrated(terms[kept], self.plan.method, medians, n_presumed)
+
+    def _held_out(self, scorer: Scorer) -> Calibrated:
+        """Score the plan's calibration sequences, leave presumed anomalies out, and keep the exact count of the rest.
+
+        Which of them calibrate is decided by a hash: see ``calibration_count``.
+        """
+        rate, held_out = self.settings.alerts.false_alarm_rate, self.plan.calibration
+        terms = score_windows(scorer, to_windows(held_out.sequences))
+        left_out = held_out.presumed(scores_of(terms), rate, self.learning.presumed_anomalies)
+        kept = np.flatnonzero(~left_out)
+        ids = tuple(held_out.sequences[i].id for i in kept)
+        chosen = kept[hash_order(ids, self.settings.model.seed)[: calibration_count(len(kept), 1.0, rate)]]
+        return Calibrated(terms[chosen], self.plan.method, n_presumed=int(left_out.sum()))

@@ -1,0 +1,54 @@
+"""What must hold of a training set before an epoch is spent on it, said in the plant's own channel names."""
+
+from __future__ import annotations
+
+__all__ = ["check_not_constant", "check_training_data"]
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from streamad.errors import TrainingDataError
+from streamad.types import ChannelSpec, WindowSet, constant_channels
+
+
+def check_training_data(data: WindowSet, channels: tuple[ChannelSpec, ...], length: int) -> None:
+    """Raise TrainingDataError unless ``data`` is [N, C, L] as the plant says, with finite values and distinct ids."""
+    n, shape = len(data), (len(channels), length)
+    if n == 0:
+        raise TrainingDataError("no sequences to train on: record some, or point source.url at recordings")
+    if data.values.shape != (n, *shape) or data.lengths.shape != (n,):
+        raise TrainingDataError(
+            f"training windows are {data.values.shape} with lengths {data.lengths.shape}, the config says {(n, *shape)}"
+        )
+    if data.lengths.min() < 1 or data.lengths.max() > length:
+        raise TrainingDataError(f"lengths of training windows must lie within 1..{length}")
+    _check_ids(data.ids)
+    broken = np.argwhere(~np.isfinite(data.values).all(axis=2))
+    if len(broken):
+        window, channel = broken[0]
+        raise TrainingDataError(
+            f"sequence {data.ids[window]!r} holds values that are not finite in channel {channels[channel].name!r}: "
+            "leave it out"
+        )
+    check_not_constant(data, channels)
+
+
+def _check_ids(ids: Sequence[str]) -> None:
+    if twice := sorted(name for name, count in Counter(ids).items() if count > 1):
+        raise TrainingDataError(
+            f"{len(twice)} sequence ids occur more than once, such as {twice[0]!r}: one recording would both train and "
+            "calibrate; give each sequence its own id"
+        )
+
+
+def check_not_constant(data: WindowSet, channels: tuple[ChannelSpec, ...]) -> None:
+    """Raise TrainingDataError naming the channels that never change: no scale can be fitted to them."""
+    constant = constant_channels(data)
+    if len(constant):
+        names = ", ".join(repr(channels[index].name) for index in constant)
+        what = "channel {} never changes" if len(constant) == 1 else "channels {} never change"
+        raise TrainingDataError(
+            f"{what.format(names)} in {len(data)} training sequences: take it out of channels, or record more"
+        )

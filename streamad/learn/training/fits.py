@@ -1,0 +1,174 @@
+"""The fits of one training run, each able to go on after an interruption: what is done stays in a work folder."""
+
+from __future__ import annotations
+
+__all__ = ["FitProgress", "FitStep", "Fits", "fingerprint", "joined", "score_windows", "work_folder"]
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from streamad.errors import ArtifactError, RegistryError
+from streamad.learn.registry.artifact import read_npy
+from streamad.learn.registry.manifest import package_versions
+from streamad.learn.training.checks import check_not_constant
+from streamad.ports import Detector, FittedDetector, Scorer, TrainingStep
+from streamad.settings.plant_yaml import Settings
+from streamad.system.files import write_atomically, writing
+from streamad.system.locks import try_lock
+from streamad.types import FloatArray, IntArray, WindowSet
+
+_ROWS = 256
+_BATCH_VALUES = 4_000_000  # bounds a batch of wide or long windows to 16 MB
+
+
+def score_windows(model: Scorer | FittedDetector, data: WindowSet) -> FloatArray:
+    """Return the terms float32 [N, K] of ``data``, N > 0."""
+    rows = max(1, min(_ROWS, _BATCH_VALUES // data.values[0].size))
+    starts = range(0, len(data), rows)
+    return np.concatenate(
+        [model.score(data.values[start : start + rows], data.lengths[start : start + rows]) for start in starts]
+    )
+
+
+def joined(one: WindowSet, other: WindowSet) -> WindowSet:
+    """Return the windows of both, in this order."""
+    return WindowSet(
+        np.concatenate([one.values, other.values]),
+        np.concatenate([one.lengths, other.lengths]),
+        (*one.ids, *other.ids),
+    )
+
+
+Phase: TypeAlias = Literal["first", "calibration", "final", "comparison"]
+
+
+@dataclass(frozen=True, slots=True)
+class FitStep:
+    """One epoch of one fit done: ``fit`` counts from 1 to ``n_fits``, the last is the model.
+
+    Phase ``first``: the fit by whose scores the worst are dropped; ``calibration``: scores out of fold; ``final``: the
+    model. ``comparison`` follows the last fit: its steps are batches of windows, and their loss means nothing.
+    """
+
+    phase: Phase
+    fit: int
+    n_fits: int
+    step: TrainingStep
+
+
+FitProgress: TypeAlias = Callable[[FitStep], None]
+
+
+def fingerprint(data: WindowSet, settings: Settings, device: str, *others: object) -> str:
+    """Return a hash of all that decides a training run, ``others`` included: only then may an interrupted one go on."""
+    form = (
+        settings.channel_specs,
+        settings.window.model_dump(mode="json"),
+        settings.model.model_dump(mode="json", exclude={"registry", "name", "device"}),
+        settings.alerts.false_alarm_rate,
+        device,
+        package_versions(),
+        data.ids,
+        data.values.shape,
+        *others,
+    )
+    digest = hashlib.sha256(msgspec.json.encode(form, order="sorted"))
+    digest.update(np.ascontiguousarray(data.values).tobytes())
+    digest.update(np.ascontiguousarray(data.lengths).tobytes())
+    return digest.hexdigest()[:32]
+
+
+@contextmanager
+def work_folder(trainings: Path, key: str) -> Iterator[Path]:
+    """Yield ``trainings/key``; after success it and what other interrupted runs left is removed, else it stays.
+
+    Raises RegistryError while another process runs the same training, OutputError.
+    """
+    with writing(trainings):
+        folder = trainings / key
+        trainings.mkdir(parents=True, exist_ok=True)
+        lock = try_lock(trainings / f"{key}.lock")
+    if lock is None:
+        raise RegistryError(f"the same training already runs in another process ({folder}): wait for it or end it")
+    try:
+        # After the lock: another training that ends clears the folders that nobody holds.
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+    _clear(trainings)
+
+
+def _clear(trainings: Path) -> None:
+    for path in trainings.glob("*.lock"):
+        lock = try_lock(path)
+        if lock is not None:
+            shutil.rmtree(path.with_suffix(""), ignore_errors=True)
+            path.unlink(missing_ok=True)
+            os.close(lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Runs the fits of one training in ``folder`` and tells ``progress``."""
+
+    detector: Detector
+    settings: Settings
+    device: str
+    folder: Path
+    n_fits: int
+    progress: FitProgress | None = None
+
+    def final(self, data: WindowSet) -> FittedDetector:
+        """Train the model that is exported."""
+        return self._fit(data, "final", self.n_fits)
+
+    def first(self, data: WindowSet) -> FloatArray:
+        """Return the terms [N, K] of ``data`` by a first fit on all of it; kept once known."""
+        return self._kept("first", lambda: self._fit(data, "first", 1), data)
+
+    def out_of_fold(self, data: WindowSet, held_out: IntArray, fit: int, others: WindowSet | None = None) -> FloatArray:
+        """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; kept once known.
+
+        It scores ``others`` as well, of which ``data`` has none: their terms follow.
+        """
+        keep, scored = np.setdiff1d(np.arange(len(data)), held_out), data.take(held_out)
+        if others is not None:
+            scored = joined(scored, others)
+        return self._kept(f"fold-{fit}", lambda: self._fit(data.take(keep), "calibration", fit), scored)
+
+    def _kept(self, name: str, fit: Callable[[], FittedDetector], scored: WindowSet) -> FloatArray:
+        path = self.folder / f"{name}.npy"
+        try:
+            return read_npy(path)
+        except ArtifactError:
+            terms = score_windows(fit(), scored)
+        content = BytesIO()
+        np.save(content, terms, allow_pickle=False)
+        write_atomically(path, content.getvalue())
+        return terms
+
+    def _fit(self, data: WindowSet, phase: Phase, fit: int) -> FittedDetector:
+        check_not_constant(data, self.settings.channel_specs)
+        resume = self.folder / f"{phase}-{fit}.resume"
+        progress = self.progress
+
+        def tell(step: TrainingStep) -> None:
+            if progress is not None:
+                progress(FitStep(phase, fit, self.n_fits, step))
+
+        seed = self.settings.model.seed  # the same for every fit: fold models then start from the final model's weights
+        with writing(resume):
+            return self.detector.fit(data, seed=seed, device=self.device, progress=tell, resume=resume)

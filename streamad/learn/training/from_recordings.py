@@ -1,0 +1,125 @@
+"""From windows to a version in the registry: hold out, train, export, calibrate, publish, promote.
+
+Shapes: N sequences, n of them for calibration, K transformations, C channels, L window length.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FitProgress", "FitStep", "promotion_doubt", "train_model"]
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamad.errors import ArtifactError, RegistryError, TrainingDataError
+from streamad.judge.calibration import scores_of
+from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionDecision
+from streamad.learn.registry.registry import Registry
+from streamad.learn.training.checks import check_training_data
+from streamad.learn.training.fits import FitProgress, Fits, FitStep, fingerprint, score_windows, work_folder
+from streamad.learn.training.publishing import Calibrated, Publisher
+from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, folds_of, hash_order
+from streamad.ports import Clock, Detector
+from streamad.settings.plant_yaml import Settings
+from streamad.types import WindowSet, from_us
+
+
+def train_model(
+    data: WindowSet,
+    detector: Detector,
+    *,
+    settings: Settings,
+    registry: Registry,
+    clock: Clock,
+    progress: FitProgress | None = None,
+    device: str | None = None,
+    promote: bool = True,
+) -> str:
+    """Train a version of ``settings.model.name`` on ``data``, publish it, and put it into service; returns its number.
+
+    From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
+    trains on all. The result does not depend on the order of ``data``. A version of which ``promotion_doubt`` says
+    something stays out of service. Interrupted at any moment, there is no version,
+    and a repeated call goes on where the fits were. ``device`` defaults to ``settings.model.device``.
+    Where the version in service was learned anew after a lasting change, this one says so, too: the retrainings that
+    follow take nothing from before it.
+
+    Raises TrainingDataError, DetectorError, OutputError, and RegistryError where another version was promoted
+    meanwhile (this one then stays in the registry, out of service).
+    """
+    model, where = settings.model, device or settings.model.device
+    parent = registry.current(model.name)
+    check_training_data(data, settings.channel_specs, settings.window.length)
+    ordered = data.take(hash_order(data.ids, model.seed))
+    with work_folder(registry.training_folder(model.name), fingerprint(ordered, settings, where)) as folder:
+        split = len(ordered) >= OUT_OF_FOLD_BELOW
+        fits = Fits(detector, settings, where, folder, 1 if split else model.folds + 1, progress)
+        learning = _learned_since(registry, model.name, parent)
+        run = _Run(fits, Publisher(fits, registry, model.name, parent, clock, learning))
+        version = run.split(ordered) if split else run.out_of_fold(ordered)
+    if promote:
+        doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
+        if doubt is None:
+            registry.promote(model.name, version, expected=parent)
+        reason, now = doubt or "promoted without comparison", from_us(clock.now_us())
+        decision = PromotionDecision(promoted=doubt is None, reason=reason, decided_at=now)
+        registry.record_decision(model.name, version, decision)
+    return version
+
+
+def _learned_since(registry: Registry, name: str, parent: str | None) -> LearningRecord | None:
+    """Return what the version in service knows of a lasting change; None where there was none, or it cannot be read."""
+    try:
+        record = None if parent is None else registry.manifest(name, parent).learning
+    except (ArtifactError, RegistryError):
+        return None
+    if record is None or record.since_us is None:
+        return None
+    return LearningRecord(reason="recordings", since_us=record.since_us)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    fits: Fits
+    publisher: Publisher
+
+    def split(self, data: WindowSet) -> str:
+        """Hold out the first sequences in hash order, train on the rest."""
+        settings = self.fits.settings
+        n = calibration_count(len(data), settings.model.calibration, settings.alerts.false_alarm_rate)
+        if n == 0:
+            raise TrainingDataError(f"model.calibration holds none of {len(data)} sequences out: raise it")
+        held_out, training = data.take(np.arange(n)), data.take(np.arange(n, len(data)))
+        fitted = self.fits.final(training)
+        return self.publisher.publish(
+            fitted, training, lambda scorer: Calibrated(score_windows(scorer, held_out), "split")
+        )
+
+    def out_of_fold(self, data: WindowSet) -> str:
+        """Score each sequence by a model that did not see it, then train on all."""
+        n_folds = self.fits.n_fits - 1
+        if len(data) < 2 * n_folds:
+            raise TrainingDataError(
+                f"{len(data)} training sequences, but {n_folds} folds need at least {2 * n_folds}: "
+                "record more or lower model.folds"
+            )
+        folds = enumerate(folds_of(len(data), n_folds), start=1)
+        terms = [self.fits.out_of_fold(data, held_out, fold) for fold, held_out in folds]
+        medians = tuple(float(np.median(scores_of(part))) for part in terms)
+        calibrated = Calibrated(np.concatenate(terms), "out_of_fold", medians)
+        return self.publisher.publish(self.fits.final(data), data, lambda _: calibrated)
+
+
+def promotion_doubt(metrics: Metrics) -> str | None:
+    """Say why a model must not judge: its own training sequences score above every calibration score.
+
+    Held-out scores lie at or above those of training sequences; below all of them, folds and final model have settled
+    on other scales (too little training), and nearly every normal sequence would be an alert.
+    """
+    highest = metrics.score_quantiles["1"]
+    if metrics.training_median <= highest:
+        return None
+    return (
+        f"its own training sequences score {metrics.training_median:.3f} (median), above all calibration scores "
+        f"(at most {highest:.3f}): most normal sequences would alert; train for more epochs or on more recordings"
+    )

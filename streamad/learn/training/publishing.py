@@ -1,0 +1,121 @@
+"""From a fitted model to a version in the registry: export, calibrate, probe, describe, publish.
+
+Shapes: N training and n calibration sequences, K transformations, C channels, L window length.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Calibrated", "Publisher", "check_finite"]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from streamad.errors import DetectorError
+from streamad.judge.attribution import reference_windows
+from streamad.judge.calibration import scores_of
+from streamad.learn.registry.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
+from streamad.learn.registry.manifest import (
+    CalibrationMethod,
+    DetectorRecord,
+    LearningRecord,
+    Manifest,
+    Metrics,
+    TrainingRecord,
+    WindowForm,
+    package_versions,
+)
+from streamad.learn.registry.registry import Registry
+from streamad.learn.training.fits import Fits, score_windows
+from streamad.ports import Clock, FittedDetector, Scorer
+from streamad.types import FloatArray, IntArray, WindowSet, from_us
+
+_PROBE_WINDOWS = 4
+_QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibrated:
+    """Held-out terms [n, K] and how they came about; ``fold_medians`` are scores, ``n_presumed`` were left out."""
+
+    terms: FloatArray
+    method: CalibrationMethod
+    fold_medians: tuple[float, ...] = ()
+    n_presumed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Makes versions of ``model`` from what ``fits`` trained; ``parent`` is the champion that training started from."""
+
+    fits: Fits
+    registry: Registry
+    model: str
+    parent: str | None
+    clock: Clock
+    learning: LearningRecord | None = None
+
+    def publish(self, fitted: FittedDetector, training: WindowSet, calibrate: Callable[[Scorer], Calibrated]) -> str:
+        """Publish ``fitted``, calibrated by the scorer that its export loads as, and return the version's number.
+
+        Raises DetectorError where the export scores otherwise than the model, or not finite; OutputError.
+        """
+        with self.registry.new_version(self.model) as staged:
+            fitted.export(staged.folder)
+            scorer = self.fits.detector.load(staged.folder, device=self.fits.device)
+            calibration, training_terms = calibrate(scorer), score_windows(scorer, training)
+            check_finite("the trained model", calibration.terms, training_terms)
+            reference = reference_windows(training.values, training.lengths, scores_of(training_terms))
+            write_arrays(
+                staged.folder,
+                calibration_terms=calibration.terms,
+                probe=_probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training),
+                reference=(reference.values, reference.lengths),
+            )
+            return staged.publish(self._manifest(fitted, calibration, training_terms))
+
+    def _manifest(self, fitted: FittedDetector, calibration: Calibrated, training_terms: FloatArray) -> Manifest:
+        settings = self.fits.settings
+        return Manifest(
+            detector=DetectorRecord(settings.model.detector, dict(settings.model.options)),
+            channels=settings.channel_specs,
+            window=WindowForm.of(settings.window),
+            seed=settings.model.seed,
+            training=TrainingRecord.of(fitted.summary),
+            metrics=_metrics(calibration, training_terms),
+            parent=self.parent,
+            packages=package_versions(),
+            created_at=from_us(self.clock.now_us()),
+            learning=self.learning,
+        )
+
+
+def _probe(fitted: FittedDetector, exported: Scorer, training: WindowSet) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return windows, lengths and terms of the exported model on a CPU, which must be those of the trained one."""
+    by_length = np.argsort(training.lengths, kind="stable")
+    probe = training.take(np.unique(by_length[np.linspace(0, len(by_length) - 1, _PROBE_WINDOWS, dtype=np.int64)]))
+    terms = exported.score(probe.values, probe.lengths)
+    deviation = probe_deviation(fitted.score(probe.values, probe.lengths), terms)
+    if not deviation <= PROBE_TOLERANCE_OTHER_DEVICES:
+        raise DetectorError(f"the exported model scores otherwise than the trained one (deviation {deviation:.2g})")
+    return probe.values, probe.lengths, terms
+
+
+def check_finite(model: str, *terms: FloatArray) -> None:
+    """Raise DetectorError where a term that ``model`` gave is NaN or infinite."""
+    if not all(np.isfinite(part).all() for part in terms):
+        raise DetectorError(f"{model} gives scores that are not finite: change model.options or model.seed")
+
+
+def _metrics(calibration: Calibrated, training_terms: FloatArray) -> Metrics:
+    scores = scores_of(calibration.terms)
+    return Metrics(
+        n_training=len(training_terms),
+        n_calibration=len(scores),
+        method=calibration.method,
+        score_quantiles={f"{q:g}": float(np.quantile(scores, q)) for q in _QUANTILES},
+        training_median=float(np.median(scores_of(training_terms))),
+        fold_medians=list(calibration.fold_medians),
+        n_presumed=calibration.n_presumed,
+    )

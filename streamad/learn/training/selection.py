@@ -1,0 +1,300 @@
+"""Which stored sequences train, calibrate, compare and test: pure, and no decision may bias what calibrates.
+
+The rules and their reasons: docs/learning/promotion.md.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "HeldOut",
+    "Plan",
+    "Selection",
+    "Stored",
+    "judges_of",
+    "learned_since_us",
+    "plan_calibration",
+    "read_stored",
+    "select",
+    "to_windows",
+]
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from streamad.errors import ArtifactError, RegistryError, TrainingDataError
+from streamad.learn.live.gate import is_reserved, reserve_half
+from streamad.learn.registry.manifest import CalibrationMethod
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import Mark, StoredSequence
+from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
+from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, hash_order
+from streamad.settings.learning import LearningSettings
+from streamad.types import BoolArray, WindowSet
+
+_FALSE_ALARMS_WANTED = 2  # that the threshold rests on; one (49 sequences at a rate of 0.02) only just certifies it
+
+
+class Stored(NamedTuple):
+    """What a store holds: its three shares and the operators' marks by id."""
+
+    accepted: Sequence[StoredSequence]
+    reserve: Sequence[StoredSequence]
+    aside: Sequence[StoredSequence]
+    marks: Mapping[str, Mark]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Sequences that the final fit does not see, with what was decided about each.
+
+    ``is_judged``: a version whose decisions count has judged it; ``is_alert``: with a p-value at or below the
+    configured rate; ``is_normal``: an operator called it a false alarm, so it is no alert and never left out.
+    """
+
+    sequences: tuple[StoredSequence, ...]
+    is_judged: BoolArray
+    is_alert: BoolArray
+    is_normal: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __add__(self, other: HeldOut) -> HeldOut:
+        return HeldOut(
+            (*self.sequences, *other.sequences),
+            np.concatenate([self.is_judged, other.is_judged]),
+            np.concatenate([self.is_alert, other.is_alert]),
+            np.concatenate([self.is_normal, other.is_normal]),
+        )
+
+    def __getitem__(self, part: slice) -> HeldOut:
+        return HeldOut(self.sequences[part], self.is_judged[part], self.is_alert[part], self.is_normal[part])
+
+    def where(self, mask: BoolArray) -> HeldOut:
+        """Return the sequences at which ``mask`` is true."""
+        kept = tuple(each for each, is_kept in zip(self.sequences, mask, strict=True) if is_kept)
+        return HeldOut(kept, self.is_judged[mask], self.is_alert[mask], self.is_normal[mask])
+
+    @property
+    def alert_share(self) -> float:
+        """Return the share of alerts among what was judged; 0 where nothing was."""
+        n_judged = int(self.is_judged.sum())
+        return int(self.is_alert.sum()) / n_judged if n_judged else 0.0
+
+    def most_presumed(self, rate: float) -> int:
+        """Return how many of those judged may be presumed anomalies, whatever their scores are."""
+        return most_presumed(int(self.is_alert.sum()), int(self.is_judged.sum()), rate)
+
+    def presumed(self, scores: Scores, rate: float, unjudged_share: float) -> BoolArray:
+        """Return which are presumed anomalies by their ``scores`` [N] (see ``presumed_anomalies``)."""
+        left_out, free = np.zeros(len(self), dtype=np.bool_), ~self.is_normal
+        left_out[free] = presumed_anomalies(
+            scores[free],
+            n_alerts=int(self.is_alert.sum()),
+            n_judged=int(self.is_judged.sum()),
+            rate=rate,
+            n_unjudged=int((~self.is_judged & free).sum()),
+            unjudged_share=unjudged_share,
+        )
+        return left_out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """What a retraining works with.
+
+    ``judged`` (accepted by the decision of a version that counts) and ``feedback`` (false alarms by operators' word)
+    train. ``uncut`` is complete: no decision that counts has chosen among it, so it may train or calibrate.
+    ``confirmed`` only tests.
+    """
+
+    judged: tuple[StoredSequence, ...]
+    uncut: tuple[StoredSequence, ...]
+    feedback: tuple[StoredSequence, ...]
+    calibration: HeldOut
+    comparison: HeldOut
+    confirmed: tuple[StoredSequence, ...]
+
+    @property
+    def n_training(self) -> int:
+        """Return how many sequences may train."""
+        return len(self.judged) + len(self.uncut) + len(self.feedback)
+
+    def comparable(self, at_least: int) -> HeldOut:
+        """Return the comparison half as a champion is compared on it: what its like has judged, if that is enough.
+
+        The rest may have calibrated it.
+        """
+        judged = self.comparison.where(self.comparison.is_judged)
+        return judged if len(judged) >= at_least else self.comparison
+
+
+def select(stored: Stored, *, settings: LearningSettings, rate: float, judges: frozenset[str]) -> Selection:
+    """Sort what is stored; decisions count where they are by a version in ``judges``.
+
+    Confirmed anomalies test and do nothing else, vetoed sequences nothing at all. Accepted sequences train. What no
+    version in ``judges`` has judged trains whatever the decision: before the first model and after a lasting change.
+    Of the false alarms among what was not accepted, the latest train, at most ``settings.feedback_share`` of all.
+    """
+    words = {id: mark.judgement for id, mark in stored.marks.items()}
+
+    seen: set[str] = set()
+
+    def usable(sequences: Iterable[StoredSequence]) -> list[StoredSequence]:
+        fresh = [each for each in sequences if each.id not in seen]
+        seen.update(each.id for each in fresh)
+        return [each for each in fresh if words.get(each.id) not in {"confirmed", "veto"}]
+
+    def is_judged(each: StoredSequence) -> bool:
+        return each.decision != "learning" and each.model_version in judges
+
+    reserve = usable(stored.reserve)  # in this order: what two workers sorted differently counts with more caution
+    aside = [each for each in usable(stored.aside) if not is_reserved(each.stream, each.sequence, settings.reserve)]
+    accepted = usable(stored.accepted)
+    judged = tuple(each for each in accepted if is_judged(each))
+    uncut = tuple(each for each in (*accepted, *aside) if not is_judged(each))
+    alarms = [each for each in aside if is_judged(each) and words.get(each.id) == "false_alarm"]
+    feedback = _latest(alarms, _at_most(len(judged) + len(uncut), settings.feedback_share))
+
+    def half(name: str) -> HeldOut:
+        ours = tuple(each for each in reserve if reserve_half(each.stream, each.sequence) == name)
+        return _held_out(ours, rate, is_judged, lambda each: words.get(each.id) == "false_alarm")
+
+    everything = {each.id: each for each in (*stored.accepted, *stored.reserve, *stored.aside)}.values()
+    return Selection(
+        judged=judged,
+        uncut=uncut,
+        feedback=feedback,
+        calibration=half("calibration"),
+        comparison=half("comparison"),
+        confirmed=tuple(each for each in everything if words.get(each.id) == "confirmed"),
+    )
+
+
+def _at_most(n_others: int, share: float) -> int | None:
+    """Return how many make up ``share`` of all together with ``n_others``; None: as many as there are."""
+    return math.floor(n_others * share / (1.0 - share) + 1e-9) if share < 1.0 else None
+
+
+def _latest(sequences: list[StoredSequence], n: int | None) -> tuple[StoredSequence, ...]:
+    ordered = sorted(sequences, key=lambda each: (-each.time_us, each.id))
+    return tuple(ordered[:n])
+
+
+def _held_out(
+    sequences: tuple[StoredSequence, ...],
+    rate: float,
+    is_judged: Callable[[StoredSequence], bool],
+    is_normal: Callable[[StoredSequence], bool],
+) -> HeldOut:
+    judged, normal, low = (np.zeros(len(sequences), dtype=np.bool_) for _ in range(3))
+    for i, each in enumerate(sequences):
+        judged[i], normal[i] = is_judged(each), is_normal(each)
+        low[i] = each.p_value <= rate if each.p_value is not None else each.decision == "anomalous"
+    return HeldOut(sequences, judged, judged & low & ~normal, normal)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Who trains, who calibrates, and who is left to compare on.
+
+    ``protected`` ids of ``training`` are never dropped; for ``n_unjudged`` of it no decision vouches. With the method
+    ``out_of_fold`` the training sequences calibrate as well, scored by fits that did not see them.
+    """
+
+    training: tuple[StoredSequence, ...]
+    protected: frozenset[str]
+    n_unjudged: int
+    calibration: HeldOut
+    comparison: HeldOut
+    method: CalibrationMethod
+
+
+def plan_calibration(
+    selection: Selection,
+    *,
+    settings: LearningSettings,
+    share: float,
+    rate: float,
+    seed: int,
+    has_champion: bool,
+) -> Plan:
+    """Decide who calibrates: the calibration half, and where that is too small what no decision has cut.
+
+    Wanted are sequences for two false alarms (99 for a rate of 0.02), at most ``share`` of all, and as many more as may
+    be left out as presumed anomalies: 98 of them would certify no more than 49. Missing ones come from
+    the comparison half where there is no champion to compare with, then from ``selection.uncut`` in the order of a
+    hash. Without a champion and below 150 sequences in all, calibration is out of fold, as in ``train_model``; raises
+    TrainingDataError where ``share`` leaves none.
+    """
+    pool, comparison = selection.calibration, selection.comparison
+    if has_champion:
+        comparison = selection.comparable(settings.promotion.min_comparison)
+    n_all = selection.n_training + len(pool) + len(comparison)
+    wanted = _wanted(n_all, share, rate, settings.presumed_anomalies) + pool.most_presumed(rate)
+    if not has_champion and len(pool) < wanted:
+        n_lent = wanted - len(pool)
+        pool, comparison = pool + comparison[:n_lent], comparison[n_lent:]
+    missing = max(0, wanted - len(pool))
+    to_spare = selection.n_training - settings.min_training
+    fixed = (*selection.judged, *selection.feedback)
+    protected = frozenset(each.id for each in selection.feedback)
+    if missing and not has_champion and (n_all < OUT_OF_FOLD_BELOW or missing > to_spare):
+        training = (*fixed, *selection.uncut)
+        return Plan(training, protected, len(selection.uncut), pool, comparison, "out_of_fold")
+    order = hash_order(tuple(each.id for each in selection.uncut), seed)
+    n_taken = max(0, min(missing, to_spare, len(order)))
+    taken = tuple(selection.uncut[i] for i in order[:n_taken])
+    left = tuple(selection.uncut[i] for i in order[n_taken:])
+    pool += _held_out(taken, rate, lambda _: False, lambda _: False)
+    if not has_champion and not len(pool):  # beside a champion that is for whoever compares to say
+        raise TrainingDataError(f"model.calibration holds none of {n_all} sequences out: raise it")
+    return Plan((*fixed, *left), protected, len(left), pool, comparison, "split" if taken else "reserve")
+
+
+def _wanted(n_all: int, share: float, rate: float, presumed: float) -> int:
+    most = min(math.ceil(_FALSE_ALARMS_WANTED / rate) - 1, int(n_all * share))
+    return math.ceil(calibration_count(most, 1.0, rate) / (1.0 - presumed) - 1e-9)
+
+
+def to_windows(sequences: Sequence[StoredSequence]) -> WindowSet:
+    """Return the windows of ``sequences``, one at least, under the ids of their verdicts."""
+    values = np.stack([each.window.values for each in sequences])
+    lengths = np.array([each.window.length for each in sequences], dtype=np.int64)
+    return WindowSet(values, lengths, tuple(each.id for each in sequences))
+
+
+def read_stored(store: InlierStore, *, since_us: int | None, stored_before_us: int | None = None) -> Stored:
+    """Return what ended since ``since_us`` and was stored before ``stored_before_us``. Raises StoreError."""
+    accepted, reserve, aside = (
+        store.read(share, since_us=since_us, stored_before_us=stored_before_us)
+        for share in ("accepted", "reserve", "aside")
+    )
+    return Stored(accepted, reserve, aside, store.marks())
+
+
+def learned_since_us(registry: Registry, model: str, version: str) -> int | None:
+    """Return since when the plant is what ``version`` knows, None: always. Raises RegistryError, ArtifactError."""
+    record = registry.manifest(model, version).learning
+    return None if record is None else record.since_us
+
+
+def judges_of(stored: Stored, registry: Registry, model: str, since_us: int | None) -> frozenset[str]:
+    """Return the versions named in ``stored`` that know the plant as it is since ``since_us``: their decisions count.
+
+    A version whose manifest is gone or damaged counts where the plant has never changed for good.
+    """
+
+    def knows(version: str) -> bool:
+        try:
+            return learned_since_us(registry, model, version) == since_us
+        except (ArtifactError, RegistryError):
+            return since_us is None
+
+    named = {each.model_version for share in (stored.accepted, stored.reserve, stored.aside) for each in share}
+    return frozenset(version for version in named if version is not None and knows(version))

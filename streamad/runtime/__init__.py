@@ -1,0 +1,1 @@
+"""The running monitor: source, intake, judging, commit."""

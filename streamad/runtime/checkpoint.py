@@ -1,0 +1,211 @@
+"""The local checkpoint: outputs in files and the progress of their inputs become durable together, or not at all."""
+
+from __future__ import annotations
+
+__all__ = [
+    "LocalCommitter",
+    "Progress",
+    "ProgressUpdate",
+    "SavedState",
+    "StreamProgress",
+    "UnsavedCommitter",
+    "merge",
+    "read_checkpoint",
+]
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from streamad.errors import CheckpointError
+from streamad.ports import DurableSink, Sink
+from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.system.files import write_atomically, writing
+from streamad.system.locks import try_lock
+from streamad.types import OutputRecord, Role
+
+SCHEMA_VERSION = 1
+
+
+class _Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file of the checkpoint holds: a partition's progress and how long every output was then."""
+
+    number: int
+    outputs: dict[str, int]
+    progress: Progress | None = None
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """What a checkpoint says: the progress of each partition, and each output's length in bytes by its name."""
+
+    number: int
+    progress: dict[str, Progress]
+    outputs: dict[str, int]
+
+
+def read_checkpoint(folder: Path) -> SavedState:
+    """Return what the checkpoint in ``folder`` says, without locking it; raises CheckpointError where it is damaged."""
+    commits = [_read(path) for path in sorted(folder.glob("*.json"))]
+    newest = max(commits, key=lambda commit: commit.number, default=_Commit(number=0, outputs={}))
+    progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
+    return SavedState(newest.number, progress, newest.outputs)
+
+
+def _read(path: Path) -> _Commit:
+    try:
+        commit = msgspec.json.decode(path.read_bytes(), type=_Commit)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be read ({error}); move the folder and the outputs away to begin anew"
+        ) from error
+    if commit.schema_version != SCHEMA_VERSION:
+        raise CheckpointError(f"{path}: written by another version of streamad; finish with that version first")
+    return commit
+
+
+class LocalCommitter:
+    """Exactly-once output on one machine: progress in a folder, outputs in sinks that can be cut back.
+
+    A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
+    crash the outputs are cut back to the lengths of the newest commit, so what was written but not committed is written
+    once when it is decided again. Sinks that cannot be cut back (stdout) may repeat what no commit covered.
+    """
+
+    def __init__(self, folder: Path, sinks: Mapping[Role, Sink], names: Mapping[Role, str]) -> None:
+        self._folder = folder
+        self._sinks = sinks
+        self._names = names
+        self._number = 0
+        self._progress: dict[str, Progress] = {}
+        self._lock: int | None = None
+        self._is_open = False
+        self._one_at_a_time = asyncio.Lock()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+
+    async def open(self) -> None:
+        """Lock the folder, cut the outputs back to the newest commit. Raises CheckpointError, OutputError."""
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = try_lock(self._folder / "lock")
+        if self._lock is None:
+            raise CheckpointError(f"{self._folder}: another streamad is running with this checkpoint; stop it first")
+        saved = read_checkpoint(self._folder)
+        self._number, self._progress = saved.number, saved.progress
+        for role, sink in self._durable().items():
+            length = saved.outputs.get(self._names[role])
+            if length is not None:
+                await sink.truncate(length)
+        # Before the first line goes out: a crash before the first commit must find the lengths of now.
+        await self._write("start", None)
+        self._is_open = True
+
+    async def restore(self, partition: str) -> Progress | None:
+        """Return the last committed progress of ``partition``; None at the first start."""
+        async with self._one_at_a_time:
+            if not self._is_open:
+                await self.open()
+            return self._progress.get(partition)
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        """Make ``outputs`` and ``update`` durable as one. Raises OutputError.
+
+        It goes on to its end where the caller is cancelled. Once one has failed all others do, for they would count
+        what it has written.
+        """
+        commit = asyncio.create_task(self._commit_alone(update, outputs))
+        self._under_way.add(commit)
+        commit.add_done_callback(self._ended)
+        await asyncio.shield(commit)
+
+    def _ended(self, commit: asyncio.Task[None]) -> None:
+        self._under_way.discard(commit)
+        if not commit.cancelled():
+            commit.exception()  # looked at, should the caller have been cancelled
+
+    async def _commit_alone(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        async with self._one_at_a_time:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                await self._commit(update, outputs)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    async def _commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        by_role: dict[Role, list[OutputRecord]] = {}
+        for record in outputs:
+            by_role.setdefault(record.role, []).append(record)
+        for role, records in by_role.items():
+            if role in self._sinks:
+                await self._sinks[role].write(records)
+                await self._sinks[role].flush()
+        progress = merge(self._progress.get(update.partition), update)
+        await self._write(blake2b(update.partition.encode(), digest_size=12).hexdigest(), progress)
+        self._progress[update.partition] = progress
+
+    async def release(self, partition: str) -> None:
+        """Do nothing: the folder's lock keeps other owners away."""
+
+    async def close(self) -> None:
+        """Close the sinks and unlock the folder; safe to call twice. Raises OutputError."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        try:
+            await _close_all(self._sinks.values())
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+    def _durable(self) -> dict[Role, DurableSink]:
+        return {role: sink for role, sink in self._sinks.items() if isinstance(sink, DurableSink)}
+
+    async def _write(self, name: str, progress: Progress | None) -> None:
+        self._number += 1
+        lengths = {self._names[role]: await sink.position() for role, sink in self._durable().items()}
+        commit = _Commit(number=self._number, outputs=lengths, progress=progress)
+        await asyncio.to_thread(write_atomically, self._folder / f"{name}.json", msgspec.json.encode(commit))
+
+
+class UnsavedCommitter:
+    """Writes outputs and remembers nothing: every run begins anew (replay, or ``run.checkpoint: null``)."""
+
+    def __init__(self, sinks: Mapping[Role, Sink]) -> None:
+        self._sinks = sinks
+        self._one_at_a_time = asyncio.Lock()
+
+    async def restore(self, partition: str) -> Progress | None:
+        """Return None: nothing is remembered."""
+        return None
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        """Write ``outputs``. Raises OutputError."""
+        async with self._one_at_a_time:
+            for record in outputs:
+                if record.role in self._sinks:
+                    await self._sinks[record.role].write([record])
+            for sink in self._sinks.values():
+                await sink.flush()
+
+    async def release(self, partition: str) -> None:
+        """Do nothing: there is nothing to give up."""
+
+    async def close(self) -> None:
+        """Close the sinks; safe to call twice. Raises OutputError."""
+        await _close_all(self._sinks.values())
+
+
+async def _close_all(sinks: Iterable[Sink]) -> None:
+    """Close every sink, whatever becomes of the others."""
+    async with AsyncExitStack() as stack:
+        for sink in sinks:
+            stack.push_async_callback(sink.close)

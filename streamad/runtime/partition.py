@@ -1,0 +1,184 @@
+"""One partition in the pipeline: its silence, its sequences in flight, what waits for its next commit."""
+
+from __future__ import annotations
+
+__all__ = ["Committing", "IdleClock", "InFlight", "Partition", "Restoring"]
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+from streamad.ingest.intake import Intake
+from streamad.ingest.stream import Closed
+from streamad.judge.judging import Judgement
+from streamad.progress import ProgressUpdate
+from streamad.types import (
+    DeadLetter,
+    Event,
+    LateRecord,
+    OutputRecord,
+    PartitionAssigned,
+    PartitionEnded,
+    RecordBatch,
+)
+
+_MESSAGE_BYTES = 500
+_ROW_BYTES = 200
+_COMMITTING_SHARE = 10
+
+
+class IdleClock:
+    """Wall-clock silence of a partition, counted only while its source says that it is caught up.
+
+    The source keeps saying so with empty batches. If it does not for longer than ``outage_us`` (a stalled broker), the
+    silence was an outage and counting starts anew: nothing is cut because nobody could deliver.
+    """
+
+    def __init__(self, outage_us: int) -> None:
+        self._outage_us = outage_us
+        self._seen_us: int | None = None
+        self.idle_us = 0
+
+    def on_batch(self, now_us: int, *, caught_up: bool, has_records: bool) -> None:
+        """Note a batch that came at monotonic time ``now_us``."""
+        passed = now_us - self._seen_us if self._seen_us is not None else None
+        if has_records or not caught_up or passed is None or passed > self._outage_us:
+            self.idle_us = 0
+        else:
+            self.idle_us += passed
+        self._seen_us = now_us if caught_up else None
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A finished sequence on its way to its verdict; ``record_us`` is the partition's record clock at its end."""
+
+    closed: Closed
+    task: asyncio.Task[Judgement]
+    since_us: int
+    nbytes: int
+    record_us: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Committing:
+    """A commit under way, and what it will have made durable."""
+
+    update: ProgressUpdate
+    done: list[InFlight]
+    judgements: list[Judgement]
+    task: asyncio.Task[None]
+    n_messages: int
+    since_us: int
+    told: list[Event]
+
+
+@dataclass(slots=True, eq=False)
+class Restoring:
+    """A partition that is being taken over; what its source delivers once it was sought waits here.
+
+    ``first_begin`` is where it began before it was lost, as long as no progress says so.
+    """
+
+    event: PartitionAssigned
+    task: asyncio.Task[Partition]
+    first_begin: int | None = None
+    is_sought: bool = False
+    early: list[RecordBatch | PartitionEnded] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """A partition that is being read: its way in, what is in flight, and what fell aside since the last commit."""
+
+    event: PartitionAssigned
+    intake: Intake
+    idle: IdleClock
+    expected: int
+    begin: int
+    in_flight: deque[InFlight] = field(default_factory=deque)
+    aside: list[OutputRecord] = field(default_factory=list)
+    aside_bytes: int = 0
+    committing: Committing | None = None
+    moved: bool = False
+    ending: bool = False
+    ended: bool = False
+    caught_up: bool = False
+    committed_us: int = 0
+    commit_took_us: int = 0
+    lag: int | None = None
+    low_watermark_us: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the partition's name."""
+        return self.intake.partition
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Return whether verdicts can be committed; those that the partition's end brought go all at once.
+
+        So a crash at its end repeats all of the end, as if it had not been seen, or nothing of it.
+        """
+        if self.ended:
+            return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
+        return bool(self.in_flight) and self.in_flight[0].task.done()
+
+    def is_through(self, event: PartitionEnded) -> bool:
+        """Return whether all before ``event`` was read; before one from before the last seek it was not."""
+        return event.next_offset is None or event.next_offset == self.expected
+
+    def rest_of(self, batch: RecordBatch) -> RecordBatch | None:
+        """Return what of ``batch`` follows what was read, None where nothing does.
+
+        Of what was read before the last seek some may follow, and be taken: then the source delivers it again.
+        """
+        begins_at, expected = batch.begins_at, self.expected
+        if begins_at is None or begins_at == expected:
+            return batch
+        if not begins_at < expected < batch.next_offset:
+            return None
+        records = tuple(record for record in batch.records if record.offset >= expected)
+        return RecordBatch(batch.partition, records, batch.next_offset, batch.caught_up, expected, batch.end_offset)
+
+    def is_due(self, now_us: int, interval_us: int, *, has_events: bool) -> bool:
+        """Return whether it is time to commit; ``has_events``: there is something to tell the operator.
+
+        Verdicts wait no longer than ``interval_us``, not at all where nothing else is waiting to be read, and in any
+        case only so long that commits take a tenth of the time.
+        """
+        since_us = now_us - self.committed_us
+        if self.ended:
+            return self.has_verdicts or not self.in_flight
+        if self.has_verdicts and (self.caught_up or self.ending or since_us >= _COMMITTING_SHARE * self.commit_took_us):
+            return True
+        return since_us >= interval_us and (self.has_verdicts or self.moved or has_events)
+
+    def take_judged(self) -> list[InFlight]:
+        """Take what is judged off the line, up to the first failure; once that is the first, raise it."""
+        taken: list[InFlight] = []
+        while self.in_flight and self.in_flight[0].task.done():
+            if self.in_flight[0].task.exception() is not None and taken and not self.ended:
+                break
+            self.in_flight[0].task.result()
+            taken.append(self.in_flight.popleft())
+        return taken
+
+    def set_aside(self, records: list[OutputRecord]) -> None:
+        """Keep ``records`` for the next commit."""
+        self.aside += records
+        self.aside_bytes += sum(map(_size_of, records))
+
+    def take_aside(self) -> list[OutputRecord]:
+        """Return what fell aside since the last call."""
+        aside, self.aside = self.aside, []
+        self.aside_bytes = 0
+        return aside
+
+
+def _size_of(record: OutputRecord) -> int:
+    """Return about how many bytes a record that fell aside holds in memory."""
+    message = record.message
+    if isinstance(message, DeadLetter):
+        return _MESSAGE_BYTES + len(message.value)
+    return _MESSAGE_BYTES + (_ROW_BYTES * len(message.times) if isinstance(message, LateRecord) else 0)

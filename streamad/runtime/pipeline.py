@@ -1,0 +1,490 @@
+"""The runtime that joins the rooms: records in, sequences judged, outputs and progress committed together."""
+
+from __future__ import annotations
+
+__all__ = ["JudgedSequence", "Pipeline"]
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from streamad.errors import PartitionLost
+from streamad.ingest.stream import Closed
+from streamad.judge.judging import Judge, Judgement
+from streamad.judge.scoring import Batchers
+from streamad.ports import Clock, Committer, Source
+from streamad.progress import ProgressUpdate
+from streamad.runtime.partition import Committing, InFlight, Partition, Restoring
+from streamad.runtime.status import Status
+from streamad.runtime.stream_homes import StreamHomes
+from streamad.runtime.takeover import Releases, TakeOver
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.events import Telling
+from streamad.telemetry.logs import get_logger
+from streamad.telemetry.metrics import Counters, Gauges
+from streamad.types import (
+    Event,
+    PartitionAssigned,
+    PartitionEnded,
+    PartitionRevoked,
+    Rebalanced,
+    RecordBatch,
+    SourceEvent,
+    SourceNotice,
+)
+
+_MAX_ASIDE_BYTES = 16_000_000
+_SHORTEST_TICK_US = 10_000
+_REREADING_SHARE = 2
+
+
+class JudgedSequence(NamedTuple):
+    """One committed judgement; ``latency_us`` from the arrival of what ended the sequence to the commit."""
+
+    judgement: Judgement
+    latency_us: int
+
+
+class Pipeline:
+    """Runs one source through assembly and judging to a committer, until the source ends or ``request_stop``.
+
+    Verdicts of a partition commit in the order in which its sequences ended, together with the dead letters and late
+    records of everything read so far and the progress that says so; partitions commit independently of each other and
+    of reading. A partition that its committer lost is restored from its progress and read again.
+    ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
+    called after the commit, ``on_event`` instead of a line in the log. What runs beside the pipeline speaks through
+    ``telling``, which it may be given before there is a pipeline, or ``tell``.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: Source,
+        committer: Committer,
+        batchers: Batchers,
+        clock: Clock,
+        *,
+        explain: bool,
+        with_verdicts: bool,
+        on_judged: Callable[[JudgedSequence], None] | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        telling: Telling | None = None,
+    ) -> None:
+        self.counters = Counters()
+        self._settings = settings
+        self._source = source
+        self._committer = committer
+        self._batchers = batchers
+        self._judge = Judge(settings, batchers, clock, explain=explain)
+        self._clock = clock
+        self._with_verdicts = with_verdicts
+        self._take_over = TakeOver(settings, source, clock, self.counters)
+        self._on_judged = on_judged
+        self._told = telling if telling is not None else Telling(settings.name, clock, on_event)
+        self.tell = self._told.tell
+        self._partitions: dict[str, Partition] = {}
+        self._restoring: dict[str, Restoring] = {}
+        self._releases = Releases(committer)
+        self._homes = StreamHomes()
+        self._status = Status(settings, clock, self.counters)
+        self._last_update: ProgressUpdate | None = None
+        self._in_flight_bytes = 0
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._is_through = False
+        self._give_up_us = 0
+        self._log = get_logger().bind(plant=settings.name)
+
+    @property
+    def was_stopped(self) -> bool:
+        """Return whether a stop was requested: verdicts may be missing that the next run will bring."""
+        return self._stopping
+
+    def request_stop(self) -> None:
+        """Stop reading; what is judged within ``run.stop_timeout`` is committed, all else is read again next time."""
+        if not self._stopping:
+            self._log.info("stop requested")
+            self._give_up_us = self._clock.monotonic_us() + self._settings.run.stop_timeout
+        self._stopping = True
+        self._wake.set()
+
+    async def commit_told(self) -> None:
+        """Commit what was told since ``run`` ended, beside the progress that the latest commit left.
+
+        Does nothing where no partition is ours. Raises OutputError.
+        """
+        if not self._told or self._last_update is None:
+            return
+        told = self._told.take()
+        try:
+            await self._committer.commit(self._last_update, self._told.records(told))
+        except PartitionLost as lost:
+            self._log.warning("events not committed", reason=str(lost), events=len(told))
+
+    def gauges(self) -> Gauges:
+        """Return the state of this moment; the latencies are those since the last call."""
+        return self._status.gauges(self._partitions.values(), self._in_flight_bytes)
+
+    async def run(self) -> None:
+        """Run until the source ends or a stop is requested; the caller closes source, committer and batchers.
+
+        Raises SourceError, OutputError, CheckpointError, DetectorError, StalledError.
+        """
+        self._log.info("run started", model=self._batchers.label)
+        self._status.moved()
+        ticker = asyncio.create_task(self._tick())
+        events = self._source.batches()
+        try:
+            await self._read(events)
+            await self._drain()
+            self._log.info("run ended", **self.counters.as_dict())
+        finally:
+            ticker.cancel()
+            left: list[asyncio.Task[Any]] = [ticker, *self._releases.tasks]
+            for restoring in self._restoring.values():
+                left.append(restoring.task)
+            for partition in self._partitions.values():
+                left += [waiting.task for waiting in partition.in_flight]
+                left += [partition.committing.task] if partition.committing is not None else []
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+
+    async def _read(self, events: AsyncIterator[SourceEvent]) -> None:
+        pull: asyncio.Future[SourceEvent | None] | None = None
+        try:
+            while not self._stopping:
+                await self._make_room()
+                if pull is None:
+                    pull = asyncio.ensure_future(anext(events, None))
+                await self._wait_for(pull)
+                await self._settle()
+                if pull.done():
+                    event, pull = pull.result(), None
+                    if event is None:
+                        return
+                    await self._handle(event)
+                self._commit_due()
+        finally:
+            if pull is not None:
+                pull.cancel()
+                await asyncio.gather(pull, return_exceptions=True)
+
+    async def _wait_for(self, pull: asyncio.Future[SourceEvent | None] | None) -> None:
+        """Return when ``pull`` is done or something happened (a verdict, a commit, a tick, a stop)."""
+        if pull is not None and pull.done():
+            return
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            waited: set[asyncio.Future[Any]] = {woken} if pull is None else {woken, pull}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+        self._wake.clear()
+        self._status.check_stall(self._waiting)
+
+    async def _tick(self) -> None:
+        interval_us = max(self._settings.run.commit_interval, _SHORTEST_TICK_US)
+        while True:
+            await self._clock.sleep(interval_us / 1e6)
+            self._status.report(self._partitions.values(), self._in_flight_bytes)
+            self._wake.set()
+
+    # --- what the source says ---
+
+    async def _handle(self, event: SourceEvent) -> None:
+        match event:
+            case RecordBatch():
+                await self._take(event)
+            case PartitionAssigned():
+                self._drop(event.partition)
+                self._restore(event)
+            case PartitionRevoked():
+                self._drop(event.partition)
+            case PartitionEnded():
+                self._end(event)
+            case Rebalanced():
+                self.counters.rebalances += 1
+                self._log.info("rebalanced", partitions=len(event.partitions))
+            case SourceNotice():
+                self.tell(event.kind, event.message, partition=event.partition)
+
+    def _restore(self, event: PartitionAssigned, first_begin: int | None = None) -> None:
+        task = asyncio.create_task(self._restored(event, first_begin))
+        task.add_done_callback(self._on_done)
+        self._restoring[event.partition] = Restoring(event, task, first_begin)
+
+    async def _restored(self, event: PartitionAssigned, first_begin: int | None) -> Partition:
+        await self._releases.done(event.partition)
+        progress = await self._committer.restore(event.partition)
+        self._restoring[event.partition].is_sought = True
+        return await self._take_over.begin(event, progress, first_begin)
+
+    async def _settle(self) -> None:
+        """Take up what tasks of ours have finished: partitions restored, commits done, both perhaps failed."""
+        for name, restoring in list(self._restoring.items()):
+            if not restoring.task.done():
+                continue
+            del self._restoring[name]
+            try:
+                self._partitions[name] = restoring.task.result()
+            except PartitionLost as lost:
+                self._log.warning("partition not restored, trying again", partition=name, reason=str(lost))
+                self._restore(restoring.event, restoring.first_begin)
+                continue
+            self._status.moved()
+            for early in restoring.early:
+                await self._handle(early)
+        for partition in list(self._partitions.values()):
+            if partition.committing is not None and partition.committing.task.done():
+                self._committed(partition, partition.committing)
+
+    def _drop(self, name: str, *, is_ours: bool = False) -> None:
+        """Forget all state of a partition; give it up, too, unless it ``is_ours`` and will be restored."""
+        restoring = self._restoring.pop(name, None)
+        partition = self._partitions.pop(name, None)
+        if restoring is None and partition is None:
+            return
+        if self._last_update is not None and self._last_update.partition == name:
+            self._last_update = None
+        left: list[asyncio.Task[Any]] = [restoring.task] if restoring is not None else []
+        if partition is not None:
+            left += [waiting.task for waiting in partition.in_flight]
+            if partition.committing is not None:
+                left.append(partition.committing.task)
+                self._told.give_back(partition.committing.told)
+            self._in_flight_bytes -= sum(waiting.nbytes for waiting in partition.in_flight)
+            self._homes.leave(name, self._partitions)
+        self._releases.begin(name, left, is_ours=is_ours)
+        self._log.info("partition dropped", partition=name)
+
+    def _end(self, event: PartitionEnded) -> None:
+        if (restoring := self._restoring.get(event.partition)) is not None and restoring.is_sought:
+            restoring.early.append(event)
+        partition = self._partitions.get(event.partition)
+        if partition is None or not partition.is_through(event):
+            return
+        partition.ending = True
+        self._homes.leave_unshared(partition.name)
+        if not partition.in_flight and partition.committing is None:
+            self._finish(partition)
+
+    def _finish(self, partition: Partition) -> None:
+        """End what is open in an ended partition: not before all that its samples had ended is committed."""
+        self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
+        partition.ended = True
+        self._homes.leave(partition.name, self._partitions)
+
+    async def _take(self, batch: RecordBatch) -> None:
+        if (restoring := self._restoring.get(batch.partition)) is not None and restoring.is_sought:
+            restoring.early.append(batch)
+        partition = self._partitions.get(batch.partition)
+        rest = None if partition is None else partition.rest_of(batch)
+        if partition is None or rest is None:
+            return
+        batch = rest
+        now_us = self._clock.now_us()
+        has_passed = bool(batch.records) or batch.next_offset > partition.expected
+        partition.expected = batch.next_offset
+        partition.idle.on_batch(self._clock.monotonic_us(), caught_up=batch.caught_up, has_records=bool(batch.records))
+        finished = partition.intake.take(batch, now_us)
+        if batch.caught_up:
+            finished += partition.intake.expire(partition.idle.idle_us, now_us)
+        if has_passed:  # also what holds no record of ours: markers of transactions, aborted records
+            partition.moved = True
+            self._status.moved()
+        partition.caught_up = batch.caught_up
+        partition.lag = None if batch.end_offset is None else max(0, batch.end_offset - batch.next_offset)
+        self._submit(partition, finished)
+        if finished and (batch.caught_up or self._batchers.is_idle):
+            await self._flush()  # nothing more waits to be read, or nobody is served by waiting for company
+
+    # --- judging ---
+
+    def _submit(self, partition: Partition, finished: list[Closed]) -> None:
+        for stream in partition.intake.assembler.take_new_streams():
+            if others := self._homes.settle(stream, partition.name):
+                message = f"also in {min(others)}: its sequences are unscorable; check the message key"
+                self.tell("stream_in_two_partitions", message, partition=partition.name, stream=stream)
+        partition.set_aside(partition.intake.take_aside())
+        now_us = self._clock.monotonic_us()
+        for closed in finished:
+            sequence = closed.sequence
+            self.counters.sequences[sequence.reason] += 1
+            self.counters.sequence_samples += sequence.n_samples
+            self.counters.merged += closed.merged
+            self.counters.duplicates += sequence.duplicates
+            refused = None
+            if self._homes.is_split(sequence.stream):
+                refused = "stream seen in two partitions: its samples are split between them; check the message key"
+            task = asyncio.create_task(self._judge.judge(sequence, refused))
+            task.add_done_callback(self._on_done)
+            nbytes = sequence.values.nbytes + sequence.times_us.nbytes
+            self._in_flight_bytes += nbytes
+            record_us = partition.intake.assembler.clock_us
+            partition.in_flight.append(InFlight(closed, task, now_us, nbytes, record_us))
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # looked at: of many that fail together only the first is raised, by its commit
+        self._wake.set()
+
+    async def _make_room(self) -> None:
+        """Hold the source back while too much waits; if nothing can drain, end the largest open sequence."""
+        limit = self._settings.sequences.max_buffered_bytes
+        most_waiting = 2 * self._settings.run.batch_windows
+        while not self._stopping:
+            waiting, held = self._waiting, self._held_bytes
+            if held + self._in_flight_bytes <= limit and waiting <= most_waiting:
+                return
+            if waiting:
+                await self._flush()
+                await self._settle()
+                self._commit_ready()
+                if self._waiting == waiting:
+                    await self._wait_for(None)
+            elif not self._evict() and self._held_bytes >= held:
+                return
+
+    @property
+    def _waiting(self) -> int:
+        return sum(len(partition.in_flight) for partition in self._partitions.values())
+
+    @property
+    def _held_bytes(self) -> int:
+        return sum(partition.intake.assembler.buffered_bytes for partition in self._partitions.values())
+
+    def _evict(self) -> bool:
+        """End the largest open sequence of the fullest partition; return whether there was one."""
+        held = [partition for partition in self._partitions.values() if partition.intake.assembler.buffered_bytes]
+        # What is being read again was cut otherwise at first, if it was cut at all: cutting it anew is the last resort.
+        if self._held_bytes <= _REREADING_SHARE * self._settings.sequences.max_buffered_bytes:
+            held = [partition for partition in held if not partition.intake.is_recovering]
+        if not held:
+            return False
+        fullest = max(held, key=lambda partition: partition.intake.assembler.buffered_bytes)
+        finished = fullest.intake.evict_largest(self._clock.now_us())
+        self._submit(fullest, finished)
+        return bool(finished)
+
+    async def _flush(self) -> None:
+        await asyncio.sleep(0)  # tasks just made submit their windows first
+        self._batchers.flush()
+
+    # --- commits ---
+
+    def _commit_due(self) -> None:
+        """Begin the commits that are due."""
+        now_us, interval_us = self._clock.monotonic_us(), self._settings.run.commit_interval
+        for partition in self._partitions.values():
+            if partition.committing is not None:
+                continue
+            is_due = partition.is_due(now_us, interval_us, has_events=bool(self._told))
+            if is_due or partition.aside_bytes > _MAX_ASIDE_BYTES:
+                self._commit(partition)
+
+    def _commit_ready(self) -> None:
+        for partition in self._partitions.values():
+            if partition.has_verdicts and partition.committing is None:
+                self._commit(partition)
+
+    def _commit(self, partition: Partition) -> None:
+        """Begin to commit what is judged; whatever becomes of it is taken up by ``_settle``."""
+        done = partition.take_judged()
+        judgements = [waiting.task.result() for waiting in done]
+        outputs = partition.take_aside()
+        told = self._told.take()
+        outputs += self._told.records(told)
+        for waiting, judgement in zip(done, judgements, strict=True):
+            partition.intake.assembler.committed(waiting.closed)
+            outputs += judgement.outputs(with_verdicts=self._with_verdicts)
+            self._in_flight_bytes -= waiting.nbytes
+        partition.moved = False
+        update = partition.intake.progress(ended=partition.ended)
+        task = asyncio.create_task(self._committer.commit(update, outputs))
+        task.add_done_callback(self._on_done)
+        since_us = self._clock.monotonic_us()
+        partition.committing = Committing(update, done, judgements, task, len(outputs), since_us, told)
+
+    def _committed(self, partition: Partition, commit: Committing) -> None:
+        partition.committing = None
+        try:
+            commit.task.result()
+        except PartitionLost as lost:
+            self.counters.commits_failed += 1
+            self._log.warning("commit failed, partition restored", partition=partition.name, reason=str(lost))
+            self._told.give_back(commit.told)
+            self._drop(partition.name, is_ours=True)
+            if self._is_through and not self._stopping:
+                raise  # nobody reads any more: the next run goes on
+            if not self._stopping:
+                self._restore(partition.event, partition.begin)
+            return
+        self._last_update = replace(commit.update, streams={})
+        self._status.moved()
+        partition.committed_us = now_us = self._clock.monotonic_us()
+        partition.low_watermark_us = (
+            commit.update.low_watermark_us if commit.update.low_watermark < commit.update.next_offset else None
+        )
+        partition.commit_took_us = now_us - commit.since_us
+        self._log.debug(
+            "committed",
+            partition=partition.name,
+            next_offset=commit.update.next_offset,
+            low_watermark=commit.update.low_watermark,
+            verdicts=len(commit.done),
+            messages=commit.n_messages,
+        )
+        self.counters.commits += 1
+        for waiting, judgement in zip(commit.done, commit.judgements, strict=True):
+            self.counters.verdicts[judgement.verdict.decision] += 1
+            self.counters.alerts += judgement.alert is not None
+            if waiting.record_us is not None:
+                self._status.latencies.add(self._clock.now_us() - waiting.record_us)
+            if self._on_judged is not None:
+                self._on_judged(JudgedSequence(judgement, now_us - waiting.since_us))
+        if commit.update.ended:
+            self._log.info("partition ended", partition=partition.name, next_offset=commit.update.next_offset)
+            del self._partitions[partition.name]
+        elif partition.ending and not partition.ended and not partition.in_flight:
+            self._finish(partition)
+
+    async def _drain(self) -> None:
+        """Finish and commit what is being scored, and what fell aside."""
+        self._is_through = True
+        for name in list(self._restoring):
+            self._drop(name)
+        while self._waiting or self._is_committing:
+            if self._waiting and self._stopping and self._clock.monotonic_us() >= self._give_up_us:
+                self._give_up()
+            await self._flush()
+            await self._settle()
+            self._commit_ready()
+            if self._is_committing or any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
+                await self._wait_for(None)
+        for partition in list(self._partitions.values()):
+            if partition.moved or partition.aside or partition.ended or self._told:
+                self._commit(partition)
+        while self._is_committing:
+            await self._wait_for(None)
+            await self._settle()
+        await asyncio.gather(*self._releases.tasks)
+
+    @property
+    def _is_committing(self) -> bool:
+        return any(partition.committing is not None for partition in self._partitions.values())
+
+    def _give_up(self) -> None:
+        """Leave to the next run what is not judged; the end of a partition counts only as a whole."""
+        for name, partition in list(self._partitions.items()):
+            self._log.info("left to the next run", partition=name, sequences=len(partition.in_flight))
+            for waiting in partition.in_flight:
+                waiting.task.cancel()
+            partition.in_flight.clear()
+            if partition.ended and partition.committing is None:
+                del self._partitions[name]
+            partition.ending = False

@@ -1,0 +1,63 @@
+"""What an operator sees of a run: counters and gauges in the log, and the alarm of a run that stands still."""
+
+from __future__ import annotations
+
+__all__ = ["Status"]
+
+from collections.abc import Collection
+
+from streamad.errors import StalledError
+from streamad.ports import Clock
+from streamad.runtime.partition import Partition
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.logs import get_status_logger
+from streamad.telemetry.metrics import Counters, Gauges, Latencies
+
+
+class Status:
+    """Watches a pipeline's partitions; ``moved`` is told whenever work went on."""
+
+    def __init__(self, settings: Settings, clock: Clock, counters: Counters) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._counters = counters
+        self._log = get_status_logger().bind(plant=settings.name)
+        self._moved_us = self._reported_us = clock.monotonic_us()
+        self.latencies = Latencies()
+
+    def moved(self) -> None:
+        """Note that work went on."""
+        self._moved_us = self._clock.monotonic_us()
+
+    def gauges(self, partitions: Collection[Partition], in_flight_bytes: int) -> Gauges:
+        """Return the state of this moment; the latencies are those since the last call."""
+        lags = [partition.lag for partition in partitions]
+        oldest_us = [partition.low_watermark_us for partition in partitions if partition.low_watermark_us is not None]
+        p50_ms, p99_ms = self.latencies.take_ms()
+        return Gauges(
+            partitions=len(partitions),
+            lag=sum(lag for lag in lags if lag is not None) if lags and None not in lags else None,
+            low_watermark_age_s=max(0, self._clock.now_us() - min(oldest_us)) / 1e6 if oldest_us else None,
+            open_sequences=sum(partition.intake.assembler.open_sequences for partition in partitions),
+            buffered_bytes=sum(partition.intake.assembler.buffered_bytes for partition in partitions) + in_flight_bytes,
+            waiting_verdicts=sum(len(partition.in_flight) for partition in partitions),
+            latency_p50_ms=p50_ms,
+            latency_p99_ms=p99_ms,
+        )
+
+    def report(self, partitions: Collection[Partition], in_flight_bytes: int) -> None:
+        """Print counters and gauges to the log where it is time."""
+        interval_us, now_us = self._settings.run.report_interval, self._clock.monotonic_us()
+        if interval_us and now_us - self._reported_us >= interval_us:
+            self._reported_us = now_us
+            gauges = self.gauges(partitions, in_flight_bytes)
+            self._log.info("status", **self._counters.as_dict(), **gauges.as_dict())
+
+    def check_stall(self, waiting: int) -> None:
+        """Raise StalledError where ``waiting`` sequences wait for their verdicts and nothing moved for too long."""
+        limit_us = self._settings.run.stall_timeout
+        if limit_us and waiting and self._clock.monotonic_us() - self._moved_us > limit_us:
+            raise StalledError(
+                f"{waiting} finished sequences wait and nothing has moved for {limit_us / 1e6:g} s: the scorer hangs; "
+                "nothing uncommitted is lost, start streamad again"
+            )

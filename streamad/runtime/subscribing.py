@@ -1,0 +1,199 @@
+"""Subscriptions for a user's own program: alerts and other messages as they are committed, decoded and typed."""
+
+from __future__ import annotations
+
+__all__ = ["Messages", "subscribe"]
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar, cast, overload
+
+import msgspec
+
+from streamad.plugins import ConnectorContext, connect_subscription
+from streamad.ports import StoredMessage, Subscription
+from streamad.system.clock import SystemClock
+from streamad.telemetry.logs import get_logger
+from streamad.types import (
+    Alert,
+    Attribution,
+    DeadLetter,
+    Event,
+    Feedback,
+    LateRecord,
+    Message,
+    Promotion,
+    Verdict,
+    message_types,
+)
+
+Start = Literal["earliest", "latest"]
+M_co = TypeVar("M_co", bound=Message, covariant=True)
+A = TypeVar("A", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event, Feedback, Promotion)
+B = TypeVar("B", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event, Feedback, Promotion)
+
+
+class Messages(Generic[M_co]):
+    """Messages one after the other, endlessly, each once it is committed: ``async for``, best in ``async with``.
+
+    Asking for the next message says that the one before is done, and so does leaving ``async with`` without an error;
+    a group begins with the first message that is not done. Left otherwise (``break`` outside ``async with``, an error,
+    a crash), the last message comes again the next time: at least once. Waiting may be given a time-out
+    (``asyncio.timeout`` around ``anext``): the next call goes on waiting, nothing is lost.
+    """
+
+    def __init__(self, subscription: Subscription, of: tuple[type[M_co], ...]) -> None:
+        kinds = {name: kind for name, kind in message_types().items() if kind in of}
+        if not of or len(kinds) != len(set(of)):
+            raise ValueError(f"of: give one or more of {', '.join(kind.__name__ for kind in message_types().values())}")
+        self._subscription = subscription
+        self._iterator = _decoded(subscription, kinds)
+        self._next: asyncio.Future[M_co] | None = None
+
+    def __aiter__(self) -> Messages[M_co]:
+        return self
+
+    async def __anext__(self) -> M_co:
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._iterator))
+        await asyncio.wait({self._next})  # a caller's time-out leaves it to the next call
+        found, self._next = self._next, None
+        return found.result()
+
+    async def __aenter__(self) -> Messages[M_co]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._subscription.done()
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Remember how far it was read and disconnect; safe to call twice."""
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait({self._next})
+        try:
+            await cast("Any", self._iterator).aclose()
+        finally:
+            await self._subscription.close()
+
+
+@overload
+def subscribe(
+    url: str,
+    *,
+    group: str | None = ...,
+    start: Start | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    base_dir: Path | None = ...,
+) -> Messages[Alert]: ...
+@overload
+def subscribe(
+    url: str,
+    *,
+    of: type[A],
+    group: str | None = ...,
+    start: Start | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    base_dir: Path | None = ...,
+) -> Messages[A]: ...
+@overload
+def subscribe(
+    url: str,
+    *,
+    of: tuple[type[A], type[B]],
+    group: str | None = ...,
+    start: Start | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    base_dir: Path | None = ...,
+) -> Messages[A | B]: ...
+@overload
+def subscribe(
+    url: str,
+    *,
+    of: tuple[type[Message], ...],
+    group: str | None = ...,
+    start: Start | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    base_dir: Path | None = ...,
+) -> Messages[Message]: ...
+def subscribe(
+    url: str,
+    *,
+    of: type[Any] | tuple[type[Any], ...] = Alert,
+    group: str | None = None,
+    start: Start | None = None,
+    options: Mapping[str, Any] | None = None,
+    base_dir: Path | None = None,
+) -> Messages[Any]:
+    """Return the messages of type ``of`` (one of ``streamad.types``, or several) that a sink writes to ``url``.
+
+    ``url`` is that of the sink: ``kafka://host:9092/alerts``, ``file:out/alerts.jsonl``. A ``group`` remembers how far
+    it was read: named for the first time it begins with the earliest message, after that where it left off. Without
+    one, reading begins with what comes from now on. ``start`` says otherwise for the first time. ``options`` are those
+    of the connector (``security`` for Kafka), relative paths mean ``base_dir`` (default: the working directory).
+
+    Messages of other types at the same place are passed over, as are, with a warning in the log, those that no version
+    of streamad's types can read. Nothing connects before the first message is asked for; that may raise SourceError.
+    Raises PluginError for an unknown scheme, ConfigError for wrong options, ValueError for a type that is no message's.
+    """
+    given = dict(options or {})
+    given |= {name: value for name, value in (("group", group), ("start", start)) if value is not None}
+    context = ConnectorContext((), SystemClock(), base_dir or Path.cwd())
+    wanted = of if isinstance(of, tuple) else (of,)
+    return Messages(connect_subscription(url, given, context), wanted)
+
+
+async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) -> AsyncIterator[M_co]:
+    decoders = {name: msgspec.json.Decoder(kind) for name, kind in kinds.items()}
+    received = subscription.messages()
+    try:
+        async for message in received:
+            try:
+                decoder = decoders.get(message.kind if message.kind is not None else _kind_of(message))
+                found = None if decoder is None else decoder.decode(message.value)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                get_logger().warning("passed over what is no message of streamad", place=message.place, why=str(error))
+                continue
+            if found is not None:
+                yield found
+    finally:
+        await cast("Any", received).aclose()
+        await subscription.close()
+
+
+class _Marks(msgspec.Struct):
+    """The fields by which messages without a name are told apart."""
+
+    created_at: msgspec.Raw
+    judgement: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    alert_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    terms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    verdict_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    sha256: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    cause: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    version: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_marks = msgspec.json.Decoder(_Marks)
+
+
+def _kind_of(message: StoredMessage) -> str:
+    """Return the name of the type that only this message can be of; raises MsgspecError where it is no object."""
+    marks = _marks.decode(message.value)
+    if marks.judgement is not msgspec.UNSET:
+        return "feedback"
+    if marks.alert_id is not msgspec.UNSET:
+        return "alert" if marks.terms is msgspec.UNSET else "attribution"
+    if marks.verdict_id is not msgspec.UNSET:
+        return "verdict"
+    if marks.sha256 is not msgspec.UNSET:
+        return "dead_letter"
+    if marks.version is not msgspec.UNSET:
+        return "promotion"
+    return "late" if marks.cause is not msgspec.UNSET else "event"

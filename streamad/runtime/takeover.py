@@ -1,0 +1,100 @@
+"""Taking a partition over: from its progress, or from where its source begins, to a partition that can be read."""
+
+from __future__ import annotations
+
+__all__ = ["Releases", "TakeOver"]
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.ports import Clock, Committer, Source, TransactionalSource
+from streamad.progress import Progress, after_gap
+from streamad.runtime.partition import IdleClock, Partition
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.logs import get_logger
+from streamad.telemetry.metrics import Counters
+from streamad.types import PartitionAssigned
+
+
+class Releases:
+    """Gives partitions up to ``committer``, one after the other where the same one is dropped again meanwhile."""
+
+    def __init__(self, committer: Committer) -> None:
+        self._committer = committer
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Return those under way; they raise what the committer raises."""
+        return list(self._under_way.values())
+
+    def begin(self, name: str, left: Sequence[asyncio.Task[Any]], *, is_ours: bool) -> None:
+        """Cancel what is ``left`` to do for a partition and, unless it ``is_ours``, give it up when that has ended."""
+        for task in left:
+            task.cancel()
+        before = self._under_way.get(name)
+        release = asyncio.create_task(self._release(name, [*left, *([before] if before else [])], is_ours=is_ours))
+        self._under_way[name] = release
+        release.add_done_callback(lambda _: self._ended(name, release))
+
+    async def done(self, name: str) -> None:
+        """Return once no release of the partition is under way, however it ended."""
+        if (release := self._under_way.get(name)) is not None:
+            await asyncio.wait([release])
+
+    async def _release(self, name: str, left: list[asyncio.Task[Any]], *, is_ours: bool) -> None:
+        await asyncio.gather(*left, return_exceptions=True)
+        if not is_ours:  # or the committer would forget how often it was fenced, and since when its commits fail
+            await self._committer.release(name)
+
+    def _ended(self, name: str, release: asyncio.Task[None]) -> None:
+        if self._under_way.get(name) is release:
+            del self._under_way[name]
+
+
+class TakeOver:
+    """Begins to read the partitions of ``source``, once their former owners are kept out."""
+
+    def __init__(self, settings: Settings, source: Source, clock: Clock, counters: Counters) -> None:
+        self._settings = settings
+        self._source = source
+        self._clock = clock
+        self._counters = counters
+        self._decoder = Decoder(settings.decode, settings.channels, settings.route_field)
+        self._log = get_logger().bind(plant=settings.name)
+
+    async def begin(self, event: PartitionAssigned, progress: Progress | None, first_begin: int | None) -> Partition:
+        """Seek the low watermark of ``progress``, without one ``first_begin``, and return the partition.
+
+        ``first_begin`` is where it began in this run before its first commit; None: the source says. Where what lies
+        behind the place sought is gone, sequences that may have lost samples begin anew as partial ones.
+        """
+        wanted = first_begin if progress is None else progress.low_watermark
+        begin = await self._source.seek(event.partition, wanted)
+        has_gap = wanted is not None and begin > wanted
+        if progress is not None and has_gap:
+            progress = after_gap(progress, begin)
+        intake = Intake(
+            event.partition,
+            self._settings,
+            self._decoder,
+            self._counters,
+            seen_from_start=event.seen_from_start and not has_gap,
+            progress=progress,
+        )
+        partition = Partition(event, intake, IdleClock(self._settings.run.outage_after), expected=begin, begin=begin)
+        partition.committed_us = self._clock.monotonic_us()
+        if progress is not None and progress.low_watermark < progress.next_offset:
+            partition.low_watermark_us = progress.low_watermark_us
+        if progress is None:
+            intake.next_offset = begin
+            if isinstance(self._source, TransactionalSource):  # so that "latest" means the same place after a crash
+                partition.moved, partition.committed_us = True, 0
+        where = {} if progress is None else {"next_offset": progress.next_offset}
+        self._log.info(
+            "partition assigned", partition=event.partition, begin=begin, first_start=progress is None, **where
+        )
+        return partition

@@ -1,0 +1,1 @@
+"""The config, ``plant.yaml``: its sections, its fields, its file."""

@@ -1,0 +1,76 @@
+"""Durations and sizes as people write them in a config: 250ms, 30s, 10m, 64MB."""
+
+from __future__ import annotations
+
+__all__ = ["NAME_PATTERN", "ConfigSection", "Duration", "Name", "Size", "Url", "parse_duration_us", "parse_size_bytes"]
+
+import re
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_PASSWORD_IN_URL = re.compile(r"//[^/?#@]*:[^/?#@]+@")
+
+
+def _no_password(url: str) -> str:
+    if _PASSWORD_IN_URL.search(url):
+        raise ValueError("holds a password: secrets come from the environment or a file, never from the config")
+    return url
+
+
+Url = Annotated[str, AfterValidator(_no_password)]
+
+
+class ConfigSection(BaseModel):
+    """A section of the config: frozen, unknown keys refused, docstrings of fields are their descriptions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+_DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_SIZE_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-zµμ]*)\s*")
+# Values are kept as int64.
+_LIMIT = 2**63
+
+
+def _quantity(value: object, units: dict[str, int], plain: int, what: str, example: str) -> int:
+    text = str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    unit = match.group(2).replace("µ", "u").replace("μ", "u") if match else ""
+    factor = plain if not unit else units.get(unit, units.get(unit.upper() if plain == 1 else unit.lower(), 0))
+    if match is None or not factor:
+        raise ValueError(f"{value!r} is not a {what}: write {example}")
+    quantity = Decimal(match.group(1)) * factor
+    if quantity >= _LIMIT:
+        raise ValueError(f"{text!r} is too large for a {what}")
+    return round(quantity)
+
+
+def parse_duration_us(value: object) -> int:
+    """Return microseconds of "250ms", "30s", "10m", "24h", "7d"; a bare number means seconds. Raises ValueError."""
+    return _quantity(value, _DURATION_US, 1_000_000, "duration", "for example 250ms, 30s, 10m or 24h")
+
+
+def parse_size_bytes(value: object) -> int:
+    """Return bytes of "64MB", "1GiB"; a bare number means bytes. Raises ValueError."""
+    return _quantity(value, _SIZE_BYTES, 1, "size", "for example 500KB, 64MB or 1GiB")
+
+
+def _duration_text(duration_us: int) -> str:
+    return f"{duration_us}us"
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration_us),
+    # A bare number would be read back as seconds.
+    PlainSerializer(_duration_text, return_type=str, when_used="json"),
+]
+"""Microseconds, written as 250ms, 30s, 10m, 24h or a number of seconds."""
+
+Size = Annotated[int, BeforeValidator(parse_size_bytes)]
+"""Bytes, written as 500KB, 64MB, 1GiB or a number of bytes."""

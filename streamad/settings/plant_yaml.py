@@ -1,0 +1,426 @@
+"""The one config: every key of ``plant.yaml``, validated as a whole before anything starts."""
+
+from __future__ import annotations
+
+__all__ = [
+    "NAME_PATTERN",
+    "AlertSettings",
+    "ChannelSettings",
+    "DecodeSettings",
+    "FieldSettings",
+    "LearningSettings",
+    "ModelSettings",
+    "ResampleSettings",
+    "RoutingSettings",
+    "RunSettings",
+    "SecretSource",
+    "SequenceSettings",
+    "Settings",
+    "SinkSettings",
+    "SourceSettings",
+    "WindowSettings",
+    "load_settings",
+    "located_problems",
+]
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from streamad.errors import ConfigError, Problem
+from streamad.settings.fields import NAME_PATTERN, ConfigSection, Duration, Name, Size, Url
+from streamad.settings.learning import LearningSettings, RoutingSettings
+from streamad.settings.yaml_file import (
+    environment_secrets,
+    locate,
+    nearest_key,
+    read_yaml,
+    secret_variables,
+    stray_environment,
+    validation_problems,
+)
+from streamad.types import ChannelSpec
+
+ENV_PREFIX = "STREAMAD_"
+# Where tests and benchmarks find real recordings; not part of the config.
+_FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
+
+
+class SecretSource(ConfigSection):
+    """Where a secret is kept: an environment variable or a file, never the config itself."""
+
+    env: str | None = None
+    """Name of the environment variable that holds the secret."""
+    file: Path | None = None
+    """File whose first line is the secret."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> SecretSource:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("name either env or file")
+        return self
+
+    def resolve(self) -> SecretStr:
+        """Read the secret; raises ConfigError naming the place, never the content."""
+        if self.env is not None:
+            if self.env not in os.environ:
+                raise ConfigError([Problem("secret", f"environment variable {self.env} is not set")])
+            return SecretStr(os.environ[self.env])
+        assert self.file is not None
+        try:
+            return SecretStr(self.file.read_text(encoding="utf-8").splitlines()[0])
+        except (OSError, IndexError, UnicodeDecodeError):
+            # Without its cause: a decoding error carries the file's bytes.
+            raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None
+
+
+class ChannelSettings(ConfigSection):
+    """One sensor signal."""
+
+    name: Name
+    """Name in alerts and arrays."""
+    unit: str = ""
+    """Physical unit, as text."""
+    field: str | None = None
+    """Its name in your messages, where that differs (a dotted path for nested ones)."""
+
+
+class SourceSettings(ConfigSection):
+    """Where samples come from."""
+
+    url: Url
+    """Scheme and place: a path or glob for files, or kafka://host:port/topic; options may follow after '?'."""
+    options: dict[str, Any] = Field(default={})
+    """Options of the connector (``streamad check --options`` lists them)."""
+
+
+class FieldSettings(ConfigSection):
+    """Where a plant's own messages keep what streamad needs; dotted paths reach into nested objects."""
+
+    stream: str = "stream"
+    """Field of the stream (reactor, line, athlete); ``key`` takes the record's key."""
+    sequence: str | None = "sequence"
+    """Field of the sequence id; null where messages carry none."""
+    time: str = "time"
+    """Field of the event time; ``record`` takes the record's own time."""
+    end: str | None = "end"
+    """Field that is true on the last sample of a sequence."""
+    values: str | None = "values"
+    """Object that holds one field per channel; null where the channels are fields of the message itself (flat)."""
+    channel: str | None = None
+    """One channel per message: the field that names the channel."""
+    value: str | None = None
+    """One channel per message: the field that holds its value."""
+    ignore_unknown: bool = True
+    """Flat and per-channel forms: skip what is not in ``channels`` (else such messages are dead letters)."""
+
+    @model_validator(mode="after")
+    def _channel_and_value(self) -> FieldSettings:
+        if (self.channel is None) != (self.value is None):
+            raise ValueError("channel and value go together")
+        return self
+
+
+class DecodeSettings(ConfigSection):
+    """How messages are read."""
+
+    format: Literal["auto", "json", "msgpack"] = "auto"
+    """Wire format; auto looks at the first byte of each message."""
+    fields: FieldSettings | None = None
+    """Mapping for foreign messages; leave out for streamad's own format."""
+    time: Literal["absolute", "relative"] = "absolute"
+    """relative: times are seconds since the sequence's start."""
+    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    """Unit of numeric times, absolute or relative."""
+    timezone: str | None = None
+    """Time zone of dates without a UTC offset (IANA name, such as Europe/Berlin); null: such dates are unreadable."""
+    default_stream: str | None = None
+    """Stream of messages that name none."""
+    max_clock_skew: Duration = 3_600_000_000
+    """A sample further ahead of its record's own time than this is unreadable."""
+    max_message_bytes: Size = 8_000_000
+    """Longer messages are unreadable."""
+    max_samples_per_message: int = Field(default=100_000, ge=1)
+    """Chunks of more samples are unreadable."""
+    max_dead_letter_bytes: Size = 65_536
+    """A dead letter keeps this much of the original bytes."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str | None) -> str | None:
+        try:
+            return name if name is None else ZoneInfo(name).key
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError(f"no time zone {name!r}: write an IANA name such as Europe/Berlin or UTC") from error
+
+
+class SequenceSettings(ConfigSection):
+    """When a sequence ends, and what bounds it."""
+
+    end: tuple[Literal["marker", "change", "gap", "length"], ...] = ("marker", "change")
+    """Any of: marker (end: true), change (a new sequence id on the stream), gap, length."""
+    gap: Duration | None = None
+    """With ``gap``: no sample for longer than this ends the sequence."""
+    length: int | None = Field(default=None, ge=1)
+    """With ``length``: so many samples (distinct times) make a sequence."""
+    max_duration: Duration = 86_400_000_000
+    """Hard limit in event time, always on."""
+    max_samples: int = Field(default=1_000_000, ge=1)
+    """Hard limit in samples, always on."""
+    allowed_lateness: Duration = 0
+    """Samples may arrive out of order by up to this event time."""
+    closed_memory: Duration | None = None
+    """How long ids of ended sequences are remembered; default max_duration + allowed_lateness."""
+    late: Literal["sink", "drop"] = "sink"
+    """What happens to late samples: written to the late sink, or only counted."""
+    max_streams: int = Field(default=10_000, ge=1)
+    """More streams than this are refused (dead letters)."""
+    max_buffered_bytes: Size = 512_000_000
+    """Memory for open sequences; past it the source is paused, then the largest sequence ends."""
+
+    @model_validator(mode="after")
+    def _modes_have_limits(self) -> SequenceSettings:
+        if not self.end:
+            raise ValueError("end names no mode: give at least one of marker, change, gap, length")
+        if ("gap" in self.end) != (self.gap is not None):
+            raise ValueError("end mode gap and the key gap go together")
+        if ("length" in self.end) != (self.length is not None):
+            raise ValueError("end mode length and the key length go together")
+        return self
+
+
+class ResampleSettings(ConfigSection):
+    """A uniform time grid."""
+
+    period: Duration
+    """Distance of grid points."""
+
+    @field_validator("period")
+    @classmethod
+    def _positive(cls, value: int) -> int:
+        if value <= 0:
+            raise ValueError("must be longer than 0")
+        return value
+
+
+class WindowSettings(ConfigSection):
+    """How a sequence becomes a fixed-length window."""
+
+    length: int = Field(default=128, ge=2, le=65_536)
+    """L, the window length in samples."""
+    resample: ResampleSettings | None = None
+    """Put samples onto a uniform grid first (multi-rate sensors)."""
+    longer: Literal["truncate", "resample", "reject"] = "resample"
+    """Sequences longer than L: cut at L, squeezed to L, or unscorable."""
+    max_missing: float = Field(default=0.2, ge=0, le=1)
+    """A channel missing in more than this share of the samples makes the sequence unscorable."""
+    min_samples: int = Field(default=2, ge=1)
+    """Shorter sequences are unscorable."""
+
+
+class ModelSettings(ConfigSection):
+    """The detector and where its versions are kept."""
+
+    name: Name = "default"
+    """Name in the registry."""
+    recordings: Url | None = None
+    """Recordings of normal sequences that ``streamad train`` learns from; default: the source."""
+    registry: Path = Path("registry")
+    """Folder of the model registry."""
+    detector: str = "neutral_ad"
+    """Kind of detector (entry point)."""
+    options: dict[str, Any] = Field(default={})
+    """The detector's own options."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of training: same data, same seed, same model."""
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    """auto, cpu, cuda or cuda:i."""
+    calibration: float = Field(default=0.5, gt=0, lt=1)
+    """Share of the training recordings held out for calibration (from 150 sequences on; below, out of fold)."""
+    folds: int = Field(default=5, ge=2)
+    """Folds of the out-of-fold calibration of small sets."""
+
+    @field_validator("registry")
+    @classmethod
+    def _is_a_folder(cls, folder: Path) -> Path:
+        if ":/" in str(folder):  # Path has made one slash of two
+            raise ValueError(
+                f"{str(folder)!r} is no folder: a model is promoted by an atomic rename under a lock, so the registry "
+                "lies on a POSIX file system (mount one that all workers share)"
+            )
+        return folder
+
+
+class AlertSettings(ConfigSection):
+    """When a sequence is an alert."""
+
+    false_alarm_rate: float = Field(default=0.02, gt=0, lt=1)
+    """Alert when the conformal p-value is at most this."""
+
+
+class RunSettings(ConfigSection):
+    """The runtime's limits."""
+
+    checkpoint: Path | None = Path("checkpoint")
+    """Folder of the local checkpoint; null: none, every run starts anew."""
+    batch_windows: int = Field(default=64, ge=1)
+    """Windows scored together at most."""
+    batch_wait: Duration = 50_000
+    """Longest wait of a window for company."""
+    commit_interval: Duration = 1_000_000
+    """Longest time between two commits while outputs wait."""
+    outage_after: Duration = 10_000_000
+    """A source silent for longer than this (not even an empty poll) was away: wall-clock idle time starts anew."""
+    report_interval: Duration = 60_000_000
+    """Counters and gauges are printed to the log so often; 0: never."""
+    stall_timeout: Duration = 300_000_000
+    """If work waits and nothing has moved for this long, the process ends with an error; 0: never."""
+    stop_timeout: Duration = 10_000_000
+    """After Ctrl-C or SIGTERM, longest wait for what is being judged; the rest is read again by the next run."""
+
+
+class SinkSettings(ConfigSection):
+    """Where messages go, one URL per role; a missing role is not written."""
+
+    alerts: Url = "stdout:"
+    """Alerts (without a verdicts sink, unscorable verdicts go here too)."""
+    attributions: Url | None = None
+    """Why each alert was raised."""
+    verdicts: Url | None = None
+    """One verdict for every sequence."""
+    dead_letters: Url | None = None
+    """Unreadable records."""
+    late: Url | None = None
+    """Samples that came too late."""
+    events: Url | None = None
+    """What an operator should know of."""
+    options: dict[str, dict[str, Any]] = Field(default={})
+    """Options of the connectors, by scheme (kafka: {...}); those of the source's own system need not be repeated."""
+
+
+class _Environment(EnvSettingsSource):
+    """Leaves a value that is not JSON as it is, so that validation names its variable among all other problems."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
+class Settings(BaseSettings):
+    """The whole of ``plant.yaml``; every key can be overridden as STREAMAD_SECTION__KEY in the environment."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        env_parse_none_str="null",
+        use_attribute_docstrings=True,
+    )
+
+    name: Name = "plant"
+    """Name of this monitor."""
+    channels: tuple[ChannelSettings, ...] = Field(min_length=1)
+    """The sensor signals, in the order of every array."""
+    source: SourceSettings
+    """Where samples come from."""
+    decode: DecodeSettings = DecodeSettings()
+    """How messages are read."""
+    sequences: SequenceSettings = SequenceSettings()
+    """When a sequence ends."""
+    window: WindowSettings = WindowSettings()
+    """How a sequence becomes a window."""
+    model: ModelSettings = ModelSettings()
+    """The detector."""
+    models: RoutingSettings | None = None
+    """Several models, chosen by a field of the messages (recipe, product, exercise); null: one for all."""
+    alerts: AlertSettings = AlertSettings()
+    """When a sequence is an alert."""
+    learning: LearningSettings | None = None
+    """How the model follows the plant; null: it stays as it is until `streamad train` makes another."""
+    sinks: SinkSettings = SinkSettings()
+    """Where messages go."""
+    run: RunSettings = RunSettings()
+    """The runtime's limits."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the environment win over the file, which arrives as init arguments."""
+        return _Environment(settings_cls), init_settings
+
+    @field_validator("learning")
+    @classmethod
+    def _limits_fit(cls, learning: LearningSettings | None) -> LearningSettings | None:
+        if learning is not None and (contradiction := learning.contradiction()):
+            raise ValueError(contradiction)
+        return learning
+
+    @field_validator("channels")
+    @classmethod
+    def _names_differ(cls, channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
+        names = [channel.name for channel in channels]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"channel named twice: {', '.join(twice)}")
+        return channels
+
+    @property
+    def channel_specs(self) -> tuple[ChannelSpec, ...]:
+        """Name and unit of each channel, in the order of every array."""
+        return tuple(ChannelSpec(channel.name, channel.unit) for channel in self.channels)
+
+    @property
+    def route_field(self) -> str | None:
+        """Field of the messages that chooses the model; None where there is one for all."""
+        return None if self.models is None else self.models.field
+
+
+def load_settings(path: Path) -> Settings:
+    """Read and validate a config file with the environment's overrides.
+
+    Raises ConfigError holding all problems at once, each with its dotted path and line, the nearest known key named.
+    """
+    content, lines, problems = read_yaml(path)
+    # pydantic-settings takes keyword arguments such as _env_file for its own: they are no keys of ours.
+    private = [key for key in content if key.startswith("_")]
+    problems += [Problem(key, nearest_key(Settings, (key,)), lines.get((key,))) for key in private]
+    secrets = {*secret_variables(content), *environment_secrets(ENV_PREFIX)}
+    stray = stray_environment(Settings, ENV_PREFIX, _FOREIGN_ENVIRONMENT | secrets)
+    problems += stray.values()
+    try:
+        settings = Settings(**{key: value for key, value in content.items() if key not in private})
+    except ValidationError as error:
+        problems += validation_problems(error, Settings, ENV_PREFIX, lines, stray)
+    if problems:
+        raise ConfigError(problems, source=str(path))
+    return settings
+
+
+def located_problems(problems: Sequence[Problem], path: Path) -> list[Problem]:
+    """Return ``problems`` with the line in ``path``, or the environment variable, that their key comes from.
+
+    Raises ConfigError where the file cannot be read any more.
+    """
+    _, lines, _ = read_yaml(path)
+    return [locate(problem, ENV_PREFIX, lines) for problem in problems]

@@ -1,0 +1,219 @@
+"""Writes recordings as streamad's own chunked messages, and the truth about them as a table beside."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CHUNK_SAMPLES",
+    "LABELS_NAME",
+    "LABEL_COLUMNS",
+    "RECORDINGS_NAME",
+    "PlantMessage",
+    "PlantTime",
+    "label_row",
+    "longest_us",
+    "messages_of",
+    "plant_messages",
+    "write_recordings",
+]
+
+import csv
+import heapq
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import numpy as np
+
+from streamad.simulation.recordings import SLOT_US, STAGGER_US, Recording, begin_us, simulate_stream
+from streamad.simulation.sensors import SENSORS
+from streamad.types import from_us
+
+RECORDINGS_NAME = "recordings.jsonl"
+LABELS_NAME = "labels.csv"
+CHUNK_SAMPLES = 20
+LABEL_COLUMNS = ("stream", "sequence", "label", "fault", "fault_channel", "onset", "severity")
+
+
+def _number(value: float, decimals: int) -> float | None:
+    return None if math.isnan(value) else round(float(value), decimals)
+
+
+def messages_of(recording: Recording, chunk_samples: int = CHUNK_SAMPLES) -> Iterator[tuple[int, str]]:
+    """Yield the messages of one recording, each with the time of its last sample in Unix microseconds.
+
+    A message holds up to `chunk_samples` samples; with 1, its values go by the names of their channels.
+    """
+    n = len(recording.times_us)
+    rows = [
+        [_number(value, sensor.decimals) for value, sensor in zip(row, SENSORS, strict=True)]
+        for row in recording.values.tolist()
+    ]
+    times_us = recording.times_us.tolist()
+    for first in range(0, n, chunk_samples):
+        last = min(first + chunk_samples, n)
+        message: dict[str, object] = {"stream": recording.stream, "sequence": recording.sequence}
+        if chunk_samples == 1:
+            message["time"] = _seconds(times_us[first])
+            message["values"] = {sensor.name: value for sensor, value in zip(SENSORS, rows[first], strict=True)}
+        else:
+            message["times"] = [_seconds(time_us) for time_us in times_us[first:last]]
+            message["values"] = rows[first:last]
+        if last == n:
+            message["end"] = True
+        yield times_us[last - 1], json.dumps(message, separators=(",", ":"), allow_nan=False)
+
+
+def _seconds(time_us: int) -> float:
+    return time_us // 1_000_000 if time_us % 1_000_000 == 0 else time_us / 1e6
+
+
+def _write_messages(out: TextIO, recordings: Sequence[Recording]) -> None:
+    """All chunks in the order in which a broker would have got them: by the time of their last sample."""
+    chunks = [chunk for recording in recordings for chunk in messages_of(recording)]
+    chunks.sort(key=lambda chunk: chunk[0])
+    out.writelines(line + "\n" for _, line in chunks)
+
+
+def _write_labels(out: TextIO, recordings: Sequence[Recording]) -> None:
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(LABEL_COLUMNS)
+    table.writerows(label_row(recording) for recording in recordings)
+
+
+def label_row(recording: Recording) -> tuple[object, ...]:
+    """Return the truth about one recording, in the order of `LABEL_COLUMNS`."""
+    truth: tuple[object, ...] = (0, "", "", "", "")
+    if recording.fault:
+        onset_s = "" if recording.onset_us is None else recording.onset_us / 1e6
+        truth = (1, recording.fault, recording.fault_channel or "", onset_s, f"{recording.severity:.4g}")
+    return recording.stream, recording.sequence, *truth
+
+
+def _replace(path: Path, write: Callable[[TextIO], None]) -> None:
+    """Write beside `path`, force it to disk, then rename: a reader never sees half a file."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("w", encoding="utf-8", newline="") as out:
+            write(out)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_recordings(
+    recordings: Sequence[Recording], folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> tuple[Path, Path]:
+    """Write `recordings.jsonl` and `labels.csv` into `folder`, which is created if need be; returns both paths.
+
+    Chunks of all streams are interleaved by the time of their last sample. Raises FileExistsError, before anything is
+    written, when one of the files exists and `overwrite` is False; OSError when the folder cannot be written.
+    """
+    where = Path(folder)
+    messages, labels = where / RECORDINGS_NAME, where / LABELS_NAME
+    for path in (messages, labels):
+        if path.exists() and not overwrite:
+            raise FileExistsError(f"{path} exists: choose another folder or ask for overwriting")
+    where.mkdir(parents=True, exist_ok=True)
+    _replace(messages, lambda out: _write_messages(out, recordings))
+    _replace(labels, lambda out: _write_labels(out, recordings))
+    return messages, labels
+
+
+@dataclass(frozen=True, slots=True)
+class PlantTime:
+    """How the plant's time is told: it begins at ``start_us`` and is ``shrink`` times shorter than simulated."""
+
+    start_us: int
+    shrink: float = 1.0
+
+    def of(self, recording: Recording, origin_us: int) -> Recording:
+        """Return ``recording`` in this time, where ``origin_us`` of the simulation is the start.
+
+        Its id gets the start in front: a plant that is started again never repeats an id, as a real one does not.
+        """
+        shrink = Fraction(self.shrink)
+
+        def told(time_us: int) -> int:
+            return self.start_us + int((time_us - origin_us) / shrink)
+
+        return replace(
+            recording,
+            sequence=f"{from_us(self.start_us):%Y%m%dT%H%M%S}-{recording.sequence}",
+            start_us=told(recording.start_us),
+            times_us=np.array([told(time_us) for time_us in recording.times_us.tolist()], dtype=np.int64),
+            onset_us=None if recording.onset_us is None else told(recording.onset_us),
+        )
+
+
+class PlantMessage(NamedTuple):
+    """One message in streamad's JSON format: its last sample's time (Unix microseconds), its stream, its text.
+
+    ``batch`` is the whole batch where this is its last message, ``n_samples`` how many samples this one holds.
+    """
+
+    time_us: int
+    stream: str
+    text: str
+    n_samples: int
+    batch: Recording | None = None
+
+
+def plant_messages(
+    time: PlantTime,
+    *,
+    seed: int = 0,
+    first_index: int = 0,
+    n_batches: int | None = None,
+    n_streams: int = 2,
+    fault_share: float = 0.0,
+    chunk_samples: int = 1,
+) -> Iterator[PlantMessage]:
+    """Yield the messages of all streams by the time of their last sample, without an end where `n_batches` is None.
+
+    Deterministic. Batches are simulated as they begin (about 25 ms each), so little is held at any time. Raises
+    ValueError for counts below their least, or a share outside 0 to 1.
+    """
+    if first_index < 0 or n_streams < 1 or chunk_samples < 1 or not 0 <= fault_share <= 1:
+        raise ValueError("first_index must be 0 or more, streams and chunk 1 or more, the share of faults 0 to 1")
+    origin_us = begin_us(first_index, n_streams)
+    streams = [
+        _messages(
+            simulate_stream(
+                stream,
+                n_batches,
+                seed=seed,
+                first_index=first_index,
+                n_streams=n_streams,
+                fault_share=fault_share,
+            ),
+            time,
+            origin_us,
+            chunk_samples,
+        )
+        for stream in range(n_streams)
+    ]
+    return heapq.merge(*streams, key=lambda message: message.time_us)
+
+
+def _messages(
+    recordings: Iterator[Recording], time: PlantTime, origin_us: int, chunk_samples: int
+) -> Iterator[PlantMessage]:
+    for recording in recordings:
+        told = time.of(recording, origin_us)
+        left = len(told.times_us)
+        for time_us, text in messages_of(told, chunk_samples):
+            n_samples = min(chunk_samples, left)
+            left -= n_samples
+            yield PlantMessage(time_us, told.stream, text, n_samples, None if left else told)
+
+
+def longest_us(n_batches: int, n_streams: int) -> int:
+    """Return a time in microseconds of the simulation within which `n_batches` are surely done."""
+    return -(-n_batches // n_streams) * SLOT_US + (n_streams - 1) * STAGGER_US

@@ -1,0 +1,1 @@
+"""The machine below: clocks, files, locks, threads and tasks; no word of monitoring."""

@@ -1,0 +1,1 @@
+"""What the monitor says of itself: logs, events, metrics."""

@@ -1,0 +1,62 @@
+"""The benchmarks of Kafka, in short: each ends with one JSON object that has the promised keys; how fast, they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+BENCHMARK = BENCHMARKS / "faults.py"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
+@pytest.mark.usefixtures("kafka_jars")
+def test_a_few_kills_lose_and_repeat_nothing() -> None:
+    sizes = ["--kills", "4", "--workers", "2", "--detector", "mean_square", "--limit-s", "120"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARK), *sizes, "--json"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert [figures[name] for name in ("lost", "repeated", "foreign", "disordered")] == [0] * 4
+    assert (figures["kills"], figures["workers"]) == (4, 2)
+    assert figures["restarts"] == 4 + figures["other_faults"].get("worker_stops", 0)
+    assert figures["sequences"] > 100
+    assert figures["messages"] > figures["sequences"]
+    assert figures["rebalances"] > 0
+    assert figures["wall_s"] > 0
+
+
+@pytest.mark.usefixtures("kafka_jars")
+def test_a_worker_is_measured_beside_a_bare_loop() -> None:
+    sizes = ["--sequences", "128", "--rounds", "1", "--latency-s", "2", "--memory-minutes", "0.05"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "speed" / "kafka_pipeline.py"), *sizes, "--json"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    stages = {"fetch", "decode", "assemble", "window", "score", "judge", "transactions_and_joining"}
+    for kind, n_messages in (("chunked", 128), ("single", 64 * 50)):
+        found = figures[kind]
+        assert found["messages"] == n_messages
+        assert all(found[form] > 0 for form in ("bare", "streamad", "without_model"))
+        assert found["ratio"] == pytest.approx(found["streamad"] / found["bare"])
+        assert set(found["stages_us_per_sample"]) == stages
+    assert {"p50", "p99", "loads"} <= set(figures["latency_ms"])
+    assert figures["rss_mb"]["start"] > 10
+    assert figures["rss_mb"]["end"] > 10

@@ -1,0 +1,44 @@
+"""Reads a whole source, as the tests of every format need it."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from streamad.plugins import ConnectorContext, connect_source
+from streamad.testing import ManualClock
+from streamad.types import ChannelSpec, PartitionAssigned, PartitionEnded, Record, RecordBatch
+from streamad_connectors.files.source import FileSource
+
+
+def source(url: str | Path, base: Path, *, channels: tuple[str, ...] = (), **options: Any) -> FileSource:
+    context = ConnectorContext(tuple(ChannelSpec(name) for name in channels), ManualClock(), base)
+    return cast("FileSource", connect_source(str(url), options, context))
+
+
+async def read(url: str | Path, base: Path, *, begin: int | None = None, **options: Any) -> dict[str, list[Record]]:
+    opened = source(url, base, **options)
+    seen: dict[str, list[Record]] = {}
+    async with aclosing(cast("Any", opened.batches())) as events:
+        async for event in events:
+            if isinstance(event, PartitionAssigned):
+                seen[event.partition] = []
+                await opened.seek(event.partition, begin)
+            elif isinstance(event, RecordBatch):
+                seen[event.partition].extend(event.records)
+            else:
+                assert isinstance(event, PartitionEnded)
+    await opened.close()
+    return seen
+
+
+async def read_one(url: str | Path, base: Path, *, begin: int | None = None, **options: Any) -> list[Record]:
+    (records,) = (await read(url, base, begin=begin, **options)).values()
+    return records
+
+
+async def read_maps(url: str | Path, base: Path, **options: Any) -> list[Any]:
+    return [msgspec.msgpack.decode(record.value) for record in await read_one(url, base, **options)]

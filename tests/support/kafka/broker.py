@@ -1,0 +1,364 @@
+"""A real Kafka broker for tests, and what tests say to it.
+
+Three guards end a broker whatever becomes of the test run: the fixture's teardown, ``atexit``, and, where even that
+does not run (SIGKILL, a crash), the kernel: on Linux a broker asks to be killed when the thread that started it ends.
+That thread is one of this module's own, since a broker may be started from a thread that ends long before the run does
+(``asyncio.to_thread``). All three go by the id of a process that this module started.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Broker",
+    "KafkaUnavailableError",
+    "Message",
+    "create_topics",
+    "fetch_jars",
+    "free_ports",
+    "jars_or_skip",
+    "produce",
+    "read",
+    "read_committed",
+    "scratch_folder",
+    "unique_name",
+]
+
+import asyncio
+import atexit
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import for_code
+from aiokafka.structs import RecordMetadata
+
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "kafka"
+START_S = 60.0
+STOP_S = 30.0
+CALL_S = 30.0
+SETTLE_S = 1.0
+ROOMY_BYTES = 2 << 30
+# Below the ports that the kernel gives to clients: one that keeps connecting to a stopped broker could otherwise be
+# given the broker's own port as its sender's, and talk to itself.
+PORTS = range(20_000, 32_000)
+
+# Becomes the broker: asks for SIGKILL when the thread that started it ends (1 = PR_SET_PDEATHSIG; kept across exec),
+# and ends itself where that was over before it asked. Not a preexec_fn: that runs Python in the fork of a process with
+# threads, which may deadlock, and warns of it from Python 3.12 on.
+_LAUNCH = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the test run has ended")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+_starter = ThreadPoolExecutor(1, thread_name_prefix="kafka-starter")
+_running: set[Broker] = set()
+
+
+class KafkaUnavailableError(Exception):
+    """Raised where this machine cannot have a broker; says what is missing."""
+
+
+def fetch_jars() -> Path:
+    """Return the folder of Kafka's jars, fetched if need be; raises KafkaUnavailableError."""
+    done = subprocess.run(
+        ["bash", SCRIPT, "fetch"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    if done.returncode != 0:
+        raise KafkaUnavailableError(done.stderr.strip().splitlines()[-1].removeprefix("error: "))
+    return Path(done.stdout.strip())
+
+
+def jars_or_skip() -> Path:
+    """Return the folder of Kafka's jars; where they cannot be had, skip the test, but fail it in CI."""
+    try:
+        return fetch_jars()
+    except KafkaUnavailableError as reason:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must test against a real Kafka: {reason}", pytrace=False)
+        pytest.skip(f"needs a real Kafka: {reason}")
+
+
+class Broker:
+    """One Kafka node on 127.0.0.1 that keeps its port and data across restarts.
+
+    Its methods block (a start takes seconds): where a client runs in the same event loop, use ``asyncio.to_thread``.
+    ``settings`` override those of ``deploy/kafka/server.properties``; ``scram_users`` are passwords by user, of those
+    who log in with SCRAM-SHA-256 on a listener that the settings make.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, scram_users: Mapping[str, str] | None = None
+    ) -> None:
+        self._folder = folder
+        self._settings = dict(settings or {})
+        self._scram_users = dict(scram_users or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port, self._controller_port = free_ports(2)
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as ``bootstrap_servers``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, which must have been started."""
+        assert self._process is not None, "the broker was never started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it and wait until it has joined its cluster and answers; the first time with empty data."""
+        assert not self.is_running, f"the broker runs already (pid {self.pid})"
+        command = ["bash", str(SCRIPT), "run", "--data", str(self._folder)]
+        command += ["--port", str(self.port), "--controller-port", str(self._controller_port)]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        for user, password in self._scram_users.items():
+            command += ["--scram", f"{user}={password}"]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._process = _starter.submit(_spawn, command, self._log).result()
+        _running.add(self)
+        try:
+            self._wait_until_it_answers()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """End it in good order (SIGTERM); one that does not end in time is killed, and the test fails."""
+        self.resume()
+        self._signal(signal.SIGTERM)
+        try:
+            self._wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"the broker did not stop within {STOP_S:.0f} s of SIGTERM\n{self.log_tail()}"
+            ) from None
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL), with what it started."""
+        if self.is_running:
+            os.killpg(self.pid, signal.SIGKILL)
+            self._wait()
+
+    def pause(self) -> None:
+        """Freeze it (SIGSTOP): its connections stay open and nothing answers from when this returns."""
+        self._signal(signal.SIGSTOP)
+        # The signal is taken by one thread, which stops the others: where it waits for a core, they still answer.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let a paused one go on (SIGCONT)."""
+        self._signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Start it again on the same port with the same data; stops it first if it runs."""
+        if self.is_running:
+            self.stop()
+        self.start()
+
+    def log_tail(self, n_lines: int = 30) -> str:
+        """Return the last lines of the log."""
+        if not self._log.exists():
+            return "(no log)"
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-n_lines:])
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "kafka.log"
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, "the broker was never started"
+        self._process.send_signal(number)  # does nothing where the process has ended
+
+    def _wait(self) -> None:
+        assert self._process is not None, "the broker was never started"
+        self._process.wait(STOP_S)
+        _running.discard(self)
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_S
+        while not _answers(self.port):
+            if not self.is_running:
+                raise AssertionError(f"the broker ended while it started\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the broker did not answer within {START_S:.0f} s\n{self.log_tail()}")
+            time.sleep(0.05)
+
+
+def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # the terminal's Ctrl-C is for pytest, which then ends the broker
+        )
+
+
+@atexit.register
+def _kill_all() -> None:
+    for broker in list(_running):
+        broker.kill()
+
+
+def free_ports(n: int) -> list[int]:
+    """Return ports on which nothing listens now."""
+    ports: list[int] = []
+    while len(ports) < n:
+        port = PORTS.start + secrets.randbelow(len(PORTS))
+        with socket.socket() as trial, contextlib.suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            ports.append(port)
+    return ports
+
+
+def _answers(port: int) -> bool:
+    """Ask for the metadata of no topic (API 3, version 1), as ``scripts/kafka`` does; a broker must be in it."""
+    request = struct.pack(">hhihi", 3, 1, 7, -1, 0)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            reply = connection.recv(12, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return len(reply) == 12 and struct.unpack(">ii", reply[4:])[1] > 0
+
+
+def scratch_folder() -> Path:
+    """Return a new folder for a broker's data: in memory where there is room for it, which spares slow disks."""
+    memory = Path("/dev/shm")
+    is_roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > ROOMY_BYTES
+    return Path(tempfile.mkdtemp(prefix="streamad-kafka-", dir=memory if is_roomy else None))
+
+
+# --- what tests say to a broker ---
+
+
+@dataclass(frozen=True)
+class Message:
+    """One record to produce; without a partition its key decides, as in production."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+def unique_name(prefix: str) -> str:
+    """Return a name (of a topic, group or transactional id) that no other test has."""
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+async def create_topics(bootstrap: str, topics: Mapping[str, int | NewTopic]) -> None:
+    """Create topics, given as name and number of partitions or in full; return when each partition has a leader."""
+    new = [NewTopic(name, what, 1) if isinstance(what, int) else what for name, what in topics.items()]
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        async with asyncio.timeout(CALL_S):
+            response = await admin.create_topics(new)
+            for name, code, *_ in response.topic_errors:
+                if code:
+                    raise for_code(code)(f"could not create the topic {name}")
+            while not _are_led(await admin.describe_topics([topic.name for topic in new]), new):  # noqa: ASYNC110 - only the broker knows
+                await asyncio.sleep(0.02)
+    finally:
+        await admin.close()
+
+
+def _are_led(described: list[dict[str, object]], topics: list[NewTopic]) -> bool:
+    led = {}
+    for topic in described:
+        partitions = topic["partitions"]
+        assert isinstance(partitions, list)
+        led[topic["topic"]] = sum(partition["leader"] >= 0 for partition in partitions)
+    return all(led.get(topic.name) == topic.num_partitions for topic in topics)
+
+
+async def produce(bootstrap: str, topic: str, records: Iterable[bytes | Message]) -> list[RecordMetadata]:
+    """Write records in order, outside any transaction; return where they lie."""
+    async with asyncio.timeout(CALL_S), AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+        sent = []
+        for record in records:
+            message = record if isinstance(record, Message) else Message(record)
+            sent.append(
+                await producer.send(
+                    topic,
+                    message.value,
+                    message.key,
+                    message.partition,
+                    message.timestamp_ms,
+                    list(message.headers),
+                )
+            )
+        return [await each for each in sent]
+
+
+async def read(
+    bootstrap: str, topic: str, *, isolation_level: Literal["read_committed", "read_uncommitted"]
+) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+    """Return what a topic holds from its start to the end as it is now, partition by partition in order of offset.
+
+    ``read_committed`` ends before the oldest transaction that is still open (the last stable offset). A commit returns
+    some milliseconds before that moves (KIP-98: the coordinator writes the markers afterwards), so where one seems to
+    be open, ``read_committed`` waits up to SETTLE_S for its end.
+    """
+    consumer = AIOKafkaConsumer(  # without a group it is assigned every partition
+        topic, bootstrap_servers=bootstrap, isolation_level=isolation_level, auto_offset_reset="earliest"
+    )
+    async with asyncio.timeout(CALL_S), consumer:
+        partitions = sorted(consumer.assignment())
+        assert partitions, f"there is no topic {topic}"
+        ends = await _settled_ends(consumer, bootstrap, partitions)
+        found: dict[TopicPartition, list[ConsumerRecord[bytes | None, bytes | None]]] = {p: [] for p in partitions}
+        while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
+            for partition, records in (await consumer.getmany(timeout_ms=100)).items():
+                found[partition] += [record for record in records if record.offset < ends[partition]]
+    return [record for partition in partitions for record in found[partition]]
+
+
+async def _settled_ends(
+    consumer: AIOKafkaConsumer, bootstrap: str, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_uncommitted") as uncommitted:
+        full: dict[TopicPartition, int] = await uncommitted.end_offsets(partitions)
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
+        if all(ends[partition] >= full[partition] for partition in partitions) or time.monotonic() > deadline:
+            return ends
+        await asyncio.sleep(0.01)
+
+
+async def read_committed(bootstrap: str, topic: str) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+    """Return what a consumer that reads only committed records finds, from the start to the present end."""
+    return await read(bootstrap, topic, isolation_level="read_committed")

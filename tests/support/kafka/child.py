@@ -1,0 +1,27 @@
+"""What a forked worker does: the command line of ``streamad``, with all imported that a plant on Kafka needs."""
+
+from __future__ import annotations
+
+__all__ = ["PLUGINS", "streamad"]
+
+import os
+import sys
+from pathlib import Path
+
+PLUGINS = Path(__file__).parents[1] / "plugins"
+if str(PLUGINS) not in sys.path:  # its entry point is found in this process as in the workers'
+    sys.path.insert(0, str(PLUGINS))
+
+import streamad_connectors.kafka.writing.committer  # noqa: E402, F401 - imported before the fork, as is the next
+from streamad.cli import main  # noqa: E402
+
+
+def streamad(arguments: list[str], folder: Path, log: Path) -> None:
+    """Be ``streamad`` with ``arguments``, in ``folder``; what it says goes to ``log``."""
+    said = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # a trainer that it starts finds what it finds itself
+    sys.argv = ["streamad", *arguments]
+    main()

@@ -1,0 +1,97 @@
+"""Small stores and sequences for the tests of the inlier store: two channels, windows of six samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamad.learn.registry.manifest import WindowForm
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import SHARES, StoredSequence
+from streamad.learn.store.shards import Form
+from streamad.ports import Clock
+from streamad.settings.learning import LearningSettings
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.testing import ManualClock
+from streamad.types import ChannelSpec, Window
+
+CHANNELS = (ChannelSpec("temp_c", "degC"), ChannelSpec("flow"))
+C, L = 2, 6
+WINDOW = WindowSettings(length=L)
+FORM = Form(channels=CHANNELS, window=WindowForm.of(WINDOW))
+START_US = 1_767_225_600_000_000  # where a ManualClock begins
+SECOND_US = 1_000_000
+DAY_US = 86_400 * SECOND_US
+
+
+def sequence_of(i: int, *, time_s: float | None = None, sequence_id: str | None = None, **more: Any) -> StoredSequence:
+    """The i-th sequence: ended in second i (or ``time_s``), its values say which it is."""
+    values = np.zeros((C, L), np.float32)
+    length = 2 + i % (L - 1)
+    values[:, :length] = i + np.arange(length) / 8
+    fields: dict[str, Any] = {
+        "id": sequence_id if sequence_id is not None else f"id-{i:06d}",
+        "stream": f"s{i % 3}",
+        "sequence": f"B-{i}",
+        "time_us": START_US + round((i if time_s is None else time_s) * SECOND_US),
+        "stored_us": START_US + i * SECOND_US,
+        "window": Window(values, length),
+        "decision": "normal",
+        "score": i / 3,
+        "p_value": 0.5,
+        "model_version": "0001",
+    }
+    return StoredSequence(**{**fields, **more})
+
+
+def store_of(
+    base: Path,
+    *,
+    url: str = "inliers",
+    model: str = "default",
+    channels: tuple[ChannelSpec, ...] = CHANNELS,
+    window: WindowSettings = WINDOW,
+    clock: Clock | None = None,
+    opened: bool = True,
+    **learning: Any,
+) -> InlierStore:
+    """A store in ``base``, opened; its clock stands late enough that no sequence is of the future."""
+    store = InlierStore(
+        url,
+        model,
+        channels=channels,
+        window=window,
+        settings=LearningSettings(**{"min_training": 10, **learning}),
+        clock=clock or ManualClock(START_US + 400 * DAY_US),
+        base_dir=base,
+        writer="w",
+    )
+    if opened:
+        store.open()
+    return store
+
+
+def ids(sequences: list[StoredSequence]) -> list[str]:
+    return [one.id for one in sequences]
+
+
+def all_ids(store: InlierStore) -> list[str]:
+    """Every id in any share, as storage says, repeated where it is there more than once."""
+    return sorted(one.id for share in SHARES for one in store.read(share))
+
+
+def same(first: StoredSequence, second: StoredSequence) -> bool:
+    """Are the two equal to the last bit?"""
+    fields = [name for name in first.__slots__ if name != "window"]
+    return (
+        all(getattr(first, name) == getattr(second, name) for name in fields)
+        and first.window.length == second.window.length
+        and first.window.values.dtype == second.window.values.dtype
+        and np.array_equal(first.window.values, second.window.values)
+    )
+
+
+def shards_of(base: Path, share: str = "accepted") -> list[Path]:
+    return sorted((base / "inliers" / "default" / share).glob("*.npz"))

@@ -1,0 +1,141 @@
+"""A plant that runs and learns: batches judged by the champion, kept by the gate's rules, a retraining when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamad.judge.calibration import Calibration
+from streamad.learn.live.gate import is_reserved
+from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import JudgementWord, Mark, Share, StoredSequence
+from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
+from streamad.learn.trainer.retrain import retrain
+from streamad.learn.training.fits import FitProgress
+from streamad.settings.plant_yaml import Settings
+from streamad.types import Decision, Window
+from tests.support.learning.plant import NOW_US, C, FixedClock, L, MeanDetector, load, settings_of
+
+MODEL = "default"
+RATE = 0.1
+"""Configured false-alarm rate: 9 calibration sequences certify it."""
+NEED = {"reserve": 0.4, "min_training": 20, "first_training": 40, "trim": 0.0}
+
+
+class Life:
+    """One plant in ``root``; its i-th batch ends in second i, and all of them ended before ``NOW_US``."""
+
+    def __init__(self, root: Path, *, rate: float = RATE, seed: int = 0, **learning: Any) -> None:
+        self.root = root
+        self.rng = np.random.default_rng(seed)
+        self.settings: Settings = settings_of(
+            alerts={"false_alarm_rate": rate}, learning={"store": "inliers", **NEED, **learning}
+        )
+        assert self.settings.learning is not None
+        self.learning = self.settings.learning
+        self.registry = Registry(root / "registry")
+        self.detector = MeanDetector()
+        self.course = np.sin(np.linspace(0, 3, L)) * np.array([[1.0], [5.0], [20.0]])
+        self.n = 0
+        self.store = self.open_store()
+
+    def open_store(self) -> InlierStore:
+        """The store as another process would open it."""
+        store = InlierStore(
+            self.learning.store,
+            MODEL,
+            channels=self.settings.channel_specs,
+            window=self.settings.window,
+            settings=self.learning,
+            clock=FixedClock(),
+            base_dir=self.root,
+        )
+        store.open()
+        return store
+
+    def windows(self, n: int, shift: float = 0.0, shifted_share: float = 1.0) -> list[Window]:
+        """``n`` batches around a common course; in a share of them one channel reads off by ``shift``."""
+        values = self.course + self.rng.normal(0, 0.3, (n, C, L))
+        values[self.rng.random(n) < shifted_share, 0] += shift
+        return [Window(each.astype(np.float32), L) for each in values]
+
+    def make(self, n: int, shift: float = 0.0, shifted_share: float = 1.0) -> list[tuple[StoredSequence, Share]]:
+        """``n`` batches, each judged by the champion, if there is one, and where it belongs."""
+        judge = self.judge()
+        made = [self._sequence(window, judge) for window in self.windows(n, shift, shifted_share)]
+        return [(sequence, self._share(sequence)) for sequence in made]
+
+    def run(self, n: int, shift: float = 0.0, shifted_share: float = 1.0) -> list[tuple[StoredSequence, Share]]:
+        """Let ``n`` batches flow by and keep them."""
+        made = self.make(n, shift, shifted_share)
+        for sequence, share in made:
+            assert self.store.offer(sequence, share)
+        self.store.flush()
+        return made
+
+    def judge(self) -> Callable[[Window], tuple[Decision, float | None, str | None]]:
+        version = self.registry.current(MODEL)
+        if version is None:
+            return lambda _: ("learning", None, None)
+        champion = load(self.registry.root, version, settings=self.settings)
+        rate = self.settings.alerts.false_alarm_rate
+        calibration = Calibration.from_terms(champion.calibration_terms, rate)
+
+        def judged(window: Window) -> tuple[Decision, float | None, str | None]:
+            terms = champion.scorer.score(window.values[None], np.array([window.length]))
+            p, _ = calibration.p_value(float(terms.sum(dtype=np.float64)))
+            return ("anomalous" if p <= rate else "normal"), p, version
+
+        return judged
+
+    def _sequence(self, window: Window, judge: Any) -> StoredSequence:
+        decision, p_value, version = judge(window)
+        time_us = NOW_US - (100_000 - self.n) * 1_000_000
+        self.n += 1
+        name = f"B-{self.n}"
+        return StoredSequence(
+            name, "r1", name, time_us, time_us, window, decision, p_value=p_value, model_version=version
+        )
+
+    def _share(self, sequence: StoredSequence) -> Share:
+        if is_reserved(sequence.stream, sequence.sequence, self.learning.reserve):
+            return "reserve"
+        p = sequence.p_value
+        return "accepted" if p is None or p > max(self.learning.accept_above, RATE) else "aside"
+
+    def mark(self, sequences: list[StoredSequence], word: JudgementWord) -> None:
+        for number, each in enumerate(sequences):
+            self.store.mark(Mark(id=each.id, judgement=word, at_us=NOW_US + number))
+
+    def retrain(
+        self,
+        reason: TrainingReason = "command",
+        *,
+        since_us: int | None = None,
+        detector: MeanDetector | None = None,
+        progress: FitProgress | None = None,
+        **more: Any,
+    ) -> TrainingOutcome:
+        return retrain(
+            self.open_store(),
+            detector or self.detector,
+            settings=more.pop("settings", self.settings),
+            model=MODEL,
+            registry=self.registry,
+            clock=FixedClock(),
+            request=TrainingRequest(reason=reason, requested_us=NOW_US, since_us=since_us),
+            progress=progress,
+            **more,
+        )
+
+    def manifest(self, version: str) -> Manifest:
+        return self.registry.manifest(MODEL, version)
+
+    @property
+    def champion(self) -> str | None:
+        return self.registry.current(MODEL)

@@ -1,0 +1,210 @@
+"""A plant that learns, for tests in one process: messages, versions that differ, a pipeline with its learners."""
+
+from __future__ import annotations
+
+__all__ = ["LearningPlant", "LearningRun", "learning_run"]
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamad.judge.bank import ModelBank
+from streamad.judge.scoring import Batchers, MicroBatcher
+from streamad.learn.live.learners import Learners
+from streamad.learn.registry.hot_swap import RegistryVersions
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import Share
+from streamad.learn.training.from_recordings import train_model
+from streamad.ports import Clock, Source
+from streamad.runtime.checkpoint import UnsavedCommitter
+from streamad.runtime.pipeline import JudgedSequence, Pipeline
+from streamad.runtime.wiring import registry_of, store_for, versions_of
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
+from streamad.telemetry.metrics import LearningCounters
+from streamad.testing import ListSink
+from streamad.types import Event, Record, RecordBatch, Role, Verdict, WindowSet
+from tests.support.kafka.child import PLUGINS
+from tests.support.runtime.pipeline import CHANNELS, ROLES, START_US, L, settings_of
+
+assert PLUGINS.is_dir()  # importing it makes the detector known
+NAME = "default"
+QUIET: dict[str, Any] = {"schedule": None, "on_drift": False, "drift": {"enabled": False}}
+
+
+class LearningPlant:
+    """A folder with a registry and a store. Sequences are drawn by their number: the same number, the same sequence."""
+
+    def __init__(self, folder: Path, *, options: Mapping[str, Any] | None = None, **sections: Any) -> None:
+        self.folder = folder
+        given = {
+            "model": {"detector": "mean", "device": "cpu", "options": dict(options or {})},
+            "alerts": {"false_alarm_rate": 0.05},
+            "learning": QUIET,
+        }
+        self.settings: Settings = settings_of(**{**given, **sections})
+
+    @property
+    def registry(self) -> Registry:
+        return registry_of(self.settings, self.folder)
+
+    @property
+    def versions(self) -> RegistryVersions:
+        return versions_of(self.settings, self.folder)
+
+    def values(self, number: int, *, level: float = 0.0, seed: int = 0) -> list[list[float]]:
+        """One sequence's samples [n, C]; an ordinary one has the level 0."""
+        rng = np.random.default_rng([number, seed])
+        course = np.sin(np.linspace(0, 3, L))[:, None] * np.array([1.0, 5.0, 20.0])
+        values = course + level + rng.normal(0, 0.3, (L, len(CHANNELS))) + rng.normal(0, 0.3, len(CHANNELS))
+        return np.round(values, 4).tolist()  # type: ignore[no-any-return]
+
+    def message(self, number: int, *, level: float = 0.0, **more: Any) -> bytes:
+        """A whole sequence as one message, one minute after the one before."""
+        times = [START_US / 1e6 + 60 * number + step for step in range(L)]
+        values = self.values(number, level=level)
+        content = {"stream": f"s{number % 3}", "sequence": f"B-{number}", "times": times, "values": values}
+        return json.dumps({**content, "end": True, **more}).encode()
+
+    def records(self, numbers: range, **more: Any) -> tuple[Record, ...]:
+        return tuple(Record(number, self.message(number, **more)) for number in numbers)
+
+    def train(self, seed: int = 0, n: int = 60, *, promote: bool = True, name: str = NAME) -> str:
+        """Publish a version trained on sequences of its own."""
+        values = np.array([self.values(i, seed=seed + 1) for i in range(n)], dtype=np.float32).transpose(0, 2, 1)
+        data = WindowSet(np.ascontiguousarray(values), np.full(n, L, np.int64), tuple(f"T{seed}-{i}" for i in range(n)))
+        settings = self.settings.model_copy(update={"model": self.settings.model.model_copy(update={"name": name})})
+        return train_model(
+            data,
+            self.versions.detector,
+            settings=settings,
+            registry=self.registry,
+            clock=SystemClock(),
+            promote=promote,
+        )
+
+    def promote(self, version: str) -> None:
+        self.registry.promote(NAME, version, expected=self.registry.current(NAME))
+
+    def damage(self, version: str) -> Path:
+        """Change a byte of the version's model, as a disk does."""
+        path = self.registry.folder(NAME, version) / "mean.npz"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+        return path
+
+    def store(self, name: str = NAME) -> InlierStore:
+        """What is in the store now."""
+        store = store_for(self.settings, self.folder, SystemClock(), name)
+        store.open()
+        return store
+
+    def stored(self, share: Share, name: str = NAME) -> set[str]:
+        return {one.sequence for one in self.store(name).read(share)}
+
+
+@dataclass
+class LearningRun:
+    """A pipeline with its learners while it runs, and what has come out so far."""
+
+    plant: LearningPlant
+    pipeline: Pipeline
+    learners: Learners
+    batchers: Batchers
+    task: asyncio.Task[None]
+    sinks: dict[Role, ListSink]
+    counters: dict[str, LearningCounters]
+    judged: list[JudgedSequence] = field(default_factory=list)
+    champions: list[str | None] = field(default_factory=list)
+    """The version in service when each of ``judged`` was committed."""
+    events: list[Event] = field(default_factory=list)
+
+    def of_kind(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [one.judgement.verdict for one in self.judged]
+
+    def messages(self, role: Role) -> list[Any]:
+        """The committed messages of a role."""
+        return [record.message for record in self.sinks[role].records]
+
+    async def end(self, *, wait: bool = True) -> None:
+        """Wait for the end of the source, then for what is to be trained, as ``streamad run`` does."""
+        await self.task
+        await self.learners.close(wait=wait)
+        await self.pipeline.commit_told()
+
+
+@asynccontextmanager
+async def learning_run(
+    plant: LearningPlant, source: Source, *, clock: Clock | None = None
+) -> AsyncIterator[LearningRun]:
+    """Run the plant on ``source``; what was not ended in the block is ended after it."""
+    settings, clock = plant.settings, clock or SystemClock()
+    sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
+    counters: dict[str, LearningCounters] = {}
+    events: list[Event] = []
+    judged: list[JudgedSequence] = []
+    champions: list[str | None] = []
+    pipeline: Pipeline
+
+    def tell(*words: Any, **more: Any) -> None:
+        pipeline.tell(*words, **more)
+
+    learners = Learners(settings, plant.folder, clock, tell, counters)
+
+    def on_judged(one: JudgedSequence) -> None:
+        judged.append(one)
+        champions.append(counters[one.judgement.model_name].version)
+        learners.judged(one.judgement)
+
+    batchers = await _batchers(plant, clock, learners)
+    await learners.begun()
+    pipeline = Pipeline(
+        settings,
+        source,
+        UnsavedCommitter(sinks),
+        batchers,
+        clock,
+        explain=False,
+        with_verdicts=True,
+        on_judged=on_judged,
+        on_event=events.append,
+    )
+    task = asyncio.create_task(pipeline.run())
+    try:
+        yield LearningRun(plant, pipeline, learners, batchers, task, sinks, counters, judged, champions, events)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await learners.close(wait=False)
+        await batchers.close()
+
+
+async def _batchers(plant: LearningPlant, clock: Clock, learners: Learners) -> Batchers:
+    def load(name: str) -> Any:
+        versions = versions_of(plant.settings, plant.folder, name)
+        return None if versions.current() is None else versions.load()
+
+    if plant.settings.models is not None:
+        bank = ModelBank(plant.settings, clock, load, learners.add)
+        await bank.open()
+        return bank
+    batcher = MicroBatcher(load(NAME), clock, plant.settings.run, name=NAME)
+    learners.add(NAME, batcher)
+    return batcher
+
+
+def batch(partition: str, records: tuple[Record, ...], *, caught_up: bool = False) -> RecordBatch:
+    """Records as a source delivers them."""
+    return RecordBatch(partition, records, records[-1].offset + 1, caught_up)

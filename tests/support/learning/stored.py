@@ -1,0 +1,143 @@
+"""A plant that has stored sequences: a config on disk, windows with known ids, and a way into its stores."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CHANNELS",
+    "HOUR_US",
+    "LEARNING",
+    "NOW_US",
+    "SHARES",
+    "START_US",
+    "L",
+    "add",
+    "another",
+    "identity",
+    "plant_of",
+    "registry_at",
+    "sequence",
+    "store_of",
+    "train",
+]
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from streamad.commands.shared.console import Plant, load_plant
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import Share, StoredSequence
+from streamad.learn.trainer.requests import TrainingRequest
+from streamad.learn.trainer.retrain import retrain
+from streamad.runtime.wiring import detector_for, registry_of
+from streamad.system.clock import SystemClock
+from streamad.types import Window
+
+CHANNELS = ("temp", "pressure")
+L = 8
+HOUR_US = 3_600_000_000
+NOW_US = SystemClock().now_us()
+LEARNING = {"min_training": 10, "first_training": 20, "promotion": {"min_comparison": 5}}
+SHARES = {"accepted": range(40), "reserve": range(40, 64), "aside": range(64, 72)}
+START_US = NOW_US // HOUR_US * HOUR_US - 100 * HOUR_US  # stored sequences that are too old are not shown
+
+
+def plant_of(folder: Path, **sections: Any) -> Path:
+    """Write plant.yaml with ``sections`` into ``folder`` and return its path."""
+    content = {
+        "channels": [{"name": name} for name in CHANNELS],
+        "source": {"url": "in.jsonl"},
+        "window": {"length": L},
+        "learning": {},
+        "sinks": {"alerts": "out/alerts.jsonl"},
+    }
+    path = folder / "plant.yaml"
+    path.write_text(yaml.safe_dump({**content, **sections}))
+    return path
+
+
+def identity(n: int) -> str:
+    """Return an id as verdicts have it."""
+    return f"{n:032x}"
+
+
+def sequence(n: int, **changes: Any) -> StoredSequence:
+    """Return the ``n``-th sequence, of a length and course of its own, an hour after the one before."""
+    length = 3 + n % (L - 2)
+    values = np.zeros((len(CHANNELS), L), np.float32)
+    values[:, :length] = np.random.default_rng(n).normal(20, 3, (len(CHANNELS), length))
+    given: dict[str, Any] = {
+        "id": identity(n),
+        "stream": f"r{n % 2}",
+        "sequence": f"B-{n}",
+        "time_us": START_US + n * HOUR_US,
+        "stored_us": START_US + n * HOUR_US,
+        "window": Window(values, length),
+        "decision": "normal",
+        "score": 0.5 + n,
+        "p_value": 0.5,
+        "model_version": "0001",
+    }
+    return StoredSequence(**{**given, **changes})
+
+
+def store_of(config: Path, model: str = "default") -> InlierStore:
+    """Return the opened store of a model."""
+    plant: Plant = load_plant(config)
+    assert plant.settings.learning is not None
+    store = InlierStore(
+        plant.settings.learning.store,
+        model,
+        channels=plant.settings.channel_specs,
+        window=plant.settings.window,
+        settings=plant.settings.learning,
+        clock=plant.clock,
+        base_dir=plant.base_dir,
+    )
+    store.open()
+    return store
+
+
+def add(config: Path, shares: dict[Share, list[StoredSequence]], model: str = "default") -> None:
+    """Store sequences in their shares."""
+    store = store_of(config, model)
+    for share, sequences in shares.items():
+        for one in sequences:
+            assert store.offer(one, share)
+    store.flush()
+
+
+def registry_at(config: Path) -> Registry:
+    """Return the plant's registry."""
+    plant = load_plant(config)
+    return registry_of(plant.settings, plant.base_dir)
+
+
+def train(config: Path) -> str | None:
+    """Do here what ``streamad models retrain`` does in a process of its own."""
+    plant = load_plant(config)
+    outcome = retrain(
+        store_of(config),
+        detector_for(plant.settings),
+        settings=plant.settings,
+        model="default",
+        registry=registry_at(config),
+        clock=plant.clock,
+        request=TrainingRequest(reason="command", requested_us=plant.clock.now_us()),
+    )
+    return outcome.version
+
+
+def another(config: Path) -> str:
+    """Train one more version on a little more and return it; it serves."""
+    n = len(registry_at(config).versions("default"))
+    add(config, {"accepted": [sequence(100 * n + i) for i in range(3)]})
+    version = train(config)
+    assert version is not None
+    current = registry_at(config).current("default")
+    if current != version:
+        registry_at(config).promote("default", version, expected=current)
+    return version

@@ -1,0 +1,192 @@
+"""A plant for tests of the training process: a filled inlier store, a detector that can be held, workers as processes.
+
+``python -m tests.support.learning.training FOLDER`` is such a worker: it starts what waits, and says what came of it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["COMMAND", "TIMES", "TrainingPlant", "WorkerProcess", "until"]
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import StoredSequence
+from streamad.learn.trainer.child import Retrainer, settings_from_json, settings_to_json
+from streamad.learn.trainer.lease import LeaseTimes
+from streamad.learn.trainer.requests import (
+    TrainingOutcome,
+    TrainingReason,
+    TrainingRequest,
+    TrainingResult,
+    post_request,
+)
+from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.runtime.wiring import registry_of
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import SystemClock
+from streamad.types import Window
+from tests.support.kafka.child import PLUGINS
+from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of
+
+MODEL = "default"
+END_S = 180.0  # a training has only the time that nobody else wants
+TIMES = LeaseTimes(renew_s=0.05, stopped_after_s=3.0, poll_s=0.02)
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "7"}
+COMMAND = (sys.executable, "-c", "from streamad.learn.trainer import serve; serve()")
+"""The trainer at the priority of the tests: at the lowest, a busy machine would let them wait for minutes."""
+
+
+class TrainingPlant:
+    """A folder with a filled store, an empty registry, and the journal of the detector's fits."""
+
+    def __init__(self, folder: Path, *, options: dict[str, Any] | None = None, **learning: Any) -> None:
+        self.folder = folder
+        self.hold = folder / "hold"
+        self.hold_export = folder / "hold_export"
+        self.journal_file = folder / "journal"
+        given = {"journal": self.journal_file, "hold": self.hold, "hold_export": self.hold_export, **(options or {})}
+        paced = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+        self.settings: Settings = settings_of(
+            model={"detector": "paced", "options": paced, "device": "cpu"},
+            alerts={"false_alarm_rate": 0.1},
+            learning={"min_training": 20, "first_training": 40, "reserve": 0.4, **learning},
+        )
+
+    @property
+    def registry(self) -> Registry:
+        return registry_of(self.settings, self.folder)
+
+    @property
+    def training(self) -> Path:
+        return self.registry.training_folder(MODEL)
+
+    def status(self) -> TrainingStatus:
+        return read_status(self.registry, MODEL)
+
+    def fill(self, accepted: int = 80, reserve: int = 80) -> None:
+        """Put sequences into the store that no model has judged, all of them normal."""
+        learning = self.settings.learning
+        assert learning is not None
+        clock = SystemClock()
+        store = InlierStore(
+            learning.store,
+            MODEL,
+            channels=self.settings.channel_specs,
+            window=self.settings.window,
+            settings=learning,
+            clock=clock,
+            base_dir=self.folder,
+        )
+        store.open()
+        rng = np.random.default_rng(0)
+        for number in range(accepted + reserve):
+            values = rng.normal(1.0, 0.2, (len(CHANNELS), L)).astype(np.float32)
+            name = f"B-{number}"
+            time_us = START_US + number * 1_000_000
+            window = Window(values, L)
+            sequence = StoredSequence(name, "r1", name, time_us, clock.now_us(), window, "learning")
+            assert store.offer(sequence, "accepted" if number < accepted else "reserve")
+        store.flush()
+
+    def journal(self, what: str | None = None) -> list[dict[str, Any]]:
+        """What the detector's fits have said, all of it or of one kind."""
+        lines = self.journal_file.read_text().splitlines() if self.journal_file.exists() else []
+        entries = [json.loads(line) for line in lines]
+        return [entry for entry in entries if what in (None, entry["what"])]
+
+    def post(self, reason: TrainingReason = "command") -> TrainingRequest:
+        """Ask for a training as an operator does."""
+        request = TrainingRequest(reason=reason, requested_us=SystemClock().now_us())
+        post_request(self.registry, MODEL, request)
+        return request
+
+    def retrainer(self, results: list[TrainingResult], **options: Any) -> Retrainer:
+        """A worker's Retrainer in this process; what comes of its trainings is appended to ``results``."""
+        defaults: dict[str, Any] = {"clock": SystemClock(), "times": TIMES, "command": COMMAND}
+        return Retrainer(self.settings, self.folder, MODEL, on_event=results.append, **{**defaults, **options})
+
+    @contextmanager
+    def worker(self) -> Iterator[WorkerProcess]:
+        """A worker in a process of its own, ended with the block."""
+        (self.folder / "settings.json").write_text(settings_to_json(self.settings))
+        worker = WorkerProcess(self.folder)
+        try:
+            yield worker
+        finally:
+            worker.end()
+
+
+class WorkerProcess:
+    """A worker that starts what waits, again and again; what came of it is in ``results``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._out = folder / f"worker-{time.monotonic_ns()}"
+        with self._out.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.learning.training", str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **ENVIRONMENT},
+            )
+
+    def said(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def results(self) -> list[TrainingResult]:
+        return [msgspec.json.decode(line, type=TrainingResult) for line in self.said().splitlines() if line[-1:] == "}"]
+
+    @property
+    def outcomes(self) -> list[TrainingOutcome]:
+        return [result for result in self.results if isinstance(result, TrainingOutcome)]
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        until(is_so, lambda: self.said()[-2000:])
+
+    def end(self) -> None:
+        """End it for good, if it still runs."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def until(is_so: Callable[[], bool], said: Callable[[], str] = str) -> None:
+    """Return once ``is_so``; raises AssertionError after three minutes, with what was said."""
+    deadline = time.monotonic() + END_S
+    while not is_so():
+        assert time.monotonic() < deadline, said()
+        time.sleep(0.002)
+
+
+async def _work(folder: Path) -> None:
+    settings = settings_from_json((folder / "settings.json").read_text())
+    ended = asyncio.Event()
+
+    def tell(result: TrainingResult) -> None:
+        print(msgspec.json.encode(result).decode(), flush=True)
+
+    retrainer = Retrainer(settings, folder, MODEL, SystemClock(), tell, times=TIMES, retry_s=0.05, command=COMMAND)
+    asyncio.get_running_loop().add_reader(0, ended.set)
+    while not ended.is_set():
+        request = retrainer.waiting()
+        if request is not None:
+            retrainer.start(request)
+        await asyncio.sleep(0.01)
+    await retrainer.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_work(Path(sys.argv[1])))

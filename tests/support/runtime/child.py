@@ -1,0 +1,80 @@
+"""What a child process does in tests that kill it: monitor a folder of recordings in small, slow steps."""
+
+from __future__ import annotations
+
+__all__ = ["commits", "monitor"]
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from streamad.commands.shared.console import stop_on_signals
+from streamad.judge.scoring import MicroBatcher
+from streamad.plugins import ConnectorContext
+from streamad.ports import Source
+from streamad.runtime.checkpoint import LocalCommitter
+from streamad.runtime.pipeline import Pipeline
+from streamad.system.clock import SystemClock
+from streamad.types import RecordBatch, SourceEvent
+from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
+from streamad_connectors.files.source import FileSource
+from tests.support.runtime.pipeline import ROLES, model_of, settings_of
+
+SETTINGS = settings_of(
+    sequences={"allowed_lateness": "3s"}, run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4}
+)
+
+
+class SlowSteps:
+    """Cuts another source's batches into small ones and takes its time between them."""
+
+    options_model: type[BaseModel] = FileOptions
+
+    def __init__(self, source: Source, records: int, step_s: float) -> None:
+        self._source, self._records, self._step_s = source, records, step_s
+
+    async def batches(self) -> AsyncIterator[SourceEvent]:
+        async for event in self._source.batches():
+            if not isinstance(event, RecordBatch):
+                yield event
+                continue
+            for first in range(0, len(event.records), self._records):
+                part = event.records[first : first + self._records]
+                rest = event.records[first + self._records :]
+                yield RecordBatch(event.partition, part, rest[0].offset if rest else event.next_offset)
+                await asyncio.sleep(self._step_s)
+
+    async def seek(self, partition: str, offset: int | None) -> int:
+        return await self._source.seek(partition, offset)
+
+    async def close(self) -> None:
+        await self._source.close()
+
+
+def monitor(folder: Path, step_s: float = 0.002) -> None:
+    """Run from what the disk holds to the end of ``folder``/recordings, or to a SIGTERM."""
+    asyncio.run(_monitor(folder, step_s))
+
+
+async def _monitor(folder: Path, step_s: float) -> None:
+    clock = SystemClock()
+    context = ConnectorContext(SETTINGS.channel_specs, clock, folder)
+    sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
+    committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
+    batcher = MicroBatcher(model_of(), clock, SETTINGS.run)
+    source = SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s)
+    pipeline = Pipeline(SETTINGS, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    with stop_on_signals(pipeline.request_stop):
+        await pipeline.run()
+        await batcher.close()
+        await source.close()
+        await committer.close()
+
+
+def commits(folder: Path) -> int:
+    """The number of the newest commit, 0 before the first."""
+    return max((json.loads(path.read_bytes())["number"] for path in (folder / "checkpoint").glob("*.json")), default=0)

@@ -1,0 +1,269 @@
+"""A small plant for tests of the runtime: settings, a real scorer without torch, recordings full of trouble."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CHANNELS",
+    "ROLES",
+    "START_US",
+    "L",
+    "Run",
+    "SquareScorer",
+    "TickingClock",
+    "line",
+    "messy_recordings",
+    "model_of",
+    "records_of",
+    "routed",
+    "run_pipeline",
+    "settings_of",
+    "steps",
+    "until",
+]
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streamad.judge.attribution import Reference
+from streamad.judge.calibration import Calibration
+from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.ports import Clock, Committer, Scorer, Source
+from streamad.runtime.checkpoint import UnsavedCommitter
+from streamad.runtime.pipeline import JudgedSequence, Pipeline
+from streamad.settings.plant_yaml import Settings
+from streamad.testing import ListSink, ManualClock
+from streamad.types import Event, FloatArray, IntArray, ModelRef, Record, Role, Verdict
+
+CHANNELS = ("temp", "pressure", "flow")
+L = 16
+START_US = 1_767_225_600_000_000
+ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+
+
+class SquareScorer:
+    """Terms are the mean squares of the channels: 0 for a quiet sequence, 100 for one at 10. Fails where told to."""
+
+    def __init__(self, window_shape: tuple[int, int] = (len(CHANNELS), L)) -> None:
+        self.window_shape = window_shape
+        self.n_windows = 0
+        self.failure: Exception | None = None
+        self.batches: list[int] = []
+
+    @property
+    def n_terms(self) -> int:
+        return self.window_shape[0]
+
+    def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+        if self.failure is not None:
+            raise self.failure
+        self.n_windows += len(windows)
+        self.batches.append(len(windows))
+        terms = (windows.astype(np.float64) ** 2).sum(axis=2) / lengths[:, None]
+        return np.asarray(terms, dtype=np.float32)
+
+
+def model_of(scorer: Scorer | None = None, *, explains: bool = True) -> ModelInService:
+    """A model whose calibration knows quiet sequences: values around 1 are normal, those around 10 are not."""
+    scorer = scorer or SquareScorer()
+    n_channels, length = scorer.window_shape
+    terms = np.random.default_rng(0).uniform(0.5, 2.0, (200, n_channels)).astype(np.float32)
+    reference = Reference(np.ones((4, n_channels, length), dtype=np.float32), np.full(4, length, dtype=np.int64))
+    calibration = Calibration.from_terms(terms, 0.02)
+    return ModelInService(ModelRef("test", "0001"), scorer, calibration, reference if explains else None)
+
+
+def settings_of(**sections: Any) -> Settings:
+    """Settings of the plant; ``sections`` are merged into its own."""
+    content: dict[str, Any] = {
+        "channels": [{"name": name} for name in CHANNELS],
+        "source": {"url": "recordings"},
+        "sequences": {"end": ["marker", "change"]},
+        "window": {"length": L, "min_samples": 1},
+        "run": {"batch_wait": 0, "commit_interval": "1s"},
+    }
+    for name, section in sections.items():
+        content[name] = {**content.get(name, {}), **section} if isinstance(section, dict) else section
+    return Settings(**content)
+
+
+class TickingClock(ManualClock):
+    """Every look at the monotonic clock finds it ``step_s`` later: time passes without anybody waiting."""
+
+    def __init__(self, step_s: float) -> None:
+        super().__init__()
+        self._step_s = step_s
+
+    def monotonic_us(self) -> int:
+        self.advance(self._step_s)
+        return super().monotonic_us()
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Run:
+    """A pipeline and what came out of it."""
+
+    pipeline: Pipeline
+    sinks: dict[Role, ListSink]
+    judged: list[JudgedSequence] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def messages(self, role: Role) -> list[Any]:
+        """The flushed messages of a role."""
+        return [record.message for record in self.sinks[role].records]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [verdict for verdict in self.messages("verdicts") if isinstance(verdict, Verdict)]
+
+
+async def run_pipeline(
+    source: Source,
+    settings: Settings | None = None,
+    *,
+    clock: Clock | None = None,
+    model: ModelInService | None = None,
+    batchers: Batchers | None = None,
+    committer: Callable[[Mapping[Role, ListSink]], Committer] = UnsavedCommitter,
+    with_verdicts: bool = True,
+    while_running: Callable[[Run, asyncio.Task[None]], Any] | None = None,
+) -> Run:
+    """Run a pipeline to its end; ``while_running`` (a coroutine function) may act beside it."""
+    settings = settings or settings_of()
+    clock = clock or TickingClock(0.001)
+    sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
+    batcher = batchers or MicroBatcher(model or model_of(), clock, settings.run)
+    judged: list[JudgedSequence] = []
+    events: list[Event] = []
+    pipeline = Pipeline(
+        settings,
+        source,
+        committer(sinks),
+        batcher,
+        clock,
+        explain=True,
+        with_verdicts=with_verdicts,
+        on_judged=judged.append,
+        on_event=events.append,
+    )
+    run = Run(pipeline, sinks, judged, events)
+    task = asyncio.create_task(pipeline.run())
+    try:
+        if while_running is not None:
+            await while_running(run, task)
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await batcher.close()
+    return run
+
+
+async def steps(n: int = 50) -> None:
+    """Let other tasks and the scoring thread take their turns."""
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+async def until(is_so: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Let the others take their turns until ``is_so``."""
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110 - any of many things may make it so
+            await asyncio.sleep(0)
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def line(
+    stream: str, sequence: str | None, times_s: Sequence[float], value: float = 1.0, *, end: bool = False
+) -> bytes:
+    """A chunked message with ``value`` in every channel; times count from START_US."""
+    message: dict[str, Any] = {
+        "stream": stream,
+        "times": [START_US / 1e6 + time_s for time_s in times_s],
+        "values": [[value] * len(CHANNELS) for _ in times_s],
+    }
+    if sequence is not None:
+        message["sequence"] = sequence
+    if end:
+        message["end"] = True
+    return json.dumps(message).encode()
+
+
+def records_of(messages: Sequence[bytes], *, timestamps_s: Sequence[float] | None = None) -> list[Record]:
+    """Records at offsets 0, 1, ...; ``timestamps_s`` are the records' own times, counted from START_US."""
+    if timestamps_s is None:
+        return [Record(offset, message) for offset, message in enumerate(messages)]
+    times_us = [START_US + round(time_s * 1e6) for time_s in timestamps_s]
+    pairs = enumerate(zip(messages, times_us, strict=True))
+    return [Record(offset, message, time_us) for offset, (message, time_us) in pairs]
+
+
+def messy_recordings(seed: int, *, streams: Sequence[str], sequences: int = 5) -> list[bytes]:
+    """Messages of several streams, interleaved; one of each kind of trouble, among them:
+
+    order lost within 3 s, samples for closed sequences, samples out of bounds, equal times, unreadable messages,
+    sequences that end by marker, by change, or not at all; about one in five anomalous.
+    """
+    rng = random.Random(seed)
+    lanes = [_lane(rng, stream, sequences) for stream in streams]
+    messages: list[bytes] = []
+    while any(lanes):
+        lane = rng.choice([lane for lane in lanes if lane])
+        messages.append(lane.pop(0))
+        if rng.random() < 0.08:
+            messages.append(
+                rng.choice([b"{", b'{"stream": 3}', b"\xff\xfe", line(rng.choice(list(streams)), "x", [1e9])])
+            )
+    return messages
+
+
+def routed(messages: Sequence[bytes], seed: int) -> list[bytes]:
+    """``messages`` with a recipe in about half of those that can be read: that of their sequence, seldom another."""
+    rng = random.Random(seed)
+    found = []
+    for message in messages:
+        try:
+            content = json.loads(message)
+            recipe = "AB"[int(content["sequence"][-1]) % 2]
+        except (ValueError, KeyError):
+            found.append(message)
+            continue
+        if rng.random() < 0.5:
+            content["recipe"] = rng.choice("ABC") if rng.random() < 0.1 else recipe
+        found.append(json.dumps(content).encode())
+    return found
+
+
+def _lane(rng: random.Random, stream: str, sequences: int) -> list[bytes]:
+    lane: list[bytes] = []
+    time_s = 0.0
+    for number in range(sequences):
+        name = f"{stream}-{number}"
+        value = rng.choice([1.0, 1.0, 1.0, 1.0, 10.0])
+        chunks = []
+        for _ in range(rng.randrange(2, 6)):
+            n = rng.randrange(1, 4)
+            chunks.append([time_s + i for i in range(n)])
+            time_s += n
+        ends = rng.random() < 0.6
+        own = [line(stream, name, chunk, value, end=ends and chunk is chunks[-1]) for chunk in chunks]
+        if len(own) > 2 and rng.random() < 0.5:
+            own[0], own[1] = own[1], own[0]
+        if rng.random() < 0.3:
+            own.insert(1, own[0])
+        lane += own
+        if number and rng.random() < 0.5:
+            lane.append(line(stream, f"{stream}-{number - 1}", [time_s - 0.5], value))
+        if number and rng.random() < 0.3:
+            lane.append(line(stream, name, [time_s - 50.0], value))
+    return lane

@@ -1,0 +1,73 @@
+"""The committed results are those of the settings that the methods have today."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.paper.methods import make, shortened
+from benchmarks.paper.protocols import FIGURES, variants_of
+from benchmarks.paper.report.prose import NOT_RUN
+from benchmarks.paper.report.report import DOCUMENT, TEMPLATE, build, without_missing_pictures
+from benchmarks.paper.report.summary import entries
+from benchmarks.paper.results_table import Result, read_results
+from benchmarks.paper.todo import has_setting, read_current
+
+VARIANTS = {block.dataset: variants_of(block) for block in FIGURES["ablation"]}
+KIND = tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[KIND, list[Result]]:
+    """All of them, by method and data set."""
+    found: dict[KIND, list[Result]] = {}
+    for one in read_results():
+        found.setdefault((one.method, one.dataset), []).append(one)
+    return found
+
+
+def differences(one: Result, settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return name -> (what was measured, ``settings``) where they differ, but for what the training itself resolves.
+
+    An option that is younger than the result was at its default.
+    """
+    measured = msgspec.structs.replace(one, options=defaults | one.options)
+    return {
+        name: (measured.options[name], value)
+        for name, value in settings.items()
+        if not has_setting(measured, name, value)
+    }
+
+
+def test_every_stored_cell_has_its_method_s_settings_of_today(results: dict[KIND, list[Result]]) -> None:
+    assert sum(map(len, results.values())) > 1000
+    stale = {}
+    for (method, dataset), cells in results.items():
+        options = make(method, dataset).options  # type: ignore[attr-defined]
+        settings = options.model_dump(mode="json")
+        defaults = {
+            name: field.get_default(call_default_factory=True) for name, field in type(options).model_fields.items()
+        }
+        for one in cells:
+            of_variant = VARIANTS[dataset][one.variant] if one.variant else {}
+            wanted = settings | shortened(one.cell) | of_variant
+            if changed := differences(one, wanted, defaults):
+                stale[str(one.cell)] = changed
+    assert not stale, "measure them again: run --redo"
+
+
+def test_the_committed_page_is_the_one_that_its_cells_give() -> None:
+    stored = read_current()[0]
+    page = build(TEMPLATE.read_text(encoding="utf-8"), stored, entries(stored))
+    committed = DOCUMENT.read_text(encoding="utf-8")
+    assert without_missing_pictures(page, DOCUMENT.parent) == committed, "build it again: benchmarks.paper report"
+
+
+def test_no_sentence_names_a_cell_that_was_not_run() -> None:
+    assert NOT_RUN not in DOCUMENT.read_text(encoding="utf-8")
+
+
+def test_every_stored_cell_is_of_its_method_s_revision_of_today() -> None:
+    assert read_current()[1] == 0, "measure them again: run"

@@ -1,0 +1,223 @@
+"""The report's document and its JSON, from made-up results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from string import Template
+
+import pytest
+
+from benchmarks.paper.__main__ import main
+from benchmarks.paper.choosing import Choice, jobs_of
+from benchmarks.paper.methods import METHODS
+from benchmarks.paper.protocols import FIGURES
+from benchmarks.paper.report.report import TEMPLATE, build, without_missing_pictures
+from benchmarks.paper.report.summary import entries
+from benchmarks.paper.results_table import write_result
+from benchmarks.paper.todo import left_section
+from tests.unit.benchmarks.paper.results import result
+
+ROOT = Path(__file__).resolve().parents[4]
+TASKS = ("0", "1", "2", "3")
+
+
+def section(document: str, heading: str) -> str:
+    return document.split(f"## {heading}")[1].split("\n## ", maxsplit=1)[0]
+
+
+def document(results: list) -> str:
+    return build(TEMPLATE.read_text(), results, entries(results))
+
+
+def test_a_row_has_ours_the_paper_s_the_difference_and_the_number_of_seeds() -> None:
+    results = [
+        result(normal_name=name, method="neutral_ad", seed=seed, auc=0.87 + seed / 100)
+        for name in TASKS
+        for seed in (0, 1, 2)
+    ]
+    table = section(document(results), "Table 1")
+    assert "| NeuTraL AD | 88.0 ± 1.0 | 3 | 86.5 ± 0.6 | +1.5 | 1.5 |" in table
+    assert "| NeuTraL AD |  |  |  |  | **88.0 (+1.5)** |" in table
+
+
+def test_all_that_print_alike_are_a_column_s_best() -> None:
+    aucs = {"lof": 0.8804, "nearest": 0.8796, "minirocket": 0.8794}
+    results = [result(normal_name=name, method=method, auc=auc) for name in TASKS for method, auc in aucs.items()]
+    table = section(document(results), "Table 1")
+    assert re.findall(r"^\| (\S.*?) \|.*\*\*88\.0", table, re.MULTILINE) == ["LOF", "nearest neighbour"]
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus() -> None:
+    results = [result(normal_name=name, auc=0.5736) for name in TASKS]
+    assert "| LOF | 57.4 | 1 | 57.4 | +0.0 | 1.5 |" in section(document(results), "Table 1")
+
+
+def test_what_was_not_run_is_empty_and_not_the_paper_s() -> None:
+    table = section(document([]), "Table 2")
+    assert "| LOF |  |  | 93.1 |  |  |" in table
+    assert "| LOF |  |  |  |  |  |" in table
+    assert section(document([]), "Number and form").count("Not run.") == 2
+
+
+def test_drawn_halves_stand_beside_the_first() -> None:
+    results = [result("thyroid", "inliers", protocol="tabular", f1=0.5)]
+    results += [
+        result("thyroid", "inliers", protocol="tabular_drawn", seed=seed, f1=0.4 + seed / 10) for seed in (0, 1, 2)
+    ]
+    told = section(document(results), "Which half")
+    assert "|  | Thyroid, first half | Thyroid, drawn |" in told
+    assert "| LOF | 50.0 | 50.0 ± 10.0 |" in told
+    assert "Not run." in section(document(results[:1]), "Which half")
+
+
+def test_an_incomplete_seed_is_noted_below() -> None:
+    table = section(document([result(normal_name="2")]), "Table 1")
+    assert "| LOF |  |  | 57.4 |  | 1.5 |" in table
+    assert "LOF on RS (seed 0: 1 of 4 tasks)" in table
+
+
+def test_the_exchanged_columns_are_told_where_they_are_compared_with() -> None:
+    lof = [result("natops", str(name), auc=0.86) for name in range(6)]
+    assert "exchanged" in section(document(lof), "Table 1")
+    assert "exchanged" not in section(document([]), "Table 1")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "n_tasks", "method", "auc", "told"),
+    [
+        ("racket_sports", 4, "lof", 0.525, False),  # printed 57.4
+        ("racket_sports", 4, "lof", 0.523, True),
+        ("racket_sports", 4, "neutral_ad", 0.851, False),  # 86.5
+        ("racket_sports", 4, "neutral_ad", 0.849, True),
+        ("epilepsy", 4, "neutral_ad", 0.902, False),  # 92.6
+        ("epilepsy", 4, "neutral_ad", 0.900, True),
+    ],
+)
+def test_a_row_too_far_below_the_paper_is_listed(
+    dataset: str, n_tasks: int, method: str, auc: float, told: bool
+) -> None:
+    results = [result(dataset, str(name), method=method, auc=auc) for name in range(n_tasks)]
+    listed = section(document(results), "What did not come out as printed")
+    assert ("No row." not in listed) is told
+
+
+def test_the_time_is_summed_by_where_it_was_spent() -> None:
+    results = [result(normal_name=name, fit_s=1800.0, score_s=0.0) for name in TASKS]
+    results += [result("natops", device="cuda", machine="a GPU", fit_s=360.0, score_s=0.0)]
+    results.append(result("natops", "1", fit_s=0.0, versions={"torch": "2.9", "numpy": "2.4"}))
+    results.append(result("natops", "2", fit_s=0.0, versions={"torch": "2.10"}))
+    time = section(document(results), "How long it takes")
+    assert "| hours, a GPU | hours, a machine, 1 thread |" in time
+    assert "| one_vs_rest | RS | 4 |  | 2.00 |" in time
+    assert "| all |  | 7 | 0.10 | 2.00 |" in time
+    assert "Measured with numpy 2.4; torch 2.10, 2.9." in time
+
+
+def left_of_racket_sports(n_stored: int) -> str:
+    methods = [name for name in METHODS if name not in ("lof", "simclr")]
+    results = [result(normal_name=name, method=method) for name in TASKS for method in methods]
+    results += [result(normal_name=name, fit_s=3599.5) for name in TASKS[:n_stored]]
+    told = section(document(results), "How long it takes")
+    (row,) = (line for line in told.splitlines() if line.startswith("| table 1 | RS |"))
+    return row
+
+
+def test_what_is_left_is_told_by_part_and_data_set_with_the_hours_of_the_likest_cells() -> None:
+    """Of LOF one task of an hour; SimCLR, four tasks, was never measured there, and no other says how long it takes."""
+    assert left_of_racket_sports(3) == "| table 1 | RS | LOF; learned Ts, L_C | 5 | 1.0 for 1 of them |"
+    assert left_of_racket_sports(4) == "| table 1 | RS | learned Ts, L_C | 4 | not known |"
+
+
+def test_the_whole_study_is_what_is_stored_of_one_seed_and_what_is_left() -> None:
+    stored = [result(normal_name=name, fit_s=3600.0, seed=seed) for name in TASKS[:3] for seed in (0, 1)]
+    told = left_section(stored).splitlines()[-1]
+    # LOF n-vs-rest has never been measured, and is taken for three times as long as one-vs-rest
+    assert told.startswith("With one seed the whole study takes 16 hours of one core, and what is not known:")
+
+
+def test_nothing_left_is_told_so() -> None:
+    cells = [cell for job in jobs_of(Choice()) for cell in job.cells]
+    results = [
+        result(
+            cell.dataset,
+            cell.normal_name,
+            normal=cell.normal,
+            method=cell.method,
+            protocol=cell.protocol,
+            variant=cell.variant,
+        )
+        for cell in cells
+    ]
+    told = left_section(results)
+    assert re.fullmatch(r"Nothing is left of the study with one seed, which takes \d+ hours of one core.", told)
+
+
+def test_on_a_cpu_its_own_time_counts_and_not_the_clock_s() -> None:
+    results = [result(normal_name=name, fit_s=9000.0, cpu_s=1800.0) for name in TASKS]
+    assert "| one_vs_rest | RS | 4 | 2.00 |" in section(document(results), "How long it takes")
+
+
+def test_a_placeholder_that_is_none_is_an_error() -> None:
+    with pytest.raises(KeyError, match="tabel_1"):
+        build("${tabel_1}", [], entries([]))
+
+
+def test_every_part_is_in_the_template() -> None:
+    names = set(Template(TEMPLATE.read_text()).get_identifiers())
+    curves = {f"{part}_{block.dataset}" for part in ("sweep", "ablation") for block in FIGURES[part]}
+    assert {"table_1", "table_2", "table_3", "halves", "differences", "time", "left"} | curves <= names
+
+
+def test_json_is_the_last_line_and_has_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in TASKS:
+        write_result(result(normal_name=name, auc=0.574), tmp_path)
+    halves = {"protocol": "tabular_drawn", "method": "lof", "normal": (), "f1": 0.755}
+    write_result(result("thyroid", "inliers", **halves), tmp_path)
+    assert main(["report", "--results", str(tmp_path), "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
+    tables, sweeps, ablations = 2 * 5 * 14 + 4 * 9 + 2 * 8, 16 * (5 + 9), 2 * 3 * 14
+    assert len(cells) == tables + sweeps + ablations
+    mine, drawn = (cell for cell in cells if cell["ours"] is not None)
+    assert (drawn["protocol"], drawn["method"], drawn["ours"], drawn["paper"]) == ("tabular_drawn", "lof", 75.5, None)
+    assert (mine["dataset"], mine["method"], mine["ours"], mine["paper"], mine["seeds"]) == (
+        "racket_sports",
+        "lof",
+        57.4,
+        57.4,
+        1,
+    )
+
+
+def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "benchmarks.paper", "report", "--json", "--results", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_the_document_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    assert main(["report", "--results", str(tmp_path / "results"), "--to", str(tmp_path / "paper.md")]) == 0
+    written = (tmp_path / "paper.md").read_text()
+    assert written.startswith("<!-- Built by")
+    assert "${" not in written
+
+
+def test_a_folder_that_is_not_there_is_one_line_with_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "--results", str(tmp_path / "none")]) == 2
+    assert "no folder" in capsys.readouterr().err
+
+
+def test_a_picture_that_is_not_drawn_yet_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "there.png").touch()
+    text = "before\n\n![one](there.png)\n\n![other](missing.png)\n\nafter\n"
+    assert without_missing_pictures(text, tmp_path) == "before\n\n![one](there.png)\n\nafter\n"

@@ -1,0 +1,189 @@
+"""The benchmarks run on tiny sizes and end with one JSON object that has the promised keys; how fast, they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.paper.data.datasets import class_task, read_sequences
+from benchmarks.paper.methods import make
+from benchmarks.quality.epochs import aucs_of, train_baseline
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+def benchmark(name: str, *arguments: str, **environment: str) -> dict[str, Any]:
+    """Run a benchmark with ``--json`` and return the last line of its standard output."""
+    return told([str(BENCHMARKS / f"{name}.py"), *arguments], **environment)
+
+
+def study(name: str, folder: Path, *arguments: str) -> Any:
+    """Return what a benchmark on the study's data in ``folder`` says of RacketSports' first class."""
+    of_one_class = ["-m", f"benchmarks.{name}", "--datasets", "racket_sports", "--classes", "1", *arguments]
+    return told(of_one_class, STREAMAD_DATA=str(folder))["racket_sports"]
+
+
+def told(arguments: list[str], **environment: str) -> dict[str, Any]:
+    """Return the JSON object that a program of Python, run in the checkout with ``--json``, prints last."""
+    done = subprocess.run(
+        [sys.executable, *arguments, "--json"],
+        cwd=BENCHMARKS.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def test_scoring_tells_windows_per_second_of_each_form_and_the_machine_s_matrix_product() -> None:
+    figures = benchmark("speed/scoring", "--rounds", "1", "--slice-s", "0.01")
+    assert {"1", "8", "64", "256", "gemm_gflops", "gemm_share"} <= set(figures)
+    for size in ("1", "8", "64", "256"):
+        rates = [figures[size][form] for form in ("separate", "grouped", "torchscript")]
+        assert all(10 < rate < 1e7 for rate in rates), figures
+    assert figures["gemm_gflops"] > 0.1
+    assert 0 < figures["gemm_share"] <= 1.5  # a loaded machine may be slow for the product and quick for the model
+
+
+def test_pipeline_tells_samples_per_second_and_where_the_time_goes() -> None:
+    figures = benchmark("speed/pipeline", "--sequences", "40", "--rounds", "1")
+    assert (figures["sequences"], figures["samples"]) == (40, 40 * 51)
+    assert figures["samples_per_s"] == pytest.approx(40 * 51 / figures["whole_wall_s"])
+    assert figures["sequences_per_s"] == pytest.approx(40 / figures["whole_wall_s"])
+    stages = figures["stages"]
+    assert list(stages) == ["read", "decode", "assemble", "window", "score", "judge", "write"]
+    assert sum(stage["share"] for stage in stages.values()) == pytest.approx(1)
+    assert figures["us_per_sample_decode_assemble"] == pytest.approx(
+        stages["decode"]["us_per_sample"] + stages["assemble"]["us_per_sample"]
+    )
+    assert 0 < figures["us_per_sample_decode_assemble"] < 1_000
+
+
+def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
+    """The job of scripts/demo, end to end, on few batches and hardly trained."""
+    sizes = ("--seeds", "1", "--train", "24", "--normal", "6", "--faulty", "4")
+    environment = {"STREAMAD_MODEL__OPTIONS": '{"epochs": 2}', "STREAMAD_MODEL__FOLDS": "2"}
+    figures = benchmark("quality/demo_seeds", *sizes, **environment)
+    (run,) = figures["runs"]
+    assert (run["seed"], run["sequences"], run["unscorable"]) == (0, 10, 0)
+    found, false = run["detection_rate"] * 4, run["false_alarm_rate"] * 6
+    assert found == pytest.approx(round(found))
+    assert run["alerts"] == pytest.approx(found + false)
+    assert run["wall_s"] >= 0.9 * (run["simulate_s"] + run["train_s"] + run["run_s"]) > 0
+    for name in ("detection_rate", "false_alarm_rate", "wall_s"):
+        assert figures[f"median_{name}"] == run[name]
+
+
+def test_figures_over_seeds_are_medians() -> None:
+    spec = importlib.util.spec_from_file_location("demo_seeds", BENCHMARKS / "quality" / "demo_seeds.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo_seeds = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo_seeds)
+    found, false, wall = (0.9, 0.97, 0.91), (0.02, 0.01, 0.06), (100.0, 90.0, 200.0)
+    runs = [
+        {"seed": seed, "detection_rate": found[seed], "false_alarm_rate": false[seed], "wall_s": wall[seed]}
+        for seed in range(3)
+    ]
+    assert demo_seeds.summed_up(runs) == {
+        "median_detection_rate": 0.91,
+        "median_false_alarm_rate": 0.02,
+        "median_wall_s": 100.0,
+        "runs": runs,
+    }
+
+
+def test_swap_tells_latencies_with_and_without_swaps_and_what_a_swap_takes() -> None:
+    figures = benchmark("speed/swap", "--seconds", "4", "--slice-s", "2", "--every-s", "0.1", "--rate", "20")
+    assert figures["swaps"] > 0
+    assert 0 <= figures["wait_median_ms"] <= figures["wait_max_ms"]
+    assert 0 < figures["load_cpu_ms"] < 10_000
+    for row in figures["conditions"].values():
+        assert row["n"] == 80
+        assert 0 < row["latency_p50_ms"] <= row["latency_p99_ms"] <= row["latency_p100_ms"]
+    for quantile in ("p50", "p99", "p100"):
+        with_, without = (figures["conditions"][name][f"latency_{quantile}_ms"] for name in ("with", "without"))
+        assert figures[f"cost_{quantile}_ms"] == pytest.approx(with_ - without, abs=0.002)
+
+
+def test_learning_tells_what_gate_drift_and_store_take() -> None:
+    figures = benchmark("speed/learning", "--sequences", "1500")
+    for row in figures.values():
+        assert all(0 < row[name] < 100_000 for name in ("us_gate", "us_drift", "us_per_sequence"))
+        assert row["flush_ms"] > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stops and continues the training process, reads /proc")
+def test_retraining_latency_tells_quantiles_with_and_without_a_training_beside_the_load() -> None:
+    figures = benchmark("speed/retraining_latency", "--seconds", "1", "--slice-s", "0.5", "--rate", "20")
+    conditions = figures["conditions"]
+    assert list(conditions) == ["without", "with"]
+    for row in conditions.values():
+        assert row["n"] == 2 * 10
+        assert 0 < row["scoring_p50_ms"] < row["latency_p50_ms"] <= row["latency_p99_ms"]
+    assert conditions["without"]["training_cpu_share"] <= 0.02, "it stood still"
+    ratio = conditions["with"]["latency_p99_ms"] / conditions["without"]["latency_p99_ms"]
+    assert figures["p99_ratio"] == {"with": pytest.approx(ratio, abs=0.001)}
+
+
+def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves() -> None:
+    figures = benchmark("quality/contamination", "--seeds", "1", "--batches", "30", "--epochs", "1")
+    (by_training_set,) = figures["seeds"]
+    assert list(by_training_set) == ["clean", "trim 0", "trim 0.05", "trim 0.1"]
+    for found in by_training_set.values():
+        assert {"detection_rate", "false_alarm_rate", "auc"} <= set(found)
+        assert all(0 <= value <= 1 for value in found.values()), found
+
+
+@pytest.mark.parametrize(("method", "protocol"), [("neutral_ad", "n_vs_rest"), ("drocc", "one_vs_rest")])
+def test_epochs_tells_what_each_choice_of_an_epoch_gives(
+    method: str, protocol: str, data_file: Callable[[str], Path]
+) -> None:
+    folder = data_file("racket_sports.npz").parent
+    figures = study("quality.epochs", folder, "--method", method, "--protocol", protocol, "--epochs", "2")
+    assert (figures["protocol"], figures["n_tasks"], figures["epochs"]) == (protocol, 1, 2)
+    aucs = figures["auc_by_seed"]
+    assert list(aucs) == ["lowest", "last", "tenth", "best"]
+    assert all(0 <= values[0] <= 100 and len(values) == 1 for values in aucs.values())
+
+
+def test_scoring_each_epoch_leaves_a_training_as_it_is(data_file: Callable[[str], Path]) -> None:
+    data_file("racket_sports.npz")
+    task = class_task(read_sequences("racket_sports"), (0,))
+    losses, scores = train_baseline("drocc", task, "racket_sports", 2, seed=0)
+    alone = make("drocc", "racket_sports", {"epochs": 2}).fit(task.train, seed=0, device="cpu")
+    terms = alone.score(task.test.values, task.test.lengths)
+    assert scores[-1] == pytest.approx(terms.sum(axis=1), abs=1e-4)
+    assert losses[-1] == pytest.approx(alone.summary.best_loss, rel=1e-5)
+    assert len(losses) == len(scores) == 2
+
+
+@pytest.mark.parametrize("method", ["neutral_ad", "fixed_transformations"])
+def test_precision_tells_the_paired_difference_and_the_gain(method: str, data_file: Callable[[str], Path]) -> None:
+    folder = data_file("racket_sports.npz").parent
+    found = study("quality.precision", folder, "--method", method, "--epochs", "2", "--seeds", "2")
+    assert found["n_pairs"] == 2
+    assert found["difference"] == pytest.approx(found["auc_bfloat16"] - found["auc_float32"], abs=0.011)
+    assert 0 <= found["standard_error"] <= 100
+    assert 0 < found["gain"] < 100
+
+
+def test_epochs_choices_are_the_lowest_loss_the_last_the_best_of_a_tenth_and_the_best() -> None:
+    """Four epochs whose scores put 0, 40, 20 and 30 of 40 anomalies above all of 40 normal sequences."""
+    is_anomaly = np.repeat([False, True], 40)
+    scores = np.array([np.where(np.arange(80) >= 80 - n, 2.0, np.where(is_anomaly, 0.0, 1.0)) for n in (0, 40, 20, 30)])
+    found = aucs_of(np.array([0.3, 0.2, 0.1, 0.4]), scores, is_anomaly, seed=0)
+    assert found == {"lowest": 50.0, "last": 75.0, "tenth": 100.0, "best": 100.0}

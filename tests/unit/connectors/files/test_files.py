@@ -1,0 +1,188 @@
+"""Finding files, partitions, seeking, and what the user reads when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from streamad.errors import ConfigError, SourceError
+from streamad.types import PartitionAssigned, RecordBatch
+from tests.support.files import read, read_one, source
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+async def test_a_folder_gives_its_recordings_sorted_and_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "b.ndjson", "{}")
+    write(tmp_path / "in" / "A.csv", "id,temp", "x,1.5")
+    write(tmp_path / "in" / "README.md", "no recording")
+    write(tmp_path / "in" / ".hidden.jsonl", "{}")
+    write(tmp_path / "in" / "deeper" / "c.jsonl", "{}")
+    assert list(await read("in", tmp_path)) == ["in/A.csv", "in/b.ndjson"]
+    assert list(await read("in/**/*.jsonl", tmp_path)) == ["in/deeper/c.jsonl"]
+
+
+async def test_patterns(tmp_path: Path) -> None:
+    for name in ("r10", "r2", "s1"):
+        write(tmp_path / f"{name}.jsonl", "{}")
+    assert list(await read("r*.jsonl", tmp_path)) == ["r10.jsonl", "r2.jsonl"]
+    assert list(await read("[rs]?.jsonl", tmp_path)) == ["r2.jsonl", "s1.jsonl"]
+    write(tmp_path / "odd[1].jsonl", "{}")
+    assert list(await read("odd[1].jsonl", tmp_path)) == ["odd[1].jsonl"]
+
+
+async def test_a_partition_outside_the_folder_has_its_absolute_path(tmp_path: Path) -> None:
+    outside = write(tmp_path / "outside.jsonl", "{}")
+    (tmp_path / "plant").mkdir()
+    assert list(await read("../outside.jsonl", tmp_path / "plant")) == [outside.as_posix()]
+    assert list(await read(f"file://{outside}", tmp_path / "plant")) == [outside.as_posix()]
+    assert list(await read(outside, tmp_path)) == ["outside.jsonl"]
+
+
+async def test_the_format_can_be_said(tmp_path: Path) -> None:
+    write(tmp_path / "log.txt", "{}", "{}")
+    assert len(await read_one("log.txt?format=ndjson", tmp_path)) == 2
+    with pytest.raises(SourceError, match=r"log\.txt: the ending says no known format .* give the option format"):
+        await read("log.txt", tmp_path)
+
+
+async def test_a_grown_file_and_a_new_file_go_on(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", "1", "2")
+    after = path.stat().st_size
+    write(tmp_path / "a.jsonl", "1", "2", "3")
+    assert [record.value for record in await read_one("a.jsonl", tmp_path, begin=after)] == [b"3"]
+    write(tmp_path / "b.jsonl", "9")
+    assert list(await read("*.jsonl", tmp_path)) == ["a.jsonl", "b.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.jsonl", b"1\n2\n"), ("a.csv", b"id,v\nx,1\n"), ("a_TRAIN.ts", b"@data\n1,2:3,4\n")],
+)
+async def test_a_file_cut_since_the_last_run(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=r"has only \d+ .*, but reading should go on at 99: it was replaced or cut"):
+        await read(name, tmp_path, begin=99)
+
+
+async def test_nothing_comes_before_seek_even_late(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", "1")
+    opened = source("a.jsonl", tmp_path)
+    async with aclosing(cast("Any", opened.batches())) as events:
+        assert await anext(events) == PartitionAssigned("a.jsonl")
+        following = asyncio.ensure_future(anext(events))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not following.done()
+        await opened.seek("a.jsonl", None)
+        assert cast("RecordBatch", await following).next_offset == 2
+
+
+async def test_an_ended_partition_can_be_sought_again(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", "1", "2")
+    opened = source("a.jsonl", tmp_path)
+    seen: list[bytes] = []
+    ends = 0
+    async for event in opened.batches():
+        if isinstance(event, RecordBatch):
+            seen.extend(record.value for record in event.records)
+            continue
+        ends += not isinstance(event, PartitionAssigned)
+        if ends < 2:
+            await opened.seek("a.jsonl", 2 * ends)
+    assert (seen, ends) == ([b"1", b"2", b"2"], 2)
+
+
+async def test_cancelled_while_reading_leaves_nothing_open(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", *["x" * 100] * 20_000)
+    opened = source("a.jsonl", tmp_path)
+    events = cast("Any", opened.batches())
+    await anext(events)
+    await opened.seek("a.jsonl", None)
+    task = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await events.aclose()  # would raise "generator already executing" had the thread not left
+
+
+async def test_close_ends_the_iterator_without_claiming_the_end(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", "1")
+    opened = source("a.jsonl", tmp_path)
+    events = cast("Any", opened.batches())
+    await anext(events)
+    await opened.close()
+    assert [event async for event in events] == []
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.npz", "a_TEST.ts"])
+async def test_missing_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no such file or folder; check the path in the config") as caught:
+        await read(name, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "relative paths begin at the config's folder" in str(caught.value)
+
+
+async def test_a_missing_file_of_the_command_line_is_not_looked_for_in_the_config(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"/gone\.csv: no such file or folder; check the path$"):
+        await read(str(tmp_path / "gone.csv"), tmp_path)
+
+
+async def test_what_cannot_be_found(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for url, text in [
+        ("empty", "no recordings in this folder"),
+        ("x*.csv", "no file matches this pattern"),
+        ("file:", "needs a path, a folder or a pattern"),
+        ("/dev/null", "neither a file nor a folder"),
+    ]:
+        with pytest.raises(SourceError, match=text):
+            await read(url, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.parquet", "a.npz", "a_TEST.ts"])
+async def test_no_permission(name: str, unprivileged_folder: Path) -> None:
+    (unprivileged_folder / name).touch(mode=0o000)
+    with pytest.raises(SourceError, match=r"no permission to read it; change the file's rights"):
+        await read(name, unprivileged_folder)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.ts.gz", "a.parquet", "a.npz"])
+async def test_damaged_files(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"\x1f\x8b\x08 this is no such file")
+    with pytest.raises(SourceError) as caught:
+        await read(name, tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / name}: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "b.tsv"])
+async def test_empty_text_files(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    assert await read(name, tmp_path) == {name: []}
+
+
+async def test_options_of_other_formats_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", "1")
+    with pytest.raises(SourceError, match=r"option 'split' is for npz, ts files only"):
+        await read("a.jsonl?split=train", tmp_path)
+    with pytest.raises(ConfigError, match=r"source\.options\.perod: unknown key 'perod'; did you mean 'period'\?"):
+        await read("a.jsonl?perod=3", tmp_path)
+
+
+async def test_two_files_may_not_be_one_stream(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        np.savez(tmp_path / folder / "press.npz", x=np.zeros((1, 1, 1)))
+    with pytest.raises(SourceError, match=r"would both be stream 'press'; rename one"):
+        await read("*/press.npz", tmp_path)

@@ -1,0 +1,56 @@
+"""The examples of docs/guide/messages.md are read as the page says, and its table names every kind of error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from streamad.ingest.decode import Decoder
+from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS
+from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
+from streamad.types import Record
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guide" / "messages.md").read_text(encoding="utf-8")
+T_US = 1_772_352_930_250_000
+
+
+def examples() -> list[tuple[Decoder, str]]:
+    """Return every JSON example with the decoder of the config that stands before it."""
+    found, config = [], {}
+    for language, text in re.findall(r"```(yaml|json)\n(.*?)```", PAGE, flags=re.DOTALL):
+        if language == "yaml":
+            config = yaml.safe_load(text)
+            continue
+        channels = [ChannelSettings(**channel) for channel in config["channels"]]
+        route = config.get("models", {}).get("field")
+        found.append((Decoder(DecodeSettings(**config.get("decode", {})), channels, route), text))
+    return found
+
+
+@pytest.mark.parametrize(("decoder", "text"), examples())
+def test_examples_are_read(decoder: Decoder, text: str) -> None:
+    block = decoder.decode(Record(0, text.encode(), key=b"reactor-1", timestamp_us=T_US + 7_200_000_000), T_US)
+    assert block is not None
+    assert block.stream == ("L1" if '"line"' in text else "reactor-1")
+    assert block.sequence == ("1042" if "1042," in text else "B-1042")
+    values = set(block.values[~np.isnan(block.values)].tolist())
+    assert block.end == ('"end"' in text)
+    assert block.route == ("PX-12" if "recipe" in text else None)
+    if "09:40" in text:
+        assert not values
+        return
+    assert block.times_us[0] == T_US
+    assert any(abs(value - 3.1) < 1e-6 for value in values)
+
+
+def test_there_are_examples() -> None:
+    assert len(examples()) == 8
+
+
+def test_the_table_names_every_kind() -> None:
+    table = PAGE[PAGE.index("| kind |") :]
+    assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == list(DECODE_ERROR_KINDS)

@@ -1,0 +1,160 @@
+"""Alerts and drift together mean a changed plant, told once; either alone does not, nor do scattered faults."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamad.drift.lasting_change import Changed, ChangeGuard
+from streamad.drift.monitor import SCORES, Drift, DriftMonitor
+from streamad.settings.learning import DriftSettings
+from streamad.types import ChannelSpec, Window
+
+
+def drift(what: str = SCORES, since_us: int = 0) -> Drift:
+    return Drift(what, since_us, 2.0, 0.5, 0.01)
+
+
+class Guarded:
+    """A guard of 10 sequences at a share of a half; the number of a sequence stands for its time."""
+
+    def __init__(self, share: float = 0.5, over: int = 10) -> None:
+        self.guard = ChangeGuard(DriftSettings(changed_share=share, changed_over=over))
+        self.number = 0
+        self.told: list[tuple[int, Changed]] = []
+
+    def run(self, alerts: str, *drifts: Drift) -> None:
+        """Take one sequence per letter, x for an alert; ``drifts`` come with the first."""
+        for letter in alerts:
+            changed = self.guard.add(self.number, letter == "x", drifts)
+            if changed is not None:
+                self.told.append((self.number, changed))
+            drifts, self.number = (), self.number + 1
+
+
+def test_it_tells_when_more_than_the_share_alert_and_something_has_drifted() -> None:
+    guarded = Guarded()
+    guarded.run("." * 30)
+    guarded.run("xxx")
+    guarded.run("xx", drift(since_us=31))
+    assert guarded.told == []  # exactly half of the latest ten
+    assert not guarded.guard.is_active
+    guarded.run("x")
+    assert guarded.told == [(35, Changed(30, 0.6, (SCORES,)))]
+    assert guarded.guard.is_active
+
+
+def test_alerts_without_drift_are_faults() -> None:
+    guarded = Guarded()
+    guarded.run("." * 20 + "x" * 100)
+    assert guarded.told == []
+
+
+def test_drift_without_alerts_is_a_plant_that_the_model_still_knows() -> None:
+    guarded = Guarded()
+    for _ in range(10):
+        guarded.run("." * 10, drift())
+    assert guarded.told == []
+
+
+def test_drift_that_is_noticed_late_still_counts_when_alerts_have_lasted() -> None:
+    guarded = Guarded()
+    guarded.run("." * 20 + "x" * 40)
+    guarded.run("x", drift("mean of temp_c", since_us=25))
+    assert guarded.told == [(60, Changed(20, 1.0, ("mean of temp_c",)))]
+
+
+def test_drift_noticed_when_alerts_began_still_counts_when_their_share_rises_slowly() -> None:
+    guarded = Guarded()
+    guarded.run("." * 20)
+    guarded.run("x", drift(since_us=3))
+    guarded.run(".x.x.x.x" * 3 + "xxx")  # half of them, until the last ones
+    assert [changed.since_us for _, changed in guarded.told] == [3]
+
+
+def test_drift_noticed_just_before_the_alerts_counts() -> None:
+    guarded = Guarded()
+    guarded.run("." * 20)
+    guarded.run("...", drift(since_us=15))
+    guarded.run("x" * 6)
+    assert guarded.told == [(28, Changed(15, 0.6, (SCORES,)))]
+
+
+def test_drift_of_long_ago_has_nothing_to_do_with_faults_today() -> None:
+    guarded = Guarded()
+    guarded.run("." * 20, drift())
+    guarded.run("x" * 10)
+    assert guarded.told == []
+
+
+def test_fewer_sequences_than_asked_for_are_not_enough() -> None:
+    guarded = Guarded()
+    guarded.run("x" * 9, drift())
+    assert guarded.told == []
+    guarded.run("x")
+    assert guarded.told == [(9, Changed(0, 1.0, (SCORES,)))]
+
+
+def test_it_names_all_that_drifted_once_and_the_earliest_beginning() -> None:
+    guarded = Guarded()
+    guarded.run("." * 20)
+    guarded.run("x", drift(SCORES, 20), drift("mean of temp_c", 12))
+    guarded.run("xx", drift(SCORES, 21))
+    guarded.run("x" * 7)
+    assert [(changed.since_us, changed.what) for _, changed in guarded.told] == [(12, (SCORES, "mean of temp_c"))]
+
+
+def test_it_tells_once_until_it_is_restarted() -> None:
+    guarded = Guarded()
+    guarded.run("x" * 200, drift())
+    guarded.run("x" * 50, drift())
+    assert len(guarded.told) == 1
+    guarded.guard.restart()
+    assert not guarded.guard.is_active
+    guarded.run("x" * 50)  # the drift of before belongs to the model of before
+    assert len(guarded.told) == 1
+    guarded.run("x", drift(since_us=260))
+    assert [number for number, _ in guarded.told] == [9, 300]
+    assert guarded.told[1][1].since_us == 250
+
+
+# --- together with the monitor ---------------------------------------------------------------------------------------
+
+
+def watched(shares: list[tuple[int, float, float]], seed: int) -> list[tuple[int, Changed]]:
+    """Run stretches of (sequences, share of faulty ones, shift of the level); return what the guard told, and when."""
+    settings = DriftSettings()
+    monitor, guard = DriftMonitor((ChannelSpec("temp_c"),), settings), ChangeGuard(settings)
+    rng = np.random.default_rng(seed)
+    told: list[tuple[int, Changed]] = []
+    number = 0
+    for n, faulty, shift in shares:
+        for _ in range(n):
+            is_faulty = rng.random() < faulty
+            values = rng.normal(size=(1, 8)) + rng.normal() + shift + 30 * is_faulty * rng.choice([-1, 1])
+            p_value = 0.005 if is_faulty else float(rng.random())
+            drifts = monitor.add(number, Window(values.astype(np.float32), 8), p_value)
+            changed = guard.add(number, p_value <= 0.02, drifts)
+            told += [(number, changed)] if changed is not None else []
+            number += 1
+    return told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plant_with_many_scattered_faults_has_not_changed(seed: int) -> None:
+    assert watched([(300, 0.0, 0.0), (3_000, 0.3, 0.0)], seed) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lasting_change_is_told_within_the_sequences_that_it_takes(seed: int) -> None:
+    told = watched([(400, 0.02, 0.0), (300, 0.9, 0.0)], seed)
+    assert len(told) == 1
+    assert 426 <= told[0][0] <= 470
+    assert 395 <= told[0][1].since_us <= 403
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_plant_that_changed_while_nothing_ran_is_told_though_its_old_state_was_never_seen(seed: int) -> None:
+    told = watched([(300, 0.95, 0.0)], seed)
+    assert [changed.what for _, changed in told] == [(SCORES,)]
+    assert told[0][0] < 60

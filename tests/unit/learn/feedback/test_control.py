@@ -1,0 +1,103 @@
+"""A promotion is told where the plant says so, and any message there wakes a worker, whatever it says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from streamad.learn.feedback.control import Announcer, ControlReader, announce
+from streamad.plugins import ConnectorContext
+from streamad.settings.plant_yaml import Settings
+from streamad.testing import ManualClock
+from streamad.types import ModelRef
+from tests.support.learning.plant import settings_of
+
+WAIT_S = 20
+PLANT = settings_of(learning={"control": "file:control.jsonl?poll=1ms"})
+MODEL = ModelRef("default", "0007")
+
+
+class Worker:
+    """Counts how often it was woken."""
+
+    def __init__(self) -> None:
+        self.n_woken = 0
+        self.told: list[tuple[str, str]] = []
+
+    def wake(self) -> None:
+        self.n_woken += 1
+
+    def tell(self, kind: str, message: str) -> None:
+        self.told.append((kind, message))
+
+
+@asynccontextmanager
+async def reading(worker: Worker, context: ConnectorContext) -> AsyncIterator[None]:
+    reader = ControlReader(PLANT, context, worker.wake, worker.tell)
+    task = asyncio.create_task(reader.run())
+    try:
+        yield
+    finally:
+        await reader.close()
+        await reader.close()
+        await task
+
+
+@pytest.mark.parametrize("plant", [settings_of(), settings_of(learning={})])
+async def test_without_a_place_nothing_is_told_or_read(tmp_path: Path, plant: Settings) -> None:
+    context = ConnectorContext((), ManualClock(), tmp_path)
+    assert await announce(plant, context, MODEL) is False
+    async with asyncio.timeout(WAIT_S):
+        await ControlReader(plant, context, Worker().wake).run()
+
+
+async def test_the_message_names_model_and_version(tmp_path: Path) -> None:
+    context = ConnectorContext((), ManualClock(), tmp_path)
+    assert await announce(PLANT, context, MODEL) is True
+    (line,) = (tmp_path / "control.jsonl").read_text().splitlines()
+    assert json.loads(line) == {
+        "model": "default",
+        "version": "0007",
+        "created_at": "2026-01-01T00:00:00Z",
+        "schema_version": 1,
+    }
+
+
+async def test_a_worker_announces_beside_its_work_and_outlives_a_place_that_is_away(tmp_path: Path) -> None:
+    context = ConnectorContext((), ManualClock(), tmp_path)
+    worker = Worker()
+    announcer = Announcer(PLANT, context, worker.tell)
+    for version in ("0001", "0002"):
+        announcer.announce(ModelRef("default", version))
+    await announcer.close()
+    lines = (tmp_path / "control.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["version"] for line in lines) == ["0001", "0002"]
+    assert not worker.told
+    (tmp_path / "control.jsonl").unlink()
+    (tmp_path / "control.jsonl").mkdir()
+    announcer.announce(MODEL)
+    await announcer.close()
+    ((kind, text),) = worker.told
+    assert kind == "control_unwritable"
+    assert "other workers will see default 0007 by themselves" in text
+
+
+async def test_each_worker_is_woken_by_what_comes_from_now_on_even_if_it_is_forged(tmp_path: Path) -> None:
+    context = ConnectorContext((), ManualClock(), tmp_path)
+    path = tmp_path / "control.jsonl"
+    path.write_bytes(b"{}\n" * 100)
+    workers = [Worker(), Worker()]
+    n_sent = 0
+    async with reading(workers[0], context), reading(workers[1], context), asyncio.timeout(WAIT_S):
+        while not all(worker.n_woken for worker in workers):
+            with path.open("ab") as file:
+                file.write(b'{"model": "../..", "version": \xff\n')
+            n_sent += 1
+            await asyncio.sleep(0.001)  # files are read in threads, which a busy loop would starve
+    assert all(0 < worker.n_woken <= n_sent for worker in workers)
+    assert not any(worker.told for worker in workers)

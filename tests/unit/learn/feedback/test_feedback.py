@@ -1,0 +1,406 @@
+"""The worker hears each feedback message, whatever else lies in the file; tables say which lines are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamad.errors import OutputError, SourceError
+from streamad.learn.feedback.feedback import FeedbackReader, feedback_problem, send_feedback
+from streamad.learn.feedback.table import read_feedback_csv
+from streamad.plugins import ConnectorContext
+from streamad.settings.plant_yaml import Settings
+from streamad.testing import ManualClock
+from streamad.types import Feedback
+from tests.support.learning.plant import settings_of
+
+NOW = datetime(2026, 3, 1, 8, 15, 30, tzinfo=UTC)
+NOW_US = round(NOW.timestamp()) * 1_000_000
+WAIT_S = 20
+
+
+def said(alert_id: str = "a1", **changes: Any) -> Feedback:
+    return Feedback(**{"alert_id": alert_id, "judgement": "false_alarm", "created_at": NOW, **changes})
+
+
+def line(feedback: Feedback) -> bytes:
+    return msgspec.json.encode(feedback) + b"\n"
+
+
+def settings() -> Settings:
+    return settings_of(learning={"feedback": "file:in/feedback.jsonl?poll=1ms"})
+
+
+@dataclass
+class Desk:
+    """A plant whose feedback lies in a file; a reader of it keeps what it hears and tells."""
+
+    folder: Path
+    clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_US))
+    heard: list[Feedback] = field(default_factory=list)
+    told: list[tuple[str, str]] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "in/feedback.jsonl"
+
+    @property
+    def context(self) -> ConnectorContext:
+        return ConnectorContext((), self.clock, self.folder)
+
+    def append(self, *lines: bytes) -> None:
+        self.path.parent.mkdir(exist_ok=True)
+        with self.path.open("ab") as file:
+            file.writelines(lines)
+
+    def hear(self, feedback: Feedback) -> None:
+        self.heard.append(feedback)
+        self.changed.set()
+
+    def tell(self, kind: str, message: str) -> None:
+        self.told.append((kind, message))
+        self.changed.set()
+
+    @property
+    def ids(self) -> list[str]:
+        return [feedback.alert_id for feedback in self.heard]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def sleeps(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not self.clock.n_sleepers:  # noqa: ASYNC110 - the clock tells nobody
+                await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def reader(self, on_feedback: Callable[[Feedback], Any] | None = None) -> AsyncIterator[FeedbackReader]:
+        reader = FeedbackReader(settings(), self.context, on_feedback or self.hear, self.tell)
+        task = asyncio.create_task(reader.run())
+        try:
+            yield reader
+        finally:
+            await reader.close()
+            await reader.close()
+            await task
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+# --- the reader ---
+
+
+async def test_lines_of_any_program_are_heard_in_order_and_go_on_where_the_last_reader_ended(desk: Desk) -> None:
+    desk.append(line(said("a1", note="ä")), line(said("a2", judgement="confirmed")))
+    async with desk.reader() as reader:
+        await desk.until(lambda: len(desk.heard) == 2)
+        await send_feedback(settings(), desk.context, [said("a3"), said("a4")])
+        await desk.until(lambda: len(desk.heard) == 4)
+    assert desk.heard[:2] == [said("a1", note="ä"), said("a2", judgement="confirmed")]
+    assert (reader.n_read, reader.n_malformed) == (4, 0)
+    desk.append(line(said("a5")))
+    async with desk.reader():
+        await desk.until(lambda: len(desk.heard) == 5)
+    assert desk.ids == ["a1", "a2", "a3", "a4", "a5"]
+    assert not desk.told
+
+
+async def test_a_message_in_hand_at_the_end_comes_again(desk: Desk) -> None:
+    desk.append(line(said("a1")), line(said("a2")))
+    started = asyncio.Event()
+
+    async def hang(feedback: Feedback) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with desk.reader(hang), asyncio.timeout(WAIT_S):
+        await started.wait()
+    async with desk.reader():
+        await desk.until(lambda: len(desk.heard) == 2)
+    assert desk.ids == ["a1", "a2"]
+
+
+async def test_a_store_that_is_away_is_waited_for_and_told_once(desk: Desk) -> None:
+    desk.append(line(said("a1")), line(said("a2")))
+    attempts = 0
+
+    def keep(feedback: Feedback) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts <= 3:
+            raise OutputError("the store's disk is full")
+        desk.hear(feedback)
+
+    async with desk.reader(keep) as reader:
+        for n in (1, 2, 3):
+            await desk.sleeps()
+            assert attempts == n
+            desk.clock.advance(10)
+        await desk.until(lambda: len(desk.heard) == 2)
+    assert desk.ids == ["a1", "a2"]
+    assert reader.n_read == 2
+    assert desk.told == [("feedback_waits", "feedback on a1 cannot be kept yet: the store's disk is full")]
+
+
+async def test_what_is_no_feedback_is_skipped_counted_and_told_at_most_once_a_minute(desk: Desk) -> None:
+    bad = [b"not json\n", b'{"alert_id": "a"}\n', b"[" * 5_000 + b"\n", b'\xff{"alert_id"}\n', line(said("../a"))]
+    desk.append(*bad, line(said("a1")))
+    async with desk.reader() as reader:
+        await desk.until(lambda: len(desk.heard) == 1)
+        assert reader.n_malformed == len(bad)
+        ((kind, text),) = desk.told
+        assert kind == "feedback_malformed"
+        assert text.startswith(f"{desk.path}, byte 0: no feedback message, skipped: ")
+        desk.clock.advance(60)
+        desk.append(line(said("a2", judgement="veto"))[:-2] + b"\n")
+        await desk.until(lambda: len(desk.told) == 2)
+    assert "skipped (and 4 before it): " in desk.told[1][1]
+    assert desk.ids == ["a1"]
+    assert all("\n" not in text for _, text in desk.told)
+
+
+@pytest.mark.parametrize(("models", "taken"), [(None, ["default"]), ({"field": "recipe"}, ["default", "default.A"])])
+async def test_a_model_that_is_none_of_the_plant_gets_no_marks(
+    desk: Desk, models: dict[str, Any] | None, taken: list[str]
+) -> None:
+    names = ["default", "default.A", "other", "defaults"]
+    desk.append(*(line(said(f"a-{name.replace('.', '_')}", model=name)) for name in names), line(said("last")))
+    plant = settings_of(learning={"feedback": "file:in/feedback.jsonl?poll=1ms"}, models=models)
+    reader = FeedbackReader(plant, desk.context, desk.hear, desk.tell)
+    task = asyncio.create_task(reader.run())
+    await desk.until(lambda: "last" in desk.ids)
+    await reader.close()
+    await task
+    assert [feedback.model for feedback in desk.heard] == [*taken, None]
+    assert reader.n_malformed == len(names) - len(taken)
+    assert "is none of this plant (default" in desk.told[0][1]
+
+
+async def test_a_second_reader_of_a_file_stands_by_and_takes_over(desk: Desk) -> None:
+    second = Desk(desk.folder)
+    desk.append(line(said("a1")))
+    async with desk.reader():
+        await desk.until(lambda: len(desk.heard) == 1)
+        async with second.reader():
+            await second.until(lambda: len(second.told) == 1)
+            ((kind, text),) = second.told
+            assert kind == "feedback_unreadable"
+            assert "another program reads with this group" in text
+            desk.append(line(said("a2")))
+            await desk.until(lambda: len(desk.heard) == 2)
+    async with second.reader():
+        second.append(line(said("a3")))
+        await second.until(lambda: len(second.heard) == 1)
+    assert second.ids == ["a3"]
+
+
+async def test_a_place_that_cannot_be_read_is_told_once_and_tried_again(desk: Desk) -> None:
+    desk.append(line(said("a1")))
+    position = desk.path.with_name("feedback.jsonl.streamad.plant.feedback.position")
+    position.write_text("damaged")
+    async with desk.reader():
+        await desk.until(lambda: len(desk.told) == 1)
+        await desk.sleeps()
+        desk.clock.advance(10)
+        await desk.sleeps()  # it has failed once more
+        position.unlink()
+        desk.clock.advance(10)
+        await desk.until(lambda: len(desk.heard) == 1)
+    assert [kind for kind, _ in desk.told] == ["feedback_unreadable"]
+
+
+async def test_an_error_that_nobody_foresaw_is_told_once_and_the_message_comes_again(desk: Desk) -> None:
+    desk.append(line(said("a1")), line(said("a2")))
+    attempts = 0
+
+    def keep(feedback: Feedback) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts <= 3:
+            raise ZeroDivisionError("a bug")
+        desk.hear(feedback)
+
+    async with desk.reader(keep):
+        for n in (1, 2, 3):
+            await desk.sleeps()
+            assert attempts == n
+            desk.clock.advance(10)
+        await desk.until(lambda: len(desk.heard) == 2)
+    assert desk.ids == ["a1", "a2"]
+    assert desk.told == [("feedback_unreadable", "feedback is not read: ZeroDivisionError('a bug')")]
+
+
+async def test_a_file_in_which_nobody_has_said_anything_yet_is_no_news(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with desk.reader():
+        while not desk.path.parent.exists():  # noqa: ASYNC110 - the reader keeps its position there
+            await asyncio.sleep(0)
+        desk.append(line(said("a1")))
+        await desk.until(lambda: len(desk.heard) == 1)
+    assert not desk.told
+    assert capsys.readouterr().err == ""
+
+
+async def test_without_a_place_there_is_nothing_to_read(desk: Desk) -> None:
+    for plant in (settings_of(), settings_of(learning={})):
+        async with asyncio.timeout(WAIT_S):
+            await FeedbackReader(plant, desk.context, desk.hear).run()
+    assert list(desk.folder.iterdir()) == []
+
+
+# --- what a message must be ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"alert_id": ""}, "alert_id ''"),
+        ({"alert_id": "a/../b"}, "alert_id 'a/../b'"),
+        ({"alert_id": "a" * 65}, "alert_id 'aaa"),
+        ({"model": "../m"}, "model '../m'"),
+        ({"created_at": NOW.replace(tzinfo=None)}, "no time zone"),
+        ({"created_at": NOW + timedelta(microseconds=1)}, "lies in the future"),
+        ({"note": "x" * 2_001}, "note has 2001 characters"),
+        ({"by": "x" * 201}, "by has 201 characters"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], problem: str) -> None:
+    found = feedback_problem(said(**changes), NOW_US)
+    assert found is not None
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"alert_id": "a" * 64}, {"model": "press.A-7"}, {"note": "x" * 2_000}, {"by": "x" * 200}, {"created_at": NOW}],
+)
+def test_what_is_taken(changes: dict[str, Any]) -> None:
+    assert feedback_problem(said(**changes), NOW_US) is None
+
+
+# --- sending to a file ---
+
+
+async def test_lines_are_whole_after_a_foreign_half_line_and_beside_other_writers(desk: Desk) -> None:
+    desk.append(b'{"half')
+    await asyncio.gather(*(send_feedback(settings(), desk.context, [said(f"a{i}", note="x" * 500)]) for i in range(20)))
+    lines = desk.path.read_bytes().splitlines()
+    assert lines[0] == b'{"half'
+    assert sorted(json.loads(text)["alert_id"] for text in lines[1:]) == sorted(f"a{i}" for i in range(20))
+
+
+async def test_a_file_that_cannot_be_written_is_one_line(desk: Desk) -> None:
+    desk.path.mkdir(parents=True)
+    with pytest.raises(OutputError, match=r"cannot write .*feedback\.jsonl"):
+        await send_feedback(settings(), desk.context, [said()])
+
+
+# --- tables ---
+
+
+def table(folder: Path, text: str, encoding: str = "utf-8") -> Path:
+    path = folder / "shift.csv"
+    path.write_text(text, encoding=encoding)
+    return path
+
+
+def test_a_table_by_alert_id(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "Alert_ID;Judgement;note;by;time;model\n"
+        "a1;false alarm;Filter getauscht;Jörg;2026-03-01T07:00:00+01:00;m.A\n"
+        "\n"
+        "a2;Confirmed;;;;\n",
+        "utf-8-sig",
+    )
+    rows, problems = read_feedback_csv(path, now_us=NOW_US, by="desk")
+    assert problems == []
+    assert [(row.line, row.key) for row in rows] == [(2, "a1"), (4, "a2")]
+    assert rows[0].feedback == said(
+        "a1", note="Filter getauscht", by="Jörg", model="m.A", created_at=datetime(2026, 3, 1, 6, tzinfo=UTC)
+    )
+    assert rows[1].feedback == said("a2", judgement="confirmed", by="desk")
+
+
+def test_a_table_by_stream_and_sequence(tmp_path: Path) -> None:
+    rows, problems = read_feedback_csv(
+        table(tmp_path, "stream,sequence,judgement\nr1,B-7,veto\n"), now_us=NOW_US, by="desk"
+    )
+    assert problems == []
+    assert [(row.key, row.feedback.judgement, row.feedback.alert_id) for row in rows] == [(("r1", "B-7"), "veto", "")]
+
+
+def test_every_bad_line_is_named_with_its_number(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "alert_id,stream,sequence,judgement,time,note\n"
+        "a1,,,false_alarm,,\n"
+        "a2,,,maybe,,\n"
+        ",r1,,veto,,\n"
+        "a3,,,veto,yesterday,\n"
+        "a4,,,veto,2026-03-01T07:00:00,\n"
+        "a5,,,veto,2026-03-01T09:00:00Z,\n"
+        "a6,,,veto,,x,y\n"
+        f"a7,,,veto,,{'x' * 2_001}\n"
+        "a1,,,confirmed,,\n"
+        "a1,,,veto,2026-03-01T08:00:00Z,\n"
+        "a1,,,false_alarm,,\n",
+    )
+    rows, problems = read_feedback_csv(path, now_us=NOW_US)
+    assert [(row.line, row.key) for row in rows] == [(2, "a1"), (11, "a1")]
+    expected = {
+        3: "judgement 'maybe' is none of false_alarm, confirmed, veto",
+        4: "names no sequence",
+        5: "time yesterday: is no time",
+        6: "time 2026-03-01T07:00:00: has no time zone",
+        7: "lies in the future",
+        8: "has more cells than the header",
+        9: "note has 2001 characters",
+        10: "says confirmed, line 2 of the same time says false_alarm",
+    }
+    assert [problem.partition(": ")[0] for problem in problems] == [f"line {number}" for number in expected]
+    for problem, text in zip(problems, expected.values(), strict=True):
+        assert text in problem
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"alert_id,verdict\na,veto\n", "no column judgement (columns: alert_id, verdict)"),
+        (b"stream,judgement\na,veto\n", "no column alert_id, nor stream and sequence (columns: stream, judgement)"),
+        (b"alert_id,judgement,who\na,veto,x\n", "unknown column: who (known: alert_id,"),
+        (b"alert_id,judgement,judgement\na,veto,x\n", "column twice: judgement"),
+        (b"alert_id,judgement\n", "holds no feedback"),
+        (b"", "no column judgement (columns: none)"),
+        (b"alert_id,judgement,note\na,veto,\xff\n", "is not a CSV file in UTF-8"),
+    ],
+)
+def test_a_table_that_is_none(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "shift.csv"
+    path.write_bytes(content)
+    with pytest.raises(SourceError) as caught:
+        read_feedback_csv(path, now_us=NOW_US)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert problem in str(caught.value)
+
+
+def test_a_table_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot read the feedback"):
+        read_feedback_csv(tmp_path / "none.csv", now_us=NOW_US)

@@ -1,0 +1,269 @@
+"""Every way an artifact can be unfit for service: one line that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import ArtifactError
+from streamad.learn.registry.artifact import probe_deviation
+from streamad.system.files import sha256_of
+from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train
+
+CHANNELS = [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}, {"name": "flow"}]
+FILES = ["model.npz", "calibration.npy", "probe.npz", "reference.npz"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("registry")
+    train(root)
+    return root
+
+
+@pytest.fixture
+def root(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "registry"))
+
+
+def folder_of(root: Path) -> Path:
+    return root / "default" / "versions" / "0001"
+
+
+def refused(root: Path, **options: Any) -> str:
+    with pytest.raises(ArtifactError) as caught:
+        load(root, **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert any(advice in text for advice in ("train", "restore", "move", "upgrade", "set it back")), text
+    return text
+
+
+def edit_manifest(root: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = folder_of(root) / "manifest.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def reseal(root: Path, name: str) -> None:
+    """Write the file's true checksum into the manifest, as somebody who builds an artifact by hand would."""
+    path = folder_of(root) / name
+    record = {"sha256": sha256_of(path), "size_bytes": path.stat().st_size}
+    edit_manifest(root, lambda manifest: manifest["files"].update({name: record}))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_one_flipped_bit_is_damage(root: Path, name: str) -> None:
+    path = folder_of(root) / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert f"{name} is damaged (its sha256 differs" in refused(root)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_cut_file_is_damage(root: Path, name: str) -> None:
+    path = folder_of(root) / name
+    path.write_bytes(path.read_bytes()[:-1])
+    assert f"{name} is damaged ({path.stat().st_size} bytes, the manifest says" in refused(root)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(root: Path, name: str) -> None:
+    (folder_of(root) / name).unlink()
+    assert f"missing {name}" in refused(root)
+
+
+def test_a_folder_in_place_of_a_file_is_damage(root: Path) -> None:
+    (folder_of(root) / "model.npz").unlink()
+    (folder_of(root) / "model.npz").mkdir()
+    assert "model.npz is damaged (not a file)" in refused(root)
+
+
+def test_an_unexpected_file_is_named_and_a_hidden_one_ignored(root: Path) -> None:
+    (folder_of(root) / ".DS_Store").touch()
+    load(root)
+    (folder_of(root) / "extra.pt").write_bytes(b"x")
+    assert "unexpected extra.pt" in refused(root)
+
+
+def test_missing_manifest(root: Path) -> None:
+    (folder_of(root) / "manifest.json").unlink()
+    assert "manifest.json cannot be read (No such file or directory)" in refused(root)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format": 3}', b"[" * 100_000])
+def test_damaged_manifest(root: Path, content: bytes) -> None:
+    (folder_of(root) / "manifest.json").write_bytes(content)
+    assert "manifest.json is damaged" in refused(root)
+
+
+def test_cut_manifest(root: Path) -> None:
+    path = folder_of(root) / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert "manifest.json is damaged" in refused(root)
+
+
+def test_somebody_elses_manifest(root: Path) -> None:
+    (folder_of(root) / "manifest.json").write_text('{"name": "their-model", "version": 3}')
+    assert "is not a streamad manifest" in refused(root)
+
+
+@pytest.mark.parametrize(("schema", "advice"), [(2, "upgrade streamad"), (0, "train anew")])
+def test_manifest_of_another_schema(root: Path, schema: int, advice: str) -> None:
+    edit_manifest(root, lambda manifest: manifest.update(schema_version=schema))
+    text = refused(root)
+    assert f"manifest schema {schema}, this streamad reads 1" in text
+    assert advice in text
+
+
+@pytest.mark.parametrize("name", ["../0002/model.npz", "/etc/passwd", "..", "manifest.json", "a/b", ""])
+def test_manifest_naming_a_file_elsewhere(root: Path, name: str) -> None:
+    edit_manifest(root, lambda manifest: manifest["files"].update({name: {"sha256": "00", "size_bytes": 1}}))
+    assert f"names the file {name!r}, which no artifact holds" in refused(root)
+
+
+def plant_with(*channels: dict[str, str]) -> Any:
+    return settings_of(channels=list(channels))
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (plant_with(*CHANNELS[:2]), "trained with channel 'flow', which the config lacks"),
+        (plant_with(*CHANNELS, {"name": "level"}), "never saw channel 'level'"),
+        (
+            plant_with(CHANNELS[1], CHANNELS[0], CHANNELS[2]),
+            "channel 1 is 'temp' in the model, 'pressure' in the config",
+        ),
+        (
+            plant_with({"name": "temp", "unit": "K"}, *CHANNELS[1:]),
+            "channel 'temp' is [degC] in the model, [K] in the config",
+        ),
+        (
+            plant_with(*CHANNELS[:2], {"name": "flow", "unit": "m3/h"}),
+            "channel 'flow' is without a unit in the model, [m3/h] in the config",
+        ),
+        (settings_of(window={"length": 16}), "window.length was 12 in training, is 16 in the config"),
+        (settings_of(window={"length": L, "longer": "reject"}), "window.longer was resample in training, is reject"),
+        (settings_of(window={"length": L, "max_missing": 0.5}), "window.max_missing was 0.2 in training, is 0.5"),
+        (settings_of(window={"length": L, "min_samples": 5}), "window.min_samples was 2 in training, is 5"),
+        (
+            settings_of(window={"length": L, "resample": {"period": "1s"}}),
+            "window.resample.period (µs) was unset in training, is 1000000",
+        ),
+    ],
+)
+def test_an_artifact_of_another_plant(root: Path, plant: Any, expected: str) -> None:
+    text = refused(root, settings=plant)
+    assert expected in text
+    assert "streamad train --config FILE (the config of this command)" in text
+
+
+def test_an_artifact_of_another_detector(root: Path) -> None:
+    assert "made by detector 'mean', the config says model.detector: neutral_ad" in refused(root, kind="neutral_ad")
+
+
+@pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])
+def test_a_model_that_scores_otherwise_than_when_trained(root: Path, offset: float) -> None:
+    assert "scores its probe otherwise" in refused(root, detector=MeanDetector(offset))
+
+
+def test_rounding_of_another_machine_is_no_deviation(root: Path) -> None:
+    load(root, detector=MeanDetector(5e-6))
+
+
+@pytest.mark.parametrize(
+    ("found", "stored", "expected"),
+    [
+        ([[1.0]], [[1.0]], 0.0),
+        ([[0.0]], [[0.4]], 0.8),
+        ([[101.9]], [[99.9]], 0.02),
+        ([[1.0, 2.0]], [[1.0]], np.inf),
+        ([[np.nan]], [[np.nan]], np.inf),
+    ],
+)
+def test_probe_deviation(found: list[list[float]], stored: list[list[float]], expected: float) -> None:
+    arrays = np.array(found, dtype=np.float32), np.array(stored, dtype=np.float32)
+    assert probe_deviation(*arrays) == pytest.approx(expected)
+
+
+class Breaking(MeanDetector):
+    def load(self, folder: Path, *, device: str) -> Any:
+        raise RuntimeError("PytorchStreamReader failed\nfinding central directory")
+
+
+class BreakingScorer(MeanDetector):
+    def load(self, folder: Path, *, device: str) -> Any:
+        model = super().load(folder, device=device)
+        model.scale = np.ones((7, 1), dtype=np.float32)
+        return model
+
+
+def test_what_a_detector_raises_becomes_one_line(root: Path) -> None:
+    assert "cannot be loaded (RuntimeError: PytorchStreamReader failed)" in refused(root, detector=Breaking())
+    assert "cannot score its probe (ValueError" in refused(root, detector=BreakingScorer())
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        np.zeros((30, C + 1), np.float32),
+        np.zeros((0, C), np.float32),
+        np.zeros(30, np.float32),
+        np.zeros((30, C), np.float64),
+        np.full((30, C), np.nan, np.float32),
+    ],
+)
+def test_calibration_that_does_not_fit_the_model(root: Path, terms: Any) -> None:
+    np.save(folder_of(root) / "calibration.npy", terms)
+    reseal(root, "calibration.npy")
+    assert "calibration.npy does not hold 3 finite terms per sequence" in refused(root)
+
+
+@pytest.mark.parametrize("shape", [(2, C + 1, L), (2, C, L - 1), (2, C)])
+@pytest.mark.parametrize("name", ["reference.npz", "probe.npz"])
+def test_windows_that_do_not_fit_the_model(root: Path, name: str, shape: tuple[int, ...]) -> None:
+    windows, lengths, terms = np.zeros(shape, np.float32), np.full(2, 3), np.zeros((2, C), np.float32)
+    np.savez(folder_of(root) / name, windows=windows, lengths=lengths, terms=terms)
+    reseal(root, name)
+    assert f"{name} does not hold windows of 3 channels x 12 samples" in refused(root)
+
+
+def test_an_empty_probe_proves_nothing(root: Path) -> None:
+    windows, lengths = np.zeros((0, C, L), np.float32), np.zeros(0, np.int64)
+    np.savez(folder_of(root) / "probe.npz", windows=windows, lengths=lengths, terms=np.zeros((0, C), np.float32))
+    reseal(root, "probe.npz")
+    assert "scores its probe otherwise" in refused(root)
+
+
+@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz"])
+def test_pickles_are_never_read(root: Path, name: str) -> None:
+    np.save(folder_of(root) / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    (folder_of(root) / "x.npy").replace(folder_of(root) / name)
+    reseal(root, name)
+    assert "cannot be read as arrays" in refused(root)
+
+
+@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz"])
+def test_mutated_array_files_load_or_are_refused(root: Path, name: str) -> None:
+    """Behind a matching checksum (a hand-made artifact) whatever bytes there are give an answer or an ArtifactError."""
+    path = folder_of(root) / name
+    original, rng = path.read_bytes(), random.Random(name)
+    for _ in range(150):
+        content = bytearray(original)
+        for _ in range(rng.randint(1, 8)):
+            content[rng.randrange(len(content))] = rng.randrange(256)
+        path.write_bytes(content[: rng.choice([len(content), rng.randrange(len(content))])])
+        reseal(root, name)
+        with suppress(ArtifactError):
+            load(root)

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from streamad.errors import ArtifactError, OutputError, RegistryError
+from streamad.learn.registry.manifest import Manifest, PromotionDecision
+from streamad.learn.registry.registry import NoModelError, OvertakenError, Registry
+from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train, windows_of
+
+ODD_NAMES = ["", ".", "..", "../other", "a/b", "/etc", ".hidden", "a\n", "a b", "é", "x" * 65, "a\0b"]
+
+
+def test_a_published_version_holds_exactly_the_layout(tmp_path: Path) -> None:
+    version = train(tmp_path)
+    assert version == "0001"
+    folder = tmp_path / "default" / "versions" / "0001"
+    files = {"model.npz", "manifest.json", "calibration.npy", "probe.npz", "reference.npz"}
+    assert {path.name for path in folder.iterdir()} == files
+    assert (tmp_path / "default" / "CURRENT").read_text() == "0001\n"
+    assert [path.name for path in (tmp_path / "default" / "versions").iterdir()] == ["0001"]
+
+
+def test_manifest_says_all_that_was_trained(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1))
+    manifest = Registry(tmp_path).manifest("default", "0002")
+    assert (manifest.name, manifest.version, manifest.parent) == ("default", "0002", "0001")
+    assert manifest.channels == settings_of().channel_specs
+    assert manifest.window.length == L
+    assert manifest.detector.kind == "mean"
+    assert manifest.metrics.method == "out_of_fold"
+    assert (manifest.metrics.n_training, manifest.metrics.n_calibration) == (30, 30)
+    assert len(manifest.metrics.fold_medians) == 5
+    assert manifest.created_at == datetime(2026, 3, 1, 8, 15, 30, 250000, tzinfo=UTC)
+    assert manifest.packages["numpy"] == np.__version__
+    assert manifest.decision is not None
+    assert manifest.decision.promoted
+    raw = (tmp_path / "default" / "versions" / "0002" / "manifest.json").read_bytes()
+    assert msgspec.json.decode(raw, type=Manifest) == manifest
+    assert json.loads(raw)["schema_version"] == 1
+
+
+def test_loaded_model_scores_and_carries_its_calibration(tmp_path: Path) -> None:
+    data = windows_of(30)
+    train(tmp_path, data=data)
+    model = load(tmp_path)
+    assert (model.ref.name, model.ref.version) == ("default", "0001")
+    assert model.calibration_terms.shape == (30, C)
+    assert model.calibration_terms.dtype == np.float32
+    assert model.reference_values.shape[1:] == (C, L)
+    assert len(model.reference_values) == len(model.reference_lengths) == 24
+    known = {window.tobytes() for window in data.values}
+    assert all(window.tobytes() in known for window in model.reference_values)
+    assert model.scorer.score(data.values, data.lengths).shape == (30, C)
+
+
+def test_no_model_says_how_to_train_one(tmp_path: Path) -> None:
+    with pytest.raises(NoModelError, match=r"streamad train --config FILE \(the config of this command\)$") as caught:
+        load(tmp_path / "nothing-here")
+    assert "\n" not in str(caught.value)
+    assert Registry(tmp_path).current("default") is None
+    assert Registry(tmp_path).versions("default") == ()
+
+
+def test_unknown_version_lists_those_there_are(tmp_path: Path) -> None:
+    train(tmp_path)
+    with pytest.raises(RegistryError, match=r"no version 0009 \(there are: 0001\)"):
+        load(tmp_path, "0009")
+
+
+def test_versions_are_ordered_by_number(tmp_path: Path) -> None:
+    for version in ("10000", "0002", "imported", "9999"):
+        (tmp_path / "default" / "versions" / version).mkdir(parents=True)
+    assert Registry(tmp_path).versions("default") == ("0002", "9999", "10000", "imported")
+    assert train(tmp_path) == "10001"
+
+
+def test_a_number_once_in_service_is_not_given_again(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1))
+    versions = tmp_path / "default" / "versions"
+    (versions / "0002").rename(tmp_path / "away")
+    with pytest.raises(RegistryError, match="names version 0002, which does not exist"):
+        Registry(tmp_path).current("default")
+    with Registry(tmp_path).new_version("default") as staged:
+        assert staged.publish(Registry(tmp_path).manifest("default", "0001")) == "0003"
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    registry = Registry(tmp_path / "registry")
+    with pytest.raises(RegistryError, match="not a plain name"):
+        registry.versions(name)
+    with pytest.raises(RegistryError, match="not a plain name"):
+        registry.folder("default", name)
+    with pytest.raises(RegistryError, match="not a plain name"):
+        registry.new_version(name)
+    with pytest.raises(RegistryError, match="not a plain name"):
+        registry.promote("default", name, expected=None)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"../../outside", b"/etc/passwd", b"0001\n0002\n", b"\xff\xfe\x00", b"A" * 10_000, b"0001\0"]
+)
+def test_damaged_current_is_one_line_and_never_a_path(tmp_path: Path, content: bytes) -> None:
+    train(tmp_path)
+    (tmp_path / "default" / "CURRENT").write_bytes(content)
+    with pytest.raises(RegistryError, match=r"CURRENT is damaged.*\(there are: 0001\)") as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_promote_needs_the_expected_champion(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    train(tmp_path)
+    for seed in (1, 2):
+        train(tmp_path, data=windows_of(30, seed=seed), promote=False)
+    registry.promote("default", "0002", expected="0001")
+    with pytest.raises(RegistryError, match="0003 not promoted, 0002 is in service where 0001 was expected"):
+        registry.promote("default", "0003", expected="0001")
+    with pytest.raises(RegistryError, match="0002 is in service where nothing was expected"):
+        registry.promote("default", "0003", expected=None)
+    assert registry.current("default") == "0002"
+    registry.promote("default", "0001", expected="0002")  # a rollback
+    assert registry.current("default") == "0001"
+
+
+def test_a_damaged_version_is_not_promoted(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    (tmp_path / "default" / "versions" / "0002" / "model.npz").write_bytes(b"broken")
+    with pytest.raises(ArtifactError, match=r"model default 0002: model.npz is damaged"):
+        Registry(tmp_path).promote("default", "0002", expected="0001")
+    assert Registry(tmp_path).current("default") == "0001"
+
+
+def test_decision_is_kept_and_the_version_still_loads(tmp_path: Path) -> None:
+    train(tmp_path, promote=False)
+    registry = Registry(tmp_path)
+    assert registry.manifest("default", "0001").decision is None
+    decided_at = datetime(2026, 3, 2, tzinfo=UTC)
+    decision = PromotionDecision(promoted=False, reason="worse", decided_at=decided_at, figures={"auc": 0.5})
+    registry.record_decision("default", "0001", decision)
+    assert registry.manifest("default", "0001").decision == decision
+    assert load(tmp_path, "0001").manifest.decision == decision
+
+
+def decided(challenger: str, champion: str | None, number: int = 0) -> PromotionDecision:
+    decided_at = datetime(2026, 3, 2, tzinfo=UTC)
+    return PromotionDecision(
+        promoted=False, reason=f"no {number}", decided_at=decided_at, challenger=challenger, champion=champion
+    )
+
+
+def test_a_decision_is_kept_in_the_champion_s_manifest_too_and_both_still_load(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    registry = Registry(tmp_path)
+    own = registry.manifest("default", "0001").decision
+    registry.record_decision("default", "0002", decided("0002", "0001"))
+    assert registry.manifest("default", "0002").decision == decided("0002", "0001")
+    assert registry.manifest("default", "0001").challenged == (decided("0002", "0001"),)
+    assert registry.manifest("default", "0001").decision == own
+    assert load(tmp_path, "0001").manifest.challenged == (decided("0002", "0001"),)
+    assert load(tmp_path, "0002").manifest.challenged == ()
+
+
+def test_a_champion_keeps_the_latest_50_decisions(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    registry = Registry(tmp_path)
+    for number in range(52):
+        registry.record_decision("default", "0002", decided("0002", "0001", number))
+    challenged = registry.manifest("default", "0001").challenged
+    assert [each.reason for each in challenged] == [f"no {number}" for number in range(2, 52)]
+
+
+@pytest.mark.parametrize("champion", ["damaged", "gone"])
+def test_a_champion_that_is_damaged_or_gone_keeps_no_decision_out_of_the_challenger(
+    tmp_path: Path, champion: str
+) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    if champion == "damaged":
+        (tmp_path / "default" / "versions" / "0001" / "manifest.json").write_bytes(b"{")
+    named = "0001" if champion == "damaged" else "0000"
+    Registry(tmp_path).record_decision("default", "0002", decided("0002", named))
+    assert Registry(tmp_path).manifest("default", "0002").decision == decided("0002", named)
+
+
+def test_manifests_from_before_retraining_are_read_and_load(tmp_path: Path) -> None:
+    train(tmp_path)
+    path = tmp_path / "default" / "versions" / "0001" / "manifest.json"
+    content = json.loads(path.read_bytes())
+    for name in ("learning", "challenged"):
+        del content[name]
+    for name in ("challenger", "champion"):
+        del content["decision"][name]
+    del content["metrics"]["n_presumed"]
+    path.write_text(json.dumps(content))
+    manifest = load(tmp_path).manifest
+    assert (manifest.learning, manifest.challenged, manifest.metrics.n_presumed) == (None, (), 0)
+
+
+def test_a_lost_race_has_an_error_of_its_own(tmp_path: Path) -> None:
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    with pytest.raises(OvertakenError, match="0002 not promoted, 0001 is in service where nothing was expected"):
+        Registry(tmp_path).promote("default", "0002", expected=None)
+    with pytest.raises(RegistryError, match="has no version 0009") as caught:
+        Registry(tmp_path).promote("default", "0009", expected="0001")
+    assert not isinstance(caught.value, OvertakenError)
+
+
+def test_unpublished_staging_leaves_nothing(tmp_path: Path) -> None:
+    with Registry(tmp_path).new_version("default") as staged:
+        (staged.folder / "model.npz").write_bytes(b"half")
+    assert list((tmp_path / "default" / "versions").iterdir()) == []
+    with pytest.raises(KeyboardInterrupt), Registry(tmp_path).new_version("default") as staged:
+        raise KeyboardInterrupt
+    assert list((tmp_path / "default" / "versions").iterdir()) == []
+
+
+def test_leftover_staging_is_ignored_and_cleared_by_the_next_writer(tmp_path: Path) -> None:
+    train(tmp_path)
+    versions = tmp_path / "default" / "versions"
+    (versions / ".staging-dead").mkdir()
+    (versions / ".staging-dead" / "model.npz").write_bytes(b"half")
+    (versions / ".staging-dead.lock").touch()
+    (versions / ".staging-older").mkdir()
+    assert Registry(tmp_path).versions("default") == ("0001",)
+    with Registry(tmp_path).new_version("default") as living:
+        assert not (versions / ".staging-dead").exists()
+        assert not (versions / ".staging-older").exists()
+        with Registry(tmp_path).new_version("default"):
+            assert living.folder.is_dir()
+    assert sorted(path.name for path in versions.iterdir()) == ["0001"]
+
+
+def test_export_with_a_folder_or_odd_name_is_refused(tmp_path: Path) -> None:
+    train(tmp_path)
+    manifest = Registry(tmp_path).manifest("default", "0001")
+    for name in ("sub", "odd name"):
+        with Registry(tmp_path).new_version("default") as staged:
+            (staged.folder / name).mkdir()
+            with pytest.raises(ArtifactError, match="plain files with plain names only"):
+                staged.publish(manifest)
+    assert Registry(tmp_path).versions("default") == ("0001",)
+
+
+def test_a_file_where_the_registry_should_be_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "registry").write_text("not a folder")
+    with pytest.raises(OutputError, match="a file is in the way where a folder is needed"):
+        Registry(tmp_path / "registry").new_version("default")
+    with pytest.raises(RegistryError, match="Not a directory"):
+        train(tmp_path / "registry")
+    assert (tmp_path / "registry").read_text() == "not a folder"
+
+
+def test_a_full_disk_at_promotion_keeps_the_champion(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    train(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    (tmp_path / "default" / ".CURRENT.tmp").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match="No space left on device; free disk space") as caught:
+        Registry(tmp_path).promote("default", "0002", expected="0001")
+    assert "\n" not in str(caught.value)
+    assert Registry(tmp_path).current("default") == "0001"
+    Registry(tmp_path).promote("default", "0002", expected="0001")
+    assert Registry(tmp_path).current("default") == "0002"
+
+
+def test_a_full_disk_at_export_leaves_no_version(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    train(tmp_path)
+
+    class FullDisk(MeanDetector):
+        def fit(self, data, **options):  # type: ignore[no-untyped-def]
+            model = super().fit(data, **options)
+            export = model.export
+
+            def to_full_disk(folder: Path) -> tuple[str, ...]:
+                (folder / "model.npz").symlink_to("/dev/full")
+                return export(folder)
+
+            model.export = to_full_disk
+            return model
+
+    with pytest.raises(OutputError, match="No space left on device"):
+        train(tmp_path, data=windows_of(30, seed=1), detector=FullDisk())
+    assert [path.name for path in (tmp_path / "default" / "versions").iterdir()] == ["0001"]
+    assert Registry(tmp_path).current("default") == "0001"

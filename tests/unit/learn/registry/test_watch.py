@@ -1,0 +1,273 @@
+"""The hot swap: noticed within two seconds, loaded beside the champion, one version per window, broken ones refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamad.errors import StreamadError
+from streamad.judge.scoring import MicroBatcher
+from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
+from streamad.learn.registry.registry import Registry
+from streamad.testing import ManualClock
+from streamad.types import Window
+from tests.support.learning.plant import MeanDetector, MeanModel, settings_of, train, windows_of
+from tests.support.runtime.pipeline import steps, until
+
+NAME = "default"
+
+
+class GatedDetector(MeanDetector):
+    """Keeps the folders it loads, and the threads it does so in; waits at a gate where told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.threads: set[int] = set()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def load(self, folder: Path, *, device: str) -> MeanModel:
+        self.loads.append(folder.name)
+        self.threads.add(threading.get_ident())
+        assert self.gate.wait(20)
+        return super().load(folder, device=device)
+
+
+@dataclass
+class Watched:
+    root: Path
+    clock: ManualClock
+    batcher: MicroBatcher
+    watch: ModelWatch
+    detector: GatedDetector
+    swaps: list[Swap] = field(default_factory=list)
+    refused: list[tuple[str | None, str]] = field(default_factory=list)
+
+    @property
+    def version(self) -> str | None:
+        return None if self.batcher.model is None else self.batcher.model.ref.version
+
+    @property
+    def registry(self) -> Registry:
+        return Registry(self.root)
+
+    def train(self, seed: int, *, promote: bool = True) -> str:
+        return train(self.root, data=windows_of(30, seed=seed), promote=promote)
+
+    def promote(self, version: str) -> None:
+        self.registry.promote(NAME, version, expected=self.registry.current(NAME))
+
+    async def pass_seconds(self, n: int) -> None:
+        """Let ``n`` looks go by, each through."""
+        for _ in range(n):
+            await self.idle()
+            self.clock.advance(1.0)
+        await self.idle()
+
+    async def idle(self) -> None:
+        """Return once the watch has looked and waits for its next look."""
+        await steps()
+        await until(lambda: self.clock.n_sleepers > 0 and not self.watch._one_at_a_time.locked())
+
+
+@asynccontextmanager
+async def watched(root: Path, *, cold: bool = False) -> AsyncIterator[Watched]:
+    clock, detector = ManualClock(), GatedDetector()
+    versions = RegistryVersions(Registry(root), NAME, settings_of(), detector)
+    batcher = MicroBatcher(None if cold else versions.load(), clock, name=NAME)
+    detector.loads.clear()
+    detector.threads.clear()
+    swaps: list[Swap] = []
+    refused: list[tuple[str | None, str]] = []
+
+    def on_refused(version: str | None, error: StreamadError) -> None:
+        refused.append((version, str(error)))
+
+    watch = ModelWatch(batcher, versions, clock, on_swap=swaps.append, on_refused=on_refused)
+    task = asyncio.create_task(watch.run())
+    try:
+        yield Watched(root, clock, batcher, watch, detector, swaps, refused)
+    finally:
+        detector.gate.set()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        watch.close()
+        await batcher.close()
+
+
+def damage(root: Path, version: str) -> None:
+    path = Registry(root).folder(NAME, version) / "model.npz"
+    path.write_bytes(path.read_bytes()[:-20] + b"x" * 20)
+
+
+async def test_a_promotion_is_in_service_within_two_seconds_of_the_clock(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        await plant.pass_seconds(3)
+        assert plant.swaps == []
+        assert plant.train(1) == "0002"
+        await plant.pass_seconds(2)
+        assert plant.version == "0002"
+        (swap,) = plant.swaps
+        assert swap.former is not None
+        assert (swap.former.ref.version, swap.model.ref.version) == ("0001", "0002")
+        assert plant.detector.loads == ["0002"]
+
+
+async def test_woken_it_looks_without_any_time_passing(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        await plant.idle()
+        plant.train(1)
+        plant.watch.wake()
+        await until(lambda: plant.version == "0002")
+        assert plant.clock.monotonic_us() == 0
+
+
+async def test_the_champion_scores_on_while_another_version_is_being_loaded(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        await plant.idle()
+        plant.detector.gate.clear()
+        plant.train(1)
+        plant.watch.wake()
+        await until(lambda: plant.detector.loads == ["0002"])
+        data = windows_of(1, seed=9)
+        window = Window(data.values[0], int(data.lengths[0]))
+        submitted = asyncio.create_task(plant.batcher.submit(window))
+        await steps()
+        plant.batcher.flush()
+        result = await submitted
+        assert result is not None
+        assert result.model.ref.version == "0001"
+        assert plant.swaps == []
+        assert threading.get_ident() not in plant.detector.threads
+        plant.detector.gate.set()
+        await until(lambda: plant.version == "0002")
+
+
+async def test_a_first_model_ends_the_cold_start(tmp_path: Path) -> None:
+    async with watched(tmp_path, cold=True) as plant:
+        await plant.pass_seconds(3)
+        assert (plant.version, plant.swaps, plant.refused) == (None, [], [])
+        plant.train(0)
+        await plant.pass_seconds(2)
+        assert plant.version == "0001"
+        assert plant.swaps[0].former is None
+
+
+async def test_going_back_to_the_former_version_loads_nothing(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        plant.train(1)
+        await plant.pass_seconds(2)
+        champion = plant.swaps[0].former
+        plant.promote("0001")
+        await plant.pass_seconds(1)
+        assert plant.version == "0001"
+        assert plant.batcher.model is champion
+        assert plant.swaps[-1].load_s == 0
+        plant.promote("0002")  # and forward again
+        await plant.pass_seconds(1)
+        assert plant.version == "0002"
+        assert plant.detector.loads == ["0002"]
+
+
+async def test_a_broken_version_is_told_once_the_champion_stays_and_a_good_one_is_taken(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        plant.train(1)
+        damage(tmp_path, "0002")
+        await plant.pass_seconds(300)
+        assert plant.version == "0001"
+        assert [version for version, _ in plant.refused] == ["0002"]
+        assert "damaged" in plant.refused[0][1]
+        assert plant.train(2) == "0003"
+        await plant.pass_seconds(2)
+        assert plant.version == "0003"
+        assert len(plant.refused) == 1
+
+
+async def test_a_version_that_is_mended_in_place_is_taken_within_a_minute_of_its_mending(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        plant.train(1)
+        path = plant.registry.folder(NAME, "0002") / "model.npz"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        await plant.pass_seconds(200)
+        n_tried = plant.detector.loads.count("0002")
+        assert n_tried == 0, "a file that is not the published one is never handed to the detector"
+        path.write_bytes(whole)
+        await plant.pass_seconds(61)
+        assert plant.version == "0002"
+        assert len(plant.refused) == 1
+
+
+async def test_a_detector_that_raises_anything_is_outlived(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+
+        def fail(folder: Path, *, device: str) -> MeanModel:
+            raise ZeroDivisionError("a bug of the detector")
+
+        plant.detector.load = fail  # type: ignore[method-assign]
+        plant.train(1)
+        await plant.pass_seconds(3)
+        assert plant.version == "0001"
+        assert "a bug of the detector" in plant.refused[0][1]
+
+
+@pytest.mark.parametrize("content", ["../../etc", "0099", ""])
+async def test_a_damaged_current_is_told_once_and_leaves_the_champion(tmp_path: Path, content: str) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        current = tmp_path / NAME / "CURRENT"
+        current.write_text(content)
+        await plant.pass_seconds(50)
+        assert plant.version == "0001"
+        assert [version for version, _ in plant.refused] == [None]
+        current.write_text("0001\n")
+        await plant.pass_seconds(2)
+        current.write_text(content)
+        await plant.pass_seconds(2)
+        assert len(plant.refused) == 2, "a new damage is told again"
+
+
+async def test_a_registry_whose_current_is_gone_leaves_the_champion(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        (tmp_path / NAME / "CURRENT").unlink()
+        await plant.pass_seconds(3)
+        assert (plant.version, plant.refused) == ("0001", [])
+
+
+async def test_each_window_is_scored_by_the_version_that_it_names(tmp_path: Path) -> None:
+    train(tmp_path)
+    async with watched(tmp_path) as plant:
+        data = windows_of(40, seed=3)
+        results = []
+        for number in range(40):
+            if number % 10 == 5:
+                plant.train(100 + number)
+                plant.watch.wake()
+            task = asyncio.create_task(plant.batcher.submit(Window(data.values[number], int(data.lengths[number]))))
+            await steps(3)
+            plant.batcher.flush()
+            results.append(await task)
+        await until(lambda: plant.version == "0005")
+        versions = RegistryVersions(plant.registry, NAME, settings_of(), MeanDetector())
+        scorers = {version: versions.load(version).scorer for version in plant.registry.versions(NAME)}
+        for number, result in enumerate(results):
+            assert result is not None
+            one = data.take(np.array([number]))
+            expected = scorers[result.model.ref.version].score(one.values, one.lengths)
+            assert np.array_equal(result.terms, expected[0])

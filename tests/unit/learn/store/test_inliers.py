@@ -1,0 +1,809 @@
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamad.errors import StoreError
+from streamad.learn.store import compaction as _keeping
+from streamad.learn.store import storage as _storage
+from streamad.learn.store.contents import Contents
+from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
+from streamad.learn.store.remembered import REMEMBERED
+from streamad.settings.plant_yaml import WindowSettings
+from streamad.testing import ManualClock
+from streamad.types import ChannelSpec, Window
+from tests.support.learning.inlier_cases import (
+    CHANNELS,
+    DAY_US,
+    SECOND_US,
+    START_US,
+    C,
+    L,
+    all_ids,
+    ids,
+    same,
+    sequence_of,
+    shards_of,
+    store_of,
+)
+
+
+def numbers(store: object, share: Share = "accepted") -> list[int]:
+    return [int(one.id[3:]) for one in store.read(share)]  # type: ignore[attr-defined]
+
+
+# --- keeping --------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_store_is_empty(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    assert store.counts() == {"accepted": 0, "reserve": 0, "aside": 0}
+    assert (store.pending(), store.problems, all_ids(store), store.marks()) == (0, [], [], {})
+    store.flush()
+    assert shards_of(tmp_path) == []
+
+
+def test_what_is_offered_is_read_back_by_another_process_to_the_last_bit(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    offered: dict[Share, list[int]] = {"accepted": [3, 0], "reserve": [1], "aside": [2]}
+    for share, of_share in offered.items():
+        assert all(store.offer(sequence_of(i), share) for i in of_share)
+    assert store.pending() == 4
+    assert store.counts() == {"accepted": 0, "reserve": 0, "aside": 0}
+    store.flush()
+    assert store.pending() == 0
+    assert store.counts() == {"accepted": 2, "reserve": 1, "aside": 1}
+    other = store_of(tmp_path)
+    assert other.counts() == store.counts()
+    for share in SHARES:
+        read = other.read(share)
+        expected = sorted(offered[share])
+        assert len(read) == len(expected)
+        assert all(same(one, sequence_of(i)) for one, i in zip(read, expected, strict=True))
+
+
+def test_a_verdict_without_a_model_has_neither_score_nor_version(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    learning = sequence_of(1, decision="learning", score=None, p_value=None, model_version=None)
+    store.offer(learning, "accepted")
+    store.flush()
+    assert same(store.read("accepted")[0], learning)
+
+
+def test_a_flush_writes_one_shard_for_each_share(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    for i in range(9):
+        store.offer(sequence_of(i), SHARES[i % 2])
+    store.flush()
+    assert [len(shards_of(tmp_path, share)) for share in SHARES] == [1, 1, 0]
+
+
+def test_what_waits_is_a_copy(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    batch = np.ones((4, C, L), np.float32)
+    store.offer(sequence_of(1, window=Window(batch[2], L)), "accepted")
+    batch[:] = 7
+    store.flush()
+    assert store.read("accepted")[0].window.values.tolist() == np.ones((C, L)).tolist()
+
+
+def test_a_window_of_another_shape_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"a window of shape \(2, 5\) does not fit a store of \(2, 6\)"):
+        store_of(tmp_path).offer(sequence_of(1, window=Window(np.zeros((C, 5), np.float32), 5)), "accepted")
+
+
+def test_models_do_not_see_each_other(tmp_path: Path) -> None:
+    first, second = store_of(tmp_path, model="press"), store_of(tmp_path, model="press.b")
+    first.offer(sequence_of(1), "accepted")
+    first.flush()
+    first.mark(Mark(id="x", judgement="veto", at_us=1))
+    second = store_of(tmp_path, model="press.b")
+    assert (all_ids(second), second.marks()) == ([], {})
+    assert second.offer(sequence_of(1), "accepted")
+
+
+@pytest.mark.parametrize("odd", ["", ".", "..", "a/b", "../x", ".hidden", "a\n", "x" * 65])
+def test_a_model_name_never_leads_elsewhere(tmp_path: Path, odd: str) -> None:
+    with pytest.raises(StoreError, match="is no model name"):
+        store_of(tmp_path, model=odd)
+
+
+def test_since_and_stored_before_are_exact(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    for i in range(6):
+        store.offer(sequence_of(i), "accepted")
+    store.flush()
+    since, before = START_US + 2 * SECOND_US, START_US + 4 * SECOND_US
+    assert ids(store.read("accepted", since_us=since)) == ["id-000002", "id-000003", "id-000004", "id-000005"]
+    assert ids(store.read("accepted", since_us=since + 1)) == ["id-000003", "id-000004", "id-000005"]
+    assert ids(store.read("accepted", stored_before_us=before)) == [f"id-00000{i}" for i in range(4)]
+    assert ids(store.read("accepted", since_us=since, stored_before_us=before + 1)) == [
+        "id-000002",
+        "id-000003",
+        "id-000004",
+    ]
+
+
+def test_what_was_stored_after_a_time_is_read_from_what_was_written_after_it(tmp_path: Path) -> None:
+    clock = ManualClock(START_US)
+    store = store_of(tmp_path, clock=clock)
+    for second in (10, 20):
+        clock.advance(10)
+        for i in range(second - 10, second):
+            store.offer(sequence_of(i), "accepted")
+        store.flush()
+    after = START_US + 14 * SECOND_US
+    assert len(store.read("accepted", stored_after_us=after - 5 * SECOND_US)) == 10
+    assert ids(store.read("accepted", stored_after_us=after)) == [f"id-{i:06d}" for i in range(15, 20)]
+    first, _ = shards_of(tmp_path)
+    content = bytearray(first.read_bytes())
+    content[len(content) // 8] ^= 1  # a window of the earlier shard: whoever reads it finds it damaged
+    first.write_bytes(content)
+    assert len(store.read("accepted", stored_after_us=after)) == 5
+    assert store.problems == []
+    assert len(store.read("accepted")) == 10
+    assert len(store.problems) == 1
+
+
+# --- no id twice ----------------------------------------------------------------------------------------------------
+
+
+def test_an_id_is_taken_once_in_whatever_share(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    assert store.offer(sequence_of(1), "accepted")
+    assert not store.offer(sequence_of(1), "accepted")
+    assert not store.offer(sequence_of(1), "reserve")
+    store.flush()
+    assert not store.offer(sequence_of(1), "aside")
+    assert not store_of(tmp_path).offer(sequence_of(1), "aside")
+    assert all_ids(store) == ["id-000001"]
+
+
+@pytest.mark.parametrize("policy", ["newest", "reservoir"])
+def test_a_replay_into_a_new_store_adds_nothing_though_most_was_evicted(tmp_path: Path, policy: str) -> None:
+    store = store_of(tmp_path, policy=policy, max_accepted=20)
+    for i in range(500):
+        assert store.offer(sequence_of(i), "accepted")
+        if i % 7 == 6:
+            store.flush()
+    store.flush()
+    before = all_ids(store)
+    assert len(before) == 20
+    again = store_of(tmp_path, policy=policy, max_accepted=20)
+    assert not any(again.offer(sequence_of(i), "accepted") for i in range(500))
+    assert again.pending() == 0
+    assert all_ids(again) == before
+
+
+def test_what_another_writer_stored_meanwhile_is_let_go(tmp_path: Path) -> None:
+    first, second = store_of(tmp_path), store_of(tmp_path)
+    assert first.offer(sequence_of(1), "accepted")
+    assert second.offer(sequence_of(1), "aside")
+    assert second.offer(sequence_of(2), "aside")
+    first.flush()
+    second.flush()
+    assert first.read("aside")[0].id == "id-000002"
+    assert all_ids(first) == ["id-000001", "id-000002"]
+
+
+def test_the_memory_of_ids_is_bounded_and_keeps_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert REMEMBERED == 1_000_000
+    monkeypatch.setattr(_keeping, "REMEMBERED", 1000)
+    store = store_of(tmp_path, max_accepted=20, max_age="30s")
+    for i in range(2500):
+        store.offer(sequence_of(i), "accepted")
+        if i % 50 == 49:
+            store.flush()
+    again = store_of(tmp_path, max_accepted=20, max_age="30s")
+    taken = [i for i in range(2500) if again.offer(sequence_of(i), "accepted")]
+    assert taken == list(range(taken[-1] + 1))  # only the first are forgotten
+    assert 2500 - 1000 * 1.25 - 20 - 50 <= len(taken) <= 2500 - 1000 - 20
+    again.flush()  # and what is forgotten is too old to come back
+    assert numbers(again) == list(range(2480, 2500))
+
+
+# --- bounds ---------------------------------------------------------------------------------------------------------
+
+
+def test_newest_keeps_the_newest_by_event_time_though_they_come_in_any_order(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_accepted=20)
+    for i in np.random.default_rng(0).permutation(100).tolist():
+        store.offer(sequence_of(i), "accepted")
+        store.flush()
+    assert numbers(store) == list(range(80, 100))
+    assert store.counts()["accepted"] == 20
+
+
+def test_each_share_has_its_own_bound(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_accepted=20, max_reserve=21, max_aside=22)
+    for i in range(150):
+        store.offer(sequence_of(i), SHARES[i % 3])
+    store.flush()
+    assert store.counts() == {"accepted": 20, "reserve": 21, "aside": 22}
+    assert store_of(tmp_path, max_accepted=20, max_reserve=21, max_aside=22).counts() == store.counts()
+
+
+def test_aside_keeps_the_newest_whatever_the_policy(tmp_path: Path) -> None:
+    store = store_of(tmp_path, policy="reservoir", max_aside=20)
+    for i in range(100):
+        store.offer(sequence_of(i), "aside")
+    store.flush()
+    assert numbers(store, "aside") == list(range(80, 100))
+
+
+def test_a_reader_with_smaller_bounds_sees_less_and_takes_nothing_away(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_accepted=50)
+    for i in range(50):
+        store.offer(sequence_of(i), "accepted")
+    store.flush()
+    assert numbers(store_of(tmp_path, max_accepted=20)) == list(range(30, 50))
+    assert numbers(store) == list(range(50))
+
+
+def test_what_is_too_old_is_gone_with_the_next_flush(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_age="1m")
+    store.offer(sequence_of(0), "accepted")
+    store.flush()
+    store.offer(sequence_of(1, time_s=60), "accepted")
+    store.flush()
+    assert numbers(store) == [0, 1]
+    store.offer(sequence_of(2, time_s=60.000001), "accepted")
+    store.flush()
+    assert numbers(store) == [1, 2]
+    assert store.counts()["accepted"] == 2
+
+
+def test_storage_stays_within_twice_the_bounds_and_the_files_stay_few(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_accepted=100)
+    for i in range(1200):
+        store.offer(sequence_of(i), "accepted")
+        if i % 5 == 4:
+            store.flush()
+    held = [len(np.load(path)["lengths"]) for path in shards_of(tmp_path)]
+    assert sum(held) <= 200
+    assert len(held) <= 24
+    assert len(list((tmp_path / "inliers" / "default" / "ids").iterdir())) <= 40
+    assert numbers(store) == list(range(1100, 1200))
+
+
+@pytest.mark.parametrize("judgement", ["false_alarm", "confirmed"])
+def test_marked_sequences_survive_the_bounds(tmp_path: Path, judgement: str) -> None:
+    store = store_of(tmp_path, max_aside=20, max_age="100s")
+    for i in range(10):
+        store.offer(sequence_of(i), "aside")
+    store.flush()
+    store_of(tmp_path).mark(Mark(id="id-000003", judgement=judgement, at_us=1))  # type: ignore[arg-type]
+    for i in range(10, 1000):
+        store.offer(sequence_of(i), "aside")
+        if i % 20 == 0:
+            store.flush()
+    store.flush()
+    assert numbers(store, "aside") == [3, *range(980, 1000)]
+    assert numbers(store_of(tmp_path, max_aside=20, max_age="100s"), "aside") == [3, *range(980, 1000)]
+
+
+def test_a_veto_pins_nothing(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_aside=20)
+    store.offer(sequence_of(0), "aside")
+    store.flush()
+    store.mark(Mark(id="id-000000", judgement="confirmed", at_us=1))
+    store.mark(Mark(id="id-000000", judgement="veto", at_us=2))
+    for i in range(1, 30):
+        store.offer(sequence_of(i), "aside")
+    store.flush()
+    assert numbers(store, "aside") == list(range(10, 30))
+
+
+def test_marked_sequences_are_bounded_too(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_aside=20)
+    for i in range(50):
+        store.offer(sequence_of(i), "aside")
+        store.mark(Mark(id=f"id-{i:06d}", judgement="confirmed", at_us=i))
+        store.flush()
+    assert numbers(store, "aside") == list(range(30, 50))
+
+
+# --- clocks ---------------------------------------------------------------------------------------------------------
+
+
+def filled(tmp_path: Path, clock: ManualClock) -> None:
+    store = store_of(tmp_path, clock=clock, max_age="1h")
+    for i in range(30):
+        store.offer(sequence_of(i), "accepted")
+    store.flush()
+
+
+@pytest.mark.parametrize("jump_s", [-40 * 365 * 86_400, 40 * 365 * 86_400])
+def test_a_jump_of_the_machines_clock_evicts_nothing(tmp_path: Path, jump_s: int) -> None:
+    filled(tmp_path, ManualClock(START_US + 100 * SECOND_US))
+    jumped = store_of(tmp_path, clock=ManualClock(START_US + jump_s * SECOND_US), max_age="1h")
+    jumped.offer(sequence_of(30), "accepted")
+    jumped.flush()
+    assert numbers(jumped) == list(range(31))
+    back = store_of(tmp_path, clock=ManualClock(START_US + 200 * SECOND_US), max_age="1h")
+    back.offer(sequence_of(31), "accepted")
+    back.flush()
+    assert numbers(back) == list(range(32))
+
+
+def test_a_sensor_whose_clock_jumped_ahead_evicts_nothing(tmp_path: Path) -> None:
+    clock = ManualClock(START_US + 100 * SECOND_US)
+    filled(tmp_path, clock)
+    store = store_of(tmp_path, clock=clock, max_age="1h")
+    store.offer(sequence_of(30, time_s=400 * 86_400), "accepted")
+    store.flush()
+    assert numbers(store) == list(range(31))
+
+
+def test_a_plant_that_stood_still_for_a_year_forgets_nothing(tmp_path: Path) -> None:
+    filled(tmp_path, ManualClock(START_US + 100 * SECOND_US))
+    assert numbers(store_of(tmp_path, clock=ManualClock(START_US + 365 * DAY_US), max_age="1h")) == list(range(30))
+
+
+# --- bad shards -----------------------------------------------------------------------------------------------------
+
+
+def three_shards(tmp_path: Path) -> list[Path]:
+    store = store_of(tmp_path)
+    for i in range(3):
+        store.offer(sequence_of(i), "accepted")
+        store.flush()
+    return shards_of(tmp_path)
+
+
+def test_a_shard_with_a_changed_value_is_left_out_and_named_when_it_is_read(tmp_path: Path) -> None:
+    _, damaged, _ = three_shards(tmp_path)
+    content = damaged.read_bytes()
+    at = content.index(np.float32(1.125).tobytes())
+    damaged.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    store = store_of(tmp_path)
+    assert store.problems == []  # the index is whole; windows are not read before they are asked for
+    assert numbers(store) == [0, 2]
+    assert store.counts()["accepted"] == 2
+    assert store.problems == [
+        f"{tmp_path}/inliers/default/accepted/{damaged.name}: damaged, its sha256 differs from its name: "
+        "restore or delete it"
+    ]
+    assert damaged.exists()
+    damaged.write_bytes(content)
+    assert numbers(store) == [0, 1, 2]
+    assert store.problems == []
+
+
+def test_a_shard_that_was_found_damaged_stays_named_while_other_shares_are_read(tmp_path: Path) -> None:
+    _, damaged, _ = three_shards(tmp_path)
+    content = damaged.read_bytes()
+    at = content.index(np.float32(1.125).tobytes())
+    damaged.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    store = store_of(tmp_path)
+    for share in SHARES:
+        store.read(share)
+    assert [damaged.name in problem for problem in store.problems] == [True]
+    assert store.counts()["accepted"] == 2
+    damaged.write_bytes(content)
+    store.read("reserve")
+    assert len(store.problems) == 1  # who reads another share does not look
+    assert numbers(store) == [0, 1, 2]
+    assert store.problems == []
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no shard at all" * 100])
+def test_a_shard_that_is_none_is_named_at_once(tmp_path: Path, content: bytes) -> None:
+    _, damaged, _ = three_shards(tmp_path)
+    damaged.write_bytes(content)
+    store = store_of(tmp_path)
+    assert store.counts()["accepted"] == 2
+    assert len(store.problems) == 1
+    assert "damaged" in store.problems[0]
+    assert "\n" not in store.problems[0]
+    assert numbers(store) == [0, 2]
+
+
+def test_a_shard_that_cannot_be_read_at_all_is_named(tmp_path: Path) -> None:
+    _, unreadable, _ = three_shards(tmp_path)
+    unreadable.unlink()
+    unreadable.mkdir()
+    store = store_of(tmp_path)
+    assert numbers(store) == [0, 2]
+    assert "cannot be read, Is a directory: check its permissions and the disk or network" in store.problems[0]
+
+
+@pytest.mark.parametrize("place", ["accepted", "accepted/{shard}"])
+def test_a_stale_handle_of_a_network_share_is_an_outage_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    stale = tmp_path / "inliers" / "default" / place.format(shard=three_shards(tmp_path)[0].name)
+    store = store_of(tmp_path)
+    stat = Path.stat
+
+    def failing(path: Path, **more: bool) -> os.stat_result:
+        if path == stale:
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return stat(path, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", failing)
+        with pytest.raises(StoreError, match=r"Stale file handle; check learning\.store"):
+            numbers(store)
+        store.offer(sequence_of(9), "accepted")
+        with pytest.raises(StoreError, match="Stale file handle"):
+            store.flush()
+        if place == "accepted":
+            storage = _storage.open_storage("inliers/default", tmp_path)
+            with pytest.raises(StoreError, match="Stale file handle"):
+                storage.write("accepted/new", b"")
+    store.flush()
+    assert numbers(store) == [0, 1, 2, 9]
+
+
+def test_shards_of_other_channels_and_windows_are_left_alone(tmp_path: Path) -> None:
+    three_shards(tmp_path)
+    others = (ChannelSpec("temp_c", "degC"), ChannelSpec("flow_rate"))
+    changed = store_of(tmp_path, channels=others, max_accepted=20)
+    assert len(changed.problems) == 3
+    assert all("other channels" in line and "set the config back" in line for line in changed.problems)
+    for i in range(100):
+        changed.offer(sequence_of(i + 3), "accepted")
+        changed.flush()
+    assert numbers(changed) == list(range(83, 103))
+    assert numbers(store_of(tmp_path))[:3] == [0, 1, 2]
+    longer = store_of(tmp_path, window=WindowSettings(length=L + 1))
+    assert all_ids(longer) == []
+    assert all("other windows (length 6, in the config 7)" in line for line in longer.problems if "other w" in line)
+
+
+def test_a_damaged_shard_does_not_keep_others_from_being_joined(tmp_path: Path) -> None:
+    _, damaged, _ = three_shards(tmp_path)
+    content = damaged.read_bytes()
+    at = content.index(np.float32(1.125).tobytes())
+    damaged.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    store = store_of(tmp_path)
+    for i in range(3, 20):
+        store.offer(sequence_of(i), "accepted")
+        store.flush()
+    assert damaged.exists()
+    assert len(shards_of(tmp_path)) < 10
+    assert numbers(store) == [0, *range(2, 20)]
+    damaged.write_bytes(content)
+    assert numbers(store) == list(range(20))
+
+
+def test_a_damaged_list_of_ids_is_named(tmp_path: Path) -> None:
+    store = store_of(tmp_path, max_accepted=20)
+    for i in range(60):
+        store.offer(sequence_of(i), "accepted")
+    store.flush()
+    (damaged,) = (tmp_path / "inliers" / "default" / "ids").iterdir()
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    again = store_of(tmp_path, max_accepted=20)
+    assert f"ids/{damaged.name}: damaged" in again.problems[0]
+    assert numbers(again) == list(range(40, 60))
+
+
+def test_files_of_somebody_else_are_named_and_stay(tmp_path: Path) -> None:
+    three_shards(tmp_path)
+    folder = tmp_path / "inliers" / "default"
+    (folder / "accepted" / "notes.txt").write_text("mine")
+    (folder / "other").mkdir()
+    (folder / "other" / "data.npz").write_bytes(b"")
+    (folder / "accepted" / ".hidden").write_bytes(b"")
+    store = store_of(tmp_path)
+    assert [line.partition(": ")[2] for line in store.problems] == ["no file of an inlier store: move it away"] * 2
+    assert numbers(store) == [0, 1, 2]
+    assert (folder / "accepted" / "notes.txt").exists()
+
+
+def test_a_store_that_is_removed_while_it_is_open_begins_anew(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.offer(sequence_of(1), "accepted")
+    store.flush()
+    for path in shards_of(tmp_path):
+        path.unlink()
+    for folder in (tmp_path / "inliers" / "default" / "accepted", tmp_path / "inliers" / "default"):
+        folder.rmdir()
+    store.offer(sequence_of(2), "accepted")
+    store.flush()
+    assert numbers(store) == [2]
+
+
+def test_a_file_in_the_way_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "inliers").write_bytes(b"")
+    with pytest.raises(StoreError, match="a file is in the way where a folder is needed: move it or choose another"):
+        store_of(tmp_path)
+
+
+def test_temporary_files_of_killed_writers_go_after_an_hour(tmp_path: Path) -> None:
+    three_shards(tmp_path)
+    folder = tmp_path / "inliers" / "default" / "accepted"
+    for name, age_s in ((".old.tmp", 3660), (".young.tmp", 3540)):
+        (folder / name).write_bytes(b"half a shard")
+        written_s = (folder / name).stat().st_mtime - age_s
+        os.utime(folder / name, (written_s, written_s))
+    store = store_of(tmp_path)
+    assert [path.name for path in folder.glob(".*")] == [".young.tmp"]
+    assert (store.problems, numbers(store)) == ([], [0, 1, 2])
+
+
+# --- a full disk ----------------------------------------------------------------------------------------------------
+
+
+class FullDisk:
+    """Within the block every fsync fails for want of space, as it does where blocks are allocated late."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int = 10**9) -> None:
+        self._times = times
+        self._real = os.fsync
+        monkeypatch.setattr(os, "fsync", self._fsync)
+
+    def _fsync(self, descriptor: int) -> None:
+        self._times -= 1
+        if self._times >= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._real(descriptor)
+
+    def free(self) -> None:
+        self._times = 0
+
+
+def test_on_a_full_disk_sequences_wait_and_a_later_flush_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(tmp_path)
+    store.offer(sequence_of(1), "accepted")
+    store.flush()
+    disk = FullDisk(monkeypatch)
+    store.offer(sequence_of(2), "accepted")
+    store.offer(sequence_of(3), "reserve")
+    for _ in range(2):
+        with pytest.raises(StoreError) as caught:
+            store.flush()
+        assert str(caught.value).endswith("No space left on device; free disk space and try again")
+        assert "\n" not in str(caught.value)
+    assert store.pending() == 2
+    assert not store.offer(sequence_of(2), "accepted")
+    assert [path.name for path in (tmp_path / "inliers" / "default").rglob(".*")] == []
+    disk.free()
+    store.flush()
+    assert (store.pending(), store.n_dropped) == (0, 0)
+    assert (numbers(store), numbers(store, "reserve")) == ([1, 2], [3])
+
+
+def test_a_share_that_was_written_before_the_disk_was_full_is_not_written_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(tmp_path)
+    for share in SHARES:
+        store.offer(sequence_of(SHARES.index(share)), share)
+    store.flush()
+    for share in SHARES:
+        store.offer(sequence_of(10 + SHARES.index(share)), share)
+    real, calls = os.fsync, []
+
+    def fails_at_the_third(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) >= 3:  # content and folder of the first shard pass
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails_at_the_third)
+    with pytest.raises(StoreError):
+        store.flush()
+    monkeypatch.setattr(os, "fsync", real)
+    assert store.pending() == 2
+    store.flush()
+    assert [len(shards_of(tmp_path, share)) for share in SHARES] == [2, 2, 2]
+    assert len(all_ids(store)) == 6
+
+
+def test_a_disk_that_is_full_while_joining_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(tmp_path)
+    for i in range(7):
+        store.offer(sequence_of(i), "accepted")
+        store.flush()
+    store.offer(sequence_of(7), "accepted")
+    real, calls = os.fsync, []
+
+    def fails_at_the_third(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 3:  # the new shard passes, the joined one does not
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails_at_the_third)
+    with pytest.raises(StoreError, match="free disk space"):
+        store.flush()
+    assert store.pending() == 0
+    assert len(shards_of(tmp_path)) == 8
+    assert numbers(store_of(tmp_path)) == list(range(8))
+    store.offer(sequence_of(8), "accepted")
+    store.flush()
+    assert len(shards_of(tmp_path)) == 1
+    assert numbers(store) == list(range(9))
+
+
+def test_what_waits_is_bounded_and_the_oldest_makes_room(tmp_path: Path) -> None:
+    large = WindowSettings(length=65_536)  # half a mebibyte each: 512 of them are 256 MiB
+    store = store_of(tmp_path, window=large)
+    one = Window(np.zeros((C, 65_536), np.float32), 5)
+    for i in range(514):
+        assert store.offer(sequence_of(i, window=one), "accepted")
+    assert (store.pending(), store.n_dropped) == (512, 2)
+    assert not store.offer(sequence_of(2, window=one), "accepted")
+    assert store.offer(sequence_of(1, window=one), "accepted")  # it was dropped, so it may come again
+
+
+# --- purge ----------------------------------------------------------------------------------------------------------
+
+
+def purgeable(tmp_path: Path) -> object:
+    store = store_of(tmp_path)
+    for i in range(12):
+        store.offer(sequence_of(i), "accepted" if i % 2 else "reserve")
+        if i == 5:
+            store.flush()
+    store.flush()
+    return store
+
+
+def test_purge_before_a_time(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    purgeable(tmp_path)
+    assert store.purge(before_us=START_US + 4 * SECOND_US) == 4
+    assert (numbers(store), numbers(store, "reserve")) == ([5, 7, 9, 11], [4, 6, 8, 10])
+
+
+def test_purge_of_one_share(tmp_path: Path) -> None:
+    purgeable(tmp_path)
+    store = store_of(tmp_path)
+    assert store.purge(share="reserve") == 6
+    assert (numbers(store), numbers(store, "reserve")) == ([1, 3, 5, 7, 9, 11], [])
+    assert shards_of(tmp_path, "reserve") == []
+
+
+def test_purge_of_ids_of_one_share_before_a_time(tmp_path: Path) -> None:
+    purgeable(tmp_path)
+    store = store_of(tmp_path)
+    named = ["id-000001", "id-000002", "id-000009", "unknown"]
+    assert store.purge(before_us=START_US + 5 * SECOND_US, ids=named, share="accepted") == 1
+    assert len(all_ids(store)) == 11
+    assert "id-000001" not in all_ids(store)
+
+
+def test_purge_of_everything(tmp_path: Path) -> None:
+    purgeable(tmp_path)
+    store = store_of(tmp_path)
+    assert store.purge() == 12
+    assert store.counts() == {"accepted": 0, "reserve": 0, "aside": 0}
+    assert all_ids(store) == []
+
+
+def test_purge_of_nothing_changes_nothing(tmp_path: Path) -> None:
+    purgeable(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert store_of(tmp_path).purge(ids=["unknown"]) == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_is_purged_leaves_the_disk_and_never_comes_back(tmp_path: Path) -> None:
+    writer = purgeable(tmp_path)
+    assert store_of(tmp_path).purge(ids=["id-000003"]) == 1
+    assert not any(b"id-000003" in path.read_bytes() for path in tmp_path.rglob("*.npz"))
+    assert not store_of(tmp_path).offer(sequence_of(3), "accepted")
+    writer.offer(sequence_of(50), "accepted")  # type: ignore[attr-defined]
+    writer.flush()  # type: ignore[attr-defined]
+    assert not writer.offer(sequence_of(3), "accepted")  # type: ignore[attr-defined]
+    assert 3 not in numbers(writer)
+
+
+def test_purge_reaches_what_waits_here_and_in_other_processes(tmp_path: Path) -> None:
+    store, other = store_of(tmp_path), store_of(tmp_path)
+    for i in (1, 2):
+        store.offer(sequence_of(i), "accepted")
+        other.offer(sequence_of(i), "accepted")
+    assert store.purge(ids=["id-000001"]) == 1
+    assert store.pending() == 1
+    other.offer(sequence_of(3), "accepted")
+    other.flush()
+    assert all_ids(other) == ["id-000002", "id-000003"]
+
+
+def test_a_purge_takes_marked_sequences_and_leaves_marks(tmp_path: Path) -> None:
+    purgeable(tmp_path)
+    store = store_of(tmp_path)
+    said = Mark(id="id-000001", judgement="confirmed", at_us=1)
+    store.mark(said)
+    assert store.purge(ids=["id-000001"]) == 1
+    assert store.marks() == {"id-000001": said}
+
+
+# --- work -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["newest", "reservoir"])
+def test_the_work_grows_with_what_is_offered_not_with_its_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    real = Contents.write_shard
+    written: list[int] = []
+
+    def counted(self: Contents, sequences: Sequence[StoredSequence], share: str) -> None:
+        written.append(len(sequences))
+        real(self, sequences, share)
+
+    monkeypatch.setattr(Contents, "write_shard", counted)
+    store = store_of(tmp_path, policy=policy, max_accepted=1000)
+    n = 12_000
+    for i in range(n):
+        store.offer(sequence_of(i), "accepted")
+        if i % 50 == 49:
+            store.flush()
+    assert store.counts()["accepted"] == 1000
+    assert sum(written) < 5 * n  # each sequence is written once, and joined a few times
+    assert len(written) < 2 * n / 50
+
+
+def test_opening_reads_no_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = WindowSettings(length=1024)
+    store = store_of(tmp_path, window=long)
+    for i in range(300):
+        store.offer(sequence_of(i, window=Window(np.zeros((C, 1024), np.float32), 9)), "accepted")
+    store.flush()
+    real = _storage._Folder.read
+    n_bytes = []
+
+    def counted(self: _storage._Folder, name: str, start: int = 0) -> bytes:
+        n_bytes.append(len(content := real(self, name, start)))
+        return content
+
+    monkeypatch.setattr(_storage._Folder, "read", counted)
+    assert store_of(tmp_path, window=long).counts()["accepted"] == 300
+    assert sum(n_bytes) <= 1 << 17
+    assert shards_of(tmp_path)[0].stat().st_size > 2_000_000
+
+
+# --- beside a flush -------------------------------------------------------------------------------------------------
+
+
+def test_sequences_may_be_offered_while_a_flush_runs(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    taken: list[bool] = []
+    ended, flushed = threading.Event(), threading.Semaphore(0)
+
+    def offer() -> None:
+        for i in range(4000):
+            taken.append(store.offer(sequence_of(i % 2000), "accepted"))
+            store.counts(), store.pending()
+            if i % 1000 == 999:
+                flushed.acquire(timeout=10)
+        ended.set()
+
+    thread = threading.Thread(target=offer)
+    thread.start()
+    n_flushes = 0
+    while not ended.is_set():
+        store.flush()
+        flushed.release()
+        n_flushes += 1
+    thread.join()
+    store.flush()
+    assert n_flushes > 2
+    assert sum(taken) == 2000
+    assert numbers(store) == list(range(2000))
+
+
+def test_without_s3fs_or_a_known_protocol_the_error_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"Protocol not known: bogus.*correct learning\.store"):
+        store_of(tmp_path, url="bogus://a/b")
+
+
+def test_a_url_of_a_folder_is_a_folder(tmp_path: Path) -> None:
+    store = store_of(Path("/nowhere"), url=f"file://{tmp_path}/inliers", channels=CHANNELS)
+    store.offer(sequence_of(1), "accepted")
+    store.flush()
+    assert len(shards_of(tmp_path)) == 1

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamad.errors import StoreError
+from streamad.learn.store.records import Mark
+from tests.support.learning.inlier_cases import store_of
+
+
+def mark(sequence_id: str = "a1", judgement: str = "confirmed", at_us: int = 5, **more: str) -> Mark:
+    return Mark(id=sequence_id, judgement=judgement, at_us=at_us, **more)  # type: ignore[arg-type]
+
+
+def files(base: Path) -> list[Path]:
+    return sorted((base / "inliers" / "default" / "marks").iterdir())
+
+
+def test_a_mark_is_there_for_every_process_at_once(tmp_path: Path) -> None:
+    other = store_of(tmp_path)
+    said = mark(note="Ventil klemmt, 2. Mal", by="schicht-b")
+    store_of(tmp_path).mark(said)
+    assert other.marks() == {"a1": said}
+
+
+def test_without_marks_there_are_none(tmp_path: Path) -> None:
+    assert store_of(tmp_path).marks() == {}
+
+
+def test_the_latest_word_counts_in_whatever_order_it_was_written(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    for judgement, at_us in (("false_alarm", 7), ("confirmed", 9), ("veto", 8)):
+        store.mark(mark(judgement=judgement, at_us=at_us))
+    store.mark(mark("other", "veto", 1))
+    assert store.marks() == {"a1": mark(judgement="confirmed", at_us=9), "other": mark("other", "veto", 1)}
+    assert store_of(tmp_path).marks() == store.marks()
+
+
+def test_two_words_of_one_time_are_decided_the_same_way_by_everybody(tmp_path: Path) -> None:
+    store, other = store_of(tmp_path / "1"), store_of(tmp_path / "2")
+    words = [mark(judgement="veto"), mark(judgement="confirmed"), mark(judgement="confirmed", note="again")]
+    for word in words:
+        store.mark(word)
+    for word in reversed(words):
+        other.mark(word)
+    assert store.marks() == other.marks()
+    assert len(files(tmp_path / "1")) == 3
+
+
+def test_the_same_mark_twice_is_one_file(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.mark(mark())
+    store.mark(mark())
+    assert [path.name for path in files(tmp_path)] == ["a1.ecf12a368b6b8c65.json"]
+
+
+@pytest.mark.parametrize(
+    "odd", ["", ".", "..", "../../other", "a/b", "/etc/passwd", "a\n", "é" * 99, "x" * 500, "a\0b"]
+)
+def test_an_odd_id_never_becomes_part_of_a_path(tmp_path: Path, odd: str) -> None:
+    store = store_of(tmp_path)
+    store.mark(mark(odd))
+    assert store_of(tmp_path).marks() == {odd: mark(odd)}
+    everything = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert everything == files(tmp_path)
+    assert everything[0].name.startswith("_")
+
+
+def test_a_mark_that_was_taken_away_by_hand_is_gone(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.mark(mark())
+    store.marks()
+    files(tmp_path)[0].unlink()
+    assert store.marks() == {}
+
+
+def test_a_damaged_mark_is_named_and_the_others_count(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.mark(mark())
+    store.mark(mark("b2", "veto"))
+    damaged = next(path for path in files(tmp_path) if path.name.startswith("a1"))
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    fresh = store_of(tmp_path)
+    assert fresh.marks() == {"b2": mark("b2", "veto")}
+    assert len(fresh.problems) == 1
+    assert f"marks/{damaged.name}: unreadable mark" in fresh.problems[0]
+    damaged.unlink()
+    fresh.marks()
+    assert fresh.problems == []
+
+
+def test_a_mark_that_cannot_be_written_is_an_error_that_says_so(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    (tmp_path / "inliers" / "default" / "marks").write_bytes(b"a file in the way")
+    with pytest.raises(StoreError, match="a file is in the way where a folder is needed: move it"):
+        store.mark(mark())
+
+
+def test_a_mark_that_is_no_utf8_is_named_and_the_others_count(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    store.mark(mark())
+    store.mark(mark("b2", note="Ventil"))
+    (damaged,) = [path for path in files(tmp_path) if path.name.startswith("b2")]
+    damaged.write_bytes(damaged.read_bytes().replace(b"Ventil", b"V\xff\xfetil"))
+    reader = store_of(tmp_path)
+    assert reader.marks() == {"a1": mark()}
+    (problem,) = reader.problems
+    assert damaged.name in problem
+    assert "no UTF-8" in problem
+
+
+def test_a_mark_that_cannot_be_read_for_a_while_counts_afterwards(tmp_path: Path) -> None:
+    store_of(tmp_path).mark(mark())
+    (path,) = files(tmp_path)
+    content = path.read_bytes()
+    path.unlink()
+    path.mkdir()  # reading it fails, as with a share that is away for a moment
+    reader = store_of(tmp_path)
+    assert reader.marks() == {}
+    (problem,) = reader.problems
+    assert f"{path.name}: cannot be read, Is a directory: check its permissions" in problem
+    path.rmdir()
+    path.write_bytes(content)
+    assert reader.marks() == {"a1": mark()}
+    assert reader.problems == []

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from streamad.learn.store.sampling import Bounds, Kept, kept, key_of, keys_of
+
+MINUTE = 60
+FAR = 1 << 60
+
+
+def keep(
+    times: list[int], *, pinned: tuple[int, ...] = (), now: int = FAR, keys: list[int] | None = None, **b: object
+) -> Kept:
+    bounds = Bounds(**{"limit": 3, "policy": "newest", "max_age_us": 1000, **b})  # type: ignore[arg-type]
+    is_pinned = np.zeros(len(times), bool)
+    is_pinned[list(pinned)] = True
+    chosen = keys if keys is not None else list(range(len(times)))
+    return kept(np.array(times, np.int64), np.array(chosen, np.uint64), is_pinned, bounds=bounds, now_us=now)
+
+
+def visible(*args: object, **more: object) -> list[int]:
+    return np.flatnonzero(keep(*args, **more).visible).tolist()  # type: ignore[arg-type]
+
+
+def test_of_nothing_nothing_is_kept() -> None:
+    assert visible([]) == []
+
+
+def test_newest_keeps_the_newest_by_time_in_whatever_order_they_came() -> None:
+    assert visible([50, 10, 40, 20, 30]) == [0, 2, 4]
+
+
+def test_age_exactly_at_the_limit_is_kept_one_more_is_not() -> None:
+    assert visible([0, 1000]) == [0, 1]
+    assert visible([0, 1001]) == [1]
+
+
+def test_age_counts_from_the_newest_not_from_the_clock() -> None:
+    assert visible([0, 10], now=10**15) == [0, 1]
+
+
+def test_times_of_the_future_make_nothing_old() -> None:
+    assert visible([0, 10, 10**15], now=500) == [0, 1, 2]
+
+
+def test_a_clock_that_fell_back_makes_nothing_old() -> None:
+    assert visible([10**9, 10**9 + 10], now=0) == [0, 1]
+
+
+def test_pinned_ones_stay_beside_the_others_whatever_their_age() -> None:
+    assert visible([0, 5000, 5001, 5002, 5003], pinned=(0,)) == [0, 2, 3, 4]
+
+
+def test_of_too_many_pinned_ones_the_newest_stay() -> None:
+    assert visible([1, 2, 3, 4, 5], pinned=(0, 1, 2, 3)) == [1, 2, 3, 4]
+
+
+def test_the_reservoir_is_the_highest_keys_of_what_is_not_too_old() -> None:
+    assert visible([1, 2, 3, 4, 5], keys=[9, 1, 8, 2, 7], policy="reservoir") == [0, 2, 4]
+    assert visible([1, 2, 1003, 1004, 1005], keys=[9, 1, 8, 2, 7], policy="reservoir") == [2, 3, 4]
+
+
+def test_storage_keeps_who_will_move_up_when_others_grow_old() -> None:
+    found = keep([1, 2, 3, 4, 5, 6], keys=[1, 9, 8, 7, 3, 2], policy="reservoir")
+    assert np.flatnonzero(found.visible).tolist() == [1, 2, 3]
+    assert np.flatnonzero(found.needed).tolist() == [1, 2, 3, 4, 5]  # the first will never be in: three later ones lead
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 2**64 - 1)), max_size=40, unique_by=lambda row: row[1])
+
+
+@given(ROWS, st.integers(1, 6), st.sampled_from(["newest", "reservoir"]), st.integers(1, 5))
+def test_dropping_as_one_goes_comes_to_the_same_as_dropping_at_the_end(
+    rows: list[tuple[int, int]], limit: int, policy: str, step: int
+) -> None:
+    stored: list[tuple[int, int]] = []
+    for first in range(0, len(rows), step):
+        stored += rows[first : first + step]
+        found = keep([t for t, _ in stored], keys=[k for _, k in stored], limit=limit, policy=policy)
+        stored = [row for row, is_needed in zip(stored, found.needed, strict=True) if is_needed]
+    at_the_end = visible([t for t, _ in stored], keys=[k for _, k in stored], limit=limit, policy=policy)
+    at_once = visible([t for t, _ in rows], keys=[k for _, k in rows], limit=limit, policy=policy)
+    assert {stored[i] for i in at_the_end} == {rows[i] for i in at_once}
+    assert len(at_once) <= limit
+
+
+@given(ROWS, st.integers(1, 6), st.sampled_from(["newest", "reservoir"]))
+def test_what_is_visible_is_stored(rows: list[tuple[int, int]], limit: int, policy: str) -> None:
+    found = keep([t for t, _ in rows], keys=[k for _, k in rows], limit=limit, policy=policy)
+    assert not (found.visible & ~found.needed).any()
+
+
+def run_of(n: int, prefix: str) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    return np.arange(n, dtype=np.int64) * MINUTE, keys_of(f"{prefix}-{i}" for i in range(n))
+
+
+def test_the_reservoir_is_uniform_over_the_age_bound() -> None:
+    """Sequences drop out as they come, 200 times over; how often each age is in the sample must be the same."""
+    n, limit, window = 600, 20, 400
+    hits = np.zeros(window)
+    for turn in range(200):
+        times, keys = run_of(n, f"turn {turn}")
+        stored = np.zeros(0, np.int64)
+        for first in range(0, n, 50):
+            stored = np.concatenate([stored, np.arange(first, first + 50)])
+            found = kept(
+                times[stored],
+                keys[stored],
+                np.zeros(len(stored), bool),
+                bounds=Bounds(limit, "reservoir", (window - 1) * MINUTE),
+                now_us=FAR,
+            )
+            sample, stored = stored[found.visible], stored[found.needed]
+        assert len(sample) == limit
+        hits[n - 1 - sample] += 1
+    by_age = hits.reshape(20, -1).sum(axis=1)
+    assert by_age.sum() == 200 * limit
+    assert stats.chisquare(by_age).pvalue > 0.001
+
+
+def test_storage_of_a_reservoir_grows_with_the_logarithm_of_what_flowed_by() -> None:
+    times, keys = run_of(20_000, "x")
+    none = np.zeros(20_000, bool)
+    found = kept(times, keys, none, bounds=Bounds(100, "reservoir", FAR), now_us=FAR)
+    expected = 100 * (1 + np.log(20_000 / 100))  # 630
+    assert found.visible.sum() == 100
+    assert found.needed.sum() == pytest.approx(expected, rel=0.1)
+
+
+def test_keys_of_ids_are_the_same_for_ever() -> None:
+    assert key_of("id-000000") == 3261199387972739179
+    assert keys_of(["id-000000", "\ud800"]).tolist() == [3261199387972739179, key_of("\ud800")]

@@ -1,0 +1,491 @@
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import ArtifactError, OutputError, RegistryError, StreamadError, TrainingDataError
+from streamad.learn.live.gate import is_reserved, reserve_half
+from streamad.learn.registry.registry import Registry
+from streamad.learn.training.fits import FitStep
+from streamad.learn.training.selection import to_windows
+from streamad.types import WindowSet
+from tests.support.learning.life import MODEL, NEED, Life
+from tests.support.learning.plant import NOW_US, MeanDetector, MeanModel, load, settings_of, train, windows_of
+
+HOUR_US = 3_600_000_000
+
+
+def grown(tmp_path: Path, n: int = 300, **learning: Any) -> Life:
+    """A plant with its first model, and ``n`` batches judged by it."""
+    life = Life(tmp_path, **learning)
+    life.run(200)
+    assert life.retrain("first").promoted
+    life.run(n)
+    return life
+
+
+# --- the first model -------------------------------------------------------------------------------------------------
+
+
+def test_a_first_model_goes_into_service_without_a_champion(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.run(200)
+    outcome = life.retrain("first")
+    assert (outcome.version, outcome.promoted, life.champion) == ("0001", True, "0001")
+    manifest = life.manifest("0001")
+    assert manifest.parent is None
+    assert manifest.learning is not None
+    assert manifest.learning.reason == "first"
+    assert manifest.decision is not None
+    assert (manifest.decision.promoted, manifest.decision.champion) == (True, None)
+    assert manifest.decision.figures == outcome.figures
+    assert outcome.figures["challenger.calibration"] == manifest.metrics.n_calibration == 39
+
+
+def test_the_reserve_never_trains(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    life.retrain()
+    trained = {name for fit in life.detector.fits for name in fit}
+    assert len(trained) > 200
+    assert not [name for name in trained if is_reserved("r1", name, life.learning.reserve)]
+
+
+def test_below_150_sequences_every_one_calibrates_and_none_was_seen_by_its_judge(tmp_path: Path) -> None:
+    life = Life(tmp_path, rate=0.02, reserve=0.2, trim=0.1)
+    kept = life.run(140)
+    life.retrain("first")
+    metrics = life.manifest("0001").metrics
+    assert (metrics.method, metrics.n_calibration) == ("out_of_fold", 140)  # dropped and reserved ones included
+    accepted = {sequence.id for sequence, share in kept if share == "accepted"}
+    first, *folds, final = life.detector.fits
+    assert set(first) == accepted
+    assert len(final) == len(accepted) - int(0.1 * len(accepted))
+    assert len(folds) == 5
+    assert sorted(name for fold in folds for name in set(final) - set(fold)) == sorted(final)
+
+
+def test_the_rate_of_a_first_model_is_the_configured_one(tmp_path: Path) -> None:
+    """Over many plants a fresh normal sequence alerts in a tenth of the cases, also after the worst were dropped."""
+    for reserve, n in ((0.4, 160), (0.2, 100)):  # split; out of fold
+        rates = []
+        for seed in range(25):
+            life = Life(tmp_path / f"{reserve}-{seed}", seed=seed, reserve=reserve, trim=0.05)
+            life.run(n)
+            life.retrain("first")
+            judge = life.judge()
+            rates.append(np.mean([judge(window)[0] == "anomalous" for window in life.windows(400)]))
+        # One rate's standard deviation: sqrt(0.09 / 20 + 0.09 / 400) = 0.07 for 19 sequences; of the mean of 25: 0.014.
+        assert np.mean(rates) == pytest.approx(0.1, abs=0.04)
+
+
+def test_what_stands_apart_among_the_first_sequences_is_told(tmp_path: Path) -> None:
+    """Nobody has judged them: a threshold that rests on faults would be silent about others like them."""
+    life = Life(tmp_path)
+    life.run(300, shift=9.0, shifted_share=0.15)
+    outcome = life.retrain("first")
+    assert outcome.promoted
+    assert outcome.figures["challenger.calibration_standing_apart"] >= 5
+    assert "calibration sequences stand apart from the others: if they were faults, say so" in outcome.reason
+    clean = Life(tmp_path / "clean")
+    clean.run(200)
+    assert "stand apart" not in clean.retrain("first").reason
+
+
+def test_what_the_detector_remarks_on_a_training_stands_in_its_outcome(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.run(200)
+    assert "its start" not in life.retrain("first").reason
+    life.run(200)
+    life.detector.remarks = ("training did not leave its start",)
+    assert life.retrain().reason.endswith("; training did not leave its start")
+
+
+def test_anomalies_presumed_before_any_model_neither_calibrate_nor_train(tmp_path: Path) -> None:
+    life = Life(tmp_path, presumed_anomalies=0.1)
+    kept = life.run(300, shift=9.0, shifted_share=0.1)
+    life.retrain("first")
+    faulty = {s.id for s, _ in kept if s.window.values[0].mean() > 5}
+    assert len(faulty & set(life.detector.fits[-1])) <= 0.1 * len(faulty)
+    assert life.manifest("0001").metrics.n_presumed == pytest.approx(0.1 * 60, abs=2)
+    assert alert_rate(life, 0.0) == pytest.approx(0.1, abs=0.08)
+    assert alert_rate(life, 9.0) == 1.0
+
+
+# --- challenger and champion -----------------------------------------------------------------------------------------
+
+
+def test_a_challenger_that_is_no_worse_takes_the_champion_s_place(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    outcome = life.retrain("schedule")
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", True, "0002")
+    assert life.manifest("0002").parent == "0001"
+    assert life.manifest("0002").metrics.method == "reserve"
+    decision = life.manifest("0002").decision
+    assert decision is not None
+    assert life.manifest("0001").challenged == (decision,)  # both manifests hold every figure
+    assert decision.figures == outcome.figures
+    assert {"challenger.false_alarm_rate", "champion.detection.stuck", "comparison.injected"} <= set(outcome.figures)
+    assert "false alarms on" in outcome.reason
+
+
+def test_calibration_is_by_its_half_of_the_reserve_and_leaves_presumed_anomalies_out(tmp_path: Path) -> None:
+    life = grown(tmp_path, n=0)
+    kept = life.run(500, shift=9.0, shifted_share=0.1)
+    outcome = life.retrain()
+    metrics = life.manifest("0002").metrics
+    half = [s for s, share in kept if share == "reserve" and reserve_half(s.stream, s.sequence) == "calibration"]
+    faulty = to_windows([s for s in half if s.window.values[0].mean() > 5])
+    assert len(faulty) > 5
+    assert metrics.n_presumed == outcome.figures["challenger.calibration_presumed_anomalies"] >= len(faulty)
+    model = load(life.registry.root, settings=life.settings)
+    scores = model.scorer.score(faulty.values, faulty.lengths).sum(axis=1)
+    assert scores.min() > model.calibration_terms.sum(axis=1).max()
+    assert alert_rate(life, 0.0) == pytest.approx(0.1, abs=0.08)  # without the trim: 0 or nearly so
+
+
+class BlindDetector(MeanDetector):
+    """Its models look at the first sample alone."""
+
+    def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+        fitted = super().fit(data, **how)
+        fitted.scale = np.full_like(fitted.scale, 1e3) * np.ones((1, data.values.shape[2]), np.float32)
+        fitted.scale[:, 0] = 0.3
+        return fitted
+
+
+def test_a_challenger_that_finds_less_stays_out_and_both_manifests_say_why(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    outcome = life.retrain(detector=BlindDetector())
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", False, "0001")
+    assert "of the injected faults, the champion" in outcome.reason
+    decision = life.manifest("0002").decision
+    assert decision is not None
+    assert (decision.promoted, decision.challenger, decision.champion) == (False, "0002", "0001")
+    assert decision.reason == outcome.reason
+    assert life.manifest("0001").challenged == (decision,)
+    assert life.manifest("0001").decision != decision
+
+
+def test_a_challenger_that_alerts_too_often_stays_out(tmp_path: Path) -> None:
+    """What calibrates it happens to be milder than what it is compared on."""
+    life = grown(tmp_path, n=0)
+    for sequence, share in life.make(500):
+        if share == "reserve" and reserve_half(sequence.stream, sequence.sequence) == "calibration":
+            values = life.course + 0.8 * (sequence.window.values - life.course)
+            sequence = replace(sequence, window=replace(sequence.window, values=values.astype(np.float32)))  # noqa: PLW2901
+        life.store.offer(sequence, share)
+    life.store.flush()
+    outcome = life.retrain()
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", False, "0001")
+    assert "false alarms on" in outcome.reason
+    assert outcome.figures["challenger.false_alarm_rate"] > outcome.figures["champion.false_alarm_rate"] + 0.05
+
+
+def test_too_few_to_compare_on_train_nothing(tmp_path: Path) -> None:
+    life = grown(tmp_path, n=0, promotion={"min_comparison": 200})
+    fits = len(life.detector.fits)
+    outcome = life.retrain()
+    assert (outcome.version, outcome.promoted, life.champion) == (None, False, "0001")
+    assert "200 of each are needed (learning.promotion.min_comparison)" in outcome.reason
+    assert len(life.detector.fits) == fits
+
+
+def test_a_plant_that_has_changed_for_good_is_not_learned_by_the_way(tmp_path: Path) -> None:
+    life = grown(tmp_path, n=0)
+    life.run(500, shift=9.0)
+    outcome = life.retrain("schedule")
+    assert (outcome.version, life.champion) == (None, "0001")
+    assert "streamad models relearn" in outcome.reason
+
+
+# --- learning anew ---------------------------------------------------------------------------------------------------
+
+
+def changed(tmp_path: Path) -> tuple[Life, int]:
+    """A plant that changed for good, learned anew; and since when."""
+    life = grown(tmp_path, n=0)
+    life.run(100)
+    kept = life.run(300, shift=9.0)
+    since_us = kept[0][0].time_us
+    outcome = life.retrain("relearn", since_us=since_us)
+    assert (outcome.version, outcome.promoted) == ("0002", True)
+    assert "learned anew" in outcome.reason
+    return life, since_us
+
+
+def alert_rate(life: Life, shift: float) -> float:
+    judge = life.judge()
+    return float(np.mean([judge(window)[0] == "anomalous" for window in life.windows(500, shift)]))
+
+
+def test_learning_anew_takes_what_ended_since_whatever_was_decided(tmp_path: Path) -> None:
+    life, since_us = changed(tmp_path)
+    assert alert_rate(life, 9.0) == pytest.approx(0.1, abs=0.08)
+    assert alert_rate(life, 0.0) == 1.0
+    record = life.manifest("0002").learning
+    assert record is not None
+    assert record.since_us == since_us
+
+
+def test_what_follows_keeps_to_the_changed_plant(tmp_path: Path) -> None:
+    """The next training must neither learn what was before nor count the old champion's alerts on what came since."""
+    life, since_us = changed(tmp_path)
+    life.run(300, shift=9.0)
+    outcome = life.retrain("schedule")
+    assert outcome.promoted, outcome.reason
+    record = life.manifest("0003").learning
+    assert record is not None
+    assert record.since_us == since_us
+    assert life.manifest("0003").metrics.n_presumed <= 3
+    assert alert_rate(life, 9.0) == pytest.approx(0.1, abs=0.06)
+    assert alert_rate(life, 0.0) == 1.0
+
+
+# --- dropping the worst, feedback ------------------------------------------------------------------------------------
+
+
+def test_the_worst_of_a_first_fit_do_not_train_the_model(tmp_path: Path) -> None:
+    life = Life(tmp_path, trim=0.1)
+    kept = life.run(400, shift=9.0, shifted_share=0.05)
+    life.retrain("first")
+    first, final = life.detector.fits
+    odd = {s.id for s, share in kept if share == "accepted" and s.window.values[0].mean() > 5} & set(first)
+    assert len(odd) > 5
+    assert not odd & set(final)
+    assert len(first) - len(final) == int(0.1 * len(first)) == life.manifest("0001").learning.n_dropped  # type: ignore[union-attr]
+
+
+def test_what_operators_call_false_alarms_trains_and_is_not_dropped_as_the_worst(tmp_path: Path) -> None:
+    life = grown(tmp_path, n=0, trim=0.1)
+    kept = life.run(500, shift=2.0, shifted_share=0.1)
+    alarms = [s for s, share in kept if share == "aside" and s.window.values[0].mean() > 1.8]
+    assert len(alarms) > 5
+    life.mark(alarms, "false_alarm")
+    life.retrain()
+    assert {s.id for s in alarms} <= set(life.detector.fits[-1])
+    record = life.manifest("0002").learning
+    assert record is not None
+    assert record.n_feedback == len(alarms)
+
+
+def test_confirmed_anomalies_never_train_and_are_counted_in_the_figures(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    confirmed = [s for s, _ in life.run(60, shift=9.0, shifted_share=0.2) if s.window.values[0].mean() > 5]
+    life.mark(confirmed, "confirmed")
+    outcome = life.retrain()
+    assert outcome.figures["comparison.confirmed"] == len(confirmed) > 5
+    assert outcome.figures["challenger.confirmed_found"] == len(confirmed)
+    trained = {name for fit in life.detector.fits for name in fit}
+    assert not trained & {s.id for s in confirmed}
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_store_says_how_many_are_needed(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    with pytest.raises(TrainingDataError, match=r"model default: 0 sequences .* may train, 20 are needed") as caught:
+        life.retrain("first")
+    assert "\n" not in str(caught.value)
+    life.run(20)
+    with pytest.raises(TrainingDataError, match=r"model default: \d+ sequences .* 20 are needed"):
+        life.retrain("first")
+    assert life.registry.versions(MODEL) == ()
+
+
+def test_shards_of_other_channels_are_skipped_and_named(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.run(200)
+    renamed = [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}, {"name": "level"}]
+    other = settings_of(channels=renamed, alerts={"false_alarm_rate": 0.1}, learning={"store": "inliers", **NEED})
+    before, life.settings = life.settings, other
+    life.store = life.open_store()
+    life.run(200)
+    life.settings = before
+    outcome = life.retrain("first")
+    assert outcome.promoted
+    assert outcome.figures["store.skipped_shards"] == 2  # one of each share
+    assert "2 shards of the inlier store skipped (" in outcome.reason
+    record = life.manifest("0001").learning
+    assert record is not None
+    assert record.n_skipped_shards == 2
+
+
+@pytest.mark.parametrize("share", ["accepted", "reserve"])
+def test_a_shard_whose_windows_are_damaged_is_skipped_and_named(tmp_path: Path, share: str) -> None:
+    life = Life(tmp_path)
+    life.run(200)
+    life.run(200)
+    (shard, _) = sorted((tmp_path / "inliers" / MODEL / share).iterdir())
+    content = bytearray(shard.read_bytes())
+    content[300] ^= 1
+    shard.write_bytes(content)
+    outcome = life.retrain("first")
+    assert outcome.figures["store.skipped_shards"] == 1
+    assert f"a shard of the inlier store skipped ({tmp_path}/inliers/{MODEL}/{share}/{shard.name}" in outcome.reason
+
+
+@pytest.mark.parametrize("broken", ["model.npz", "manifest.json", "calibration.npy"])
+def test_a_broken_champion_does_not_keep_a_challenger_out(tmp_path: Path, broken: str) -> None:
+    life = grown(tmp_path)
+    (life.registry.folder(MODEL, "0001") / broken).write_bytes(b"damaged")
+    outcome = life.retrain()
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", True, "0002")
+    assert "not compared, for the champion cannot be loaded" in outcome.reason
+    assert "champion.detection" not in outcome.figures
+
+
+def test_a_champion_trained_for_other_channels_does_not_keep_a_challenger_out(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    renamed = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+    life.run(200)
+    train(life.registry.root, settings=settings_of(channels=renamed))
+    outcome = life.retrain()
+    assert (outcome.promoted, life.champion) == (True, "0002")
+    assert "never saw channel" in outcome.reason or "lacks" in outcome.reason
+
+
+def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Path) -> None:
+    class Forgetful(MeanDetector):
+        def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+            fitted = super().fit(data, **how)
+            fitted.mean = fitted.mean + (3.0 if len(self.fits) > 5 else 0.0)  # after the folds, the model itself
+            return fitted
+
+    life = Life(tmp_path, rate=0.02, reserve=0.05)
+    life.run(100)
+    outcome = life.retrain("first", detector=Forgetful())
+    assert (outcome.version, outcome.promoted, life.champion) == ("0001", False, None)
+    assert "most normal sequences would alert" in outcome.reason
+
+
+@pytest.mark.parametrize("error", [ArtifactError, OutputError, RegistryError])
+def test_a_decision_that_cannot_be_kept_is_carried_out_and_that_is_told(
+    error: type[StreamadError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error("no room")
+
+    life = Life(tmp_path)
+    life.run(200)
+    monkeypatch.setattr(Registry, "record_decision", refuse)
+    outcome = life.retrain("first")
+    assert (outcome.promoted, life.champion) == (True, "0001")
+    assert "the decision is not kept in the manifests (no room)" in outcome.reason
+
+
+def test_a_lost_race_is_an_outcome(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+
+    def overtake(step: FitStep) -> None:
+        if (step.phase, step.step.epoch) == ("final", 1):
+            train(life.registry.root, data=windows_of(30, seed=5), settings=life.settings)
+
+    outcome = life.retrain(progress=overtake)
+    assert (outcome.version, outcome.promoted, life.champion) == ("0003", False, "0002")
+    assert "0002 is in service where 0001 was expected" in outcome.reason
+    decision = life.manifest("0003").decision
+    assert decision is not None
+    assert not decision.promoted
+
+
+def test_a_lease_that_was_lost_promotes_nothing(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    asked: list[tuple[str, ...]] = []
+
+    def holds_lease() -> bool:
+        asked.append(life.registry.versions(MODEL))
+        return False
+
+    outcome = life.retrain(holds_lease=holds_lease)
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", False, "0001")
+    assert "the lease was lost" in outcome.reason
+    assert asked == [("0001", "0002")]  # at the last moment: when all was trained and compared
+
+
+@pytest.mark.parametrize("at", [("first", 2), ("final", 2), ("comparison", 5)])
+def test_an_interrupted_retraining_goes_on_where_it_was(tmp_path: Path, at: tuple[str, int]) -> None:
+    """Also while more sequences flow in: what comes after the request is not for it."""
+
+    def interrupt(step: FitStep) -> None:
+        if (step.phase, step.step.epoch) == at:
+            raise KeyboardInterrupt
+
+    for folder in ("a", "b"):
+        grown(tmp_path / folder, trim=0.1)
+    life = Life(tmp_path / "a", trim=0.1)
+    life.n = 500
+    with pytest.raises(KeyboardInterrupt):
+        life.retrain(progress=interrupt)
+    assert life.champion == "0001"
+    for sequence, share in life.make(20):
+        life.store.offer(replace(sequence, stored_us=NOW_US + 1), share)
+    life.store.flush()
+    detector = MeanDetector()
+    outcome = life.retrain(detector=detector)
+    assert outcome.promoted
+    epochs = {"first": [3, 1, 2, 3], "final": [3], "comparison": []}[at[0]]
+    assert detector.epochs == epochs
+    assert list((life.registry.training_folder(MODEL)).iterdir()) == []
+    other = Life(tmp_path / "b", trim=0.1)
+    again = other.retrain()
+    ours, theirs = (
+        each.registry.folder(MODEL, version) for each, version in ((life, outcome.version), (other, again.version))
+    )
+    for name in ("model.npz", "calibration.npy"):
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes()
+
+
+def test_a_clock_that_was_set_back_does_not_hide_the_store(tmp_path: Path) -> None:
+    """Sequences then bear later times than the request; without them there would be too few."""
+    life = Life(tmp_path)
+    kept = life.run(200)
+    shutil.rmtree(tmp_path / "inliers")
+    life.store = life.open_store()
+    for sequence, share in kept:
+        life.store.offer(replace(sequence, stored_us=NOW_US + HOUR_US), share)
+    life.store.flush()
+    assert life.retrain("first").promoted
+
+
+def test_progress_tells_every_phase_in_order(tmp_path: Path) -> None:
+    life = grown(tmp_path, trim=0.1)
+    steps: list[FitStep] = []
+    life.retrain(progress=steps.append)
+    phases = list(dict.fromkeys(step.phase for step in steps))
+    assert phases == ["first", "final", "comparison"]
+    assert {step.n_fits for step in steps} == {2}
+    comparison = [step.step for step in steps if step.phase == "comparison"]
+    assert [step.epoch for step in comparison] == list(range(1, comparison[0].n_epochs + 1))
+
+
+def test_the_order_of_the_store_does_not_matter(tmp_path: Path) -> None:
+    kept = None
+    for folder in ("a", "b"):
+        life = Life(tmp_path / folder)
+        if kept is None:
+            kept = life.run(200)
+        else:
+            for sequence, share in reversed(kept):
+                life.store.offer(sequence, share)
+                life.store.flush() if sequence.id.endswith("7") else None
+            life.store.flush()
+        life.retrain("first")
+    a, b = (Life(tmp_path / folder).registry.folder(MODEL, "0001") for folder in "ab")
+    for name in ("model.npz", "calibration.npy"):
+        assert (a / name).read_bytes() == (b / name).read_bytes()
+
+
+def test_windows_of_the_final_fit_are_those_of_the_store(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    kept = {s.id: s for s, share in life.run(200) if share == "accepted"}
+    life.retrain("first")
+    (final,) = life.detector.fits
+    data = to_windows([kept[name] for name in final])
+    model = life.detector.load(life.registry.folder(MODEL, "0001"), device="cpu")
+    np.testing.assert_allclose(model.mean, data.values.mean(axis=0, dtype=np.float64), rtol=1e-5)

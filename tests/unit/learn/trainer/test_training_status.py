@@ -1,0 +1,148 @@
+"""How far a training is: what its process writes, and what others read, also where it has died."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streamad.errors import OutputError, RegistryError
+from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.lease import Lease, LeaseRecord, take_lease
+from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest
+from streamad.learn.trainer.status import StatusWriter, TrainingStatus, read_status
+from streamad.learn.training.fits import FitStep
+from streamad.ports import TrainingStep
+from streamad.testing import ManualClock
+
+REQUEST = TrainingRequest(reason="drift", requested_us=7, detail="mean of temp")
+FAILED = TrainingFailed(model="default", error="too few", request=REQUEST)
+BEGUN = TrainingStatus(state="running", request=REQUEST, attempt=1, phase="preparing", started_us=5)
+
+
+class Training:
+    """A lease in this process, its status, and the two clocks of the writer."""
+
+    def __init__(self, root: Path) -> None:
+        self.registry = Registry(root)
+        self.clock = ManualClock(1_000_000)
+        self.writer: StatusWriter
+        self.lease: Lease = take_lease(
+            self.registry.training_folder("default"), REQUEST, prepare=self._prepare, since_us=0
+        )
+
+    def _prepare(self, former: LeaseRecord | None, path: Path) -> int:
+        self.writer = StatusWriter(path, BEGUN, self.clock, lambda: self.clock.monotonic_us() / 1e6)
+        self.writer.begin()
+        return 1
+
+    def read(self) -> TrainingStatus:
+        return read_status(self.registry, "default")
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Training]:
+    training = Training(tmp_path)
+    yield training
+    training.lease.release()
+
+
+def step(epoch: int, *, fit: int = 1, phase: str = "calibration", loss: float = 0.5) -> FitStep:
+    assert phase in ("calibration", "final", "comparison")
+    return FitStep(phase, fit, 3, TrainingStep(epoch, 100, loss))  # type: ignore[arg-type]
+
+
+def test_a_model_that_was_never_trained_is_idle(tmp_path: Path) -> None:
+    assert read_status(Registry(tmp_path), "default") == TrainingStatus()
+
+
+def test_a_training_that_has_just_begun(training: Training) -> None:
+    assert training.read() == msgspec.structs.replace(BEGUN, updated_us=1_000_000)
+
+
+def test_progress_is_written_once_a_second(training: Training) -> None:
+    for epoch, after_s in ((1, 0.0), (2, 0.5), (3, 0.499), (4, 0.001), (5, 0.999), (6, 0.001)):
+        training.clock.advance(after_s)
+        training.writer.on_step(step(epoch))
+        written = {1: 1, 2: 1, 3: 1, 4: 4, 5: 4, 6: 6}[epoch]
+        assert training.read().epoch == written
+    status = training.read()
+    assert (status.phase, status.fit, status.n_fits, status.n_epochs, status.loss) == ("calibration", 1, 3, 100, 0.5)
+    assert status.updated_us == 3_000_000
+    assert status.started_us == 5
+
+
+def test_a_new_phase_is_written_at_once(training: Training) -> None:
+    training.writer.on_step(step(1))
+    training.writer.on_step(step(2))
+    training.writer.on_step(step(1, fit=3, phase="final"))
+    assert (training.read().phase, training.read().epoch) == ("final", 1)
+
+
+def test_a_loss_that_is_no_number_is_none(training: Training) -> None:
+    training.writer.on_step(step(1, loss=float("nan")))
+    assert (training.read().epoch, training.read().loss) == (1, None)
+
+
+def test_an_end_is_written_with_its_result_and_stays_after_the_process(training: Training) -> None:
+    training.clock.advance(60)
+    training.writer.ended(FAILED)
+    training.lease.release()
+    status = training.read()
+    assert (status.state, status.last) == ("idle", FAILED)
+    assert (status.last_started_us, status.last_ended_us) == (5, 61_000_000)
+
+
+def test_a_process_that_died_without_a_word_is_interrupted(training: Training) -> None:
+    training.writer.on_step(step(1))
+    training.lease.release()
+    assert (training.read().state, training.read().epoch) == ("interrupted", 1)
+
+
+def test_an_orderly_interruption_is_interrupted_even_before_the_process_has_gone(training: Training) -> None:
+    training.writer.interrupted()
+    assert training.read().state == "interrupted"
+
+
+def test_progress_that_cannot_be_written_does_not_stop_the_training_but_its_end_is_told(training: Training) -> None:
+    path = training.lease.status_path
+    path.unlink()
+    path.mkdir()
+    training.writer.on_step(step(1))
+    training.writer.interrupted()
+    with pytest.raises(OutputError, match=path.name):
+        training.writer.ended(FAILED)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"state": "asleep"}', b'{"phase": "\xff"}', None])
+def test_a_status_that_is_damaged_or_gone_is_idle(training: Training, content: bytes | None) -> None:
+    if content is None:
+        training.lease.status_path.unlink()
+    else:
+        training.lease.status_path.write_bytes(content)
+    assert training.read() == TrainingStatus()
+
+
+def test_the_status_is_that_of_the_newest_holder(training: Training) -> None:
+    training.lease.release()
+    later = Training(training.registry.root)
+    training.writer.ended(FAILED)  # late: by a process that was stopped meanwhile
+    assert training.read().state == "running"
+    later.lease.release()
+
+
+def test_a_damaged_lease_is_one_clear_line(training: Training) -> None:
+    (training.registry.training_folder("default") / "lease.json").write_bytes(b"[]")
+    with pytest.raises(RegistryError, match=r"lease\.json is damaged"):
+        training.read()
+
+
+def test_what_is_on_disk_is_json_for_other_programs_too(training: Training) -> None:
+    content = json.loads(training.lease.status_path.read_text())
+    assert (content["state"], content["request"]["reason"]) == ("running", "drift")
+    record = json.loads((training.registry.training_folder("default") / "lease.json").read_text())
+    assert record["pid"] == os.getpid()

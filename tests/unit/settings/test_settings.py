@@ -1,0 +1,366 @@
+"""What a user's plant.yaml and environment get: settings, or every problem at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from streamad.errors import ConfigError
+from streamad.settings.plant_yaml import SecretSource, Settings, load_settings
+from streamad.types import ChannelSpec
+
+MINIMAL = "channels:\n- name: temp_c\n  unit: °C\nsource: {url: recordings/*.jsonl}\n"
+
+Load = Callable[..., Settings]
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("STREAMAD_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Load a config text under the given environment variables."""
+
+    def load(text: str = MINIMAL, **environment: str) -> Settings:
+        path = tmp_path / "plant.yaml"
+        path.write_text(text, encoding="utf-8")
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return load_settings(path)
+
+    return load
+
+
+def problems(load: Load, text: str = MINIMAL, **environment: str) -> list[str]:
+    """Return the problems, each as a user sees it."""
+    with pytest.raises(ConfigError) as caught:
+        load(text, **environment)
+    assert caught.value.exit_code == 2
+    return [str(problem) for problem in caught.value.problems]
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_config_gets_every_default(load: Load) -> None:
+    settings = load()
+    assert settings.channel_specs == (ChannelSpec("temp_c", "°C"),)
+    assert settings.source.url == "recordings/*.jsonl"
+    assert settings.alerts.false_alarm_rate == 0.02
+    assert settings.sequences.end == ("marker", "change")
+    assert settings.sequences.max_duration == 24 * 3600 * 1_000_000
+    assert settings.sinks.alerts == "stdout:"
+
+
+def test_units_are_read_as_people_write_them(load: Load) -> None:
+    text = MINIMAL + "sequences: {end: [gap], gap: 1m, allowed_lateness: 0.25, max_buffered_bytes: 64MB}\n"
+    sequences = load(text).sequences
+    assert (sequences.gap, sequences.allowed_lateness, sequences.max_buffered_bytes) == (
+        60_000_000,
+        250_000,
+        64_000_000,
+    )
+
+
+def test_every_problem_comes_at_once_with_path_line_and_nearest_key(load: Load) -> None:
+    text = (
+        "channels:\n"
+        "- name: temp_c\n"
+        "- name: no spaces please\n"
+        "- nmae: x\n"
+        "sorce: {url: x.csv}\n"
+        "window:\n"
+        "  length: 1\n"
+        "  longer: cut\n"
+        "sequences:\n"
+        "  gpa: 10m\n"
+        "alerts: {false_alarm_rate: 1.0}\n"
+    )
+    found = problems(load, text)
+    starts = [
+        "channels.1.name (line 3): String should match pattern",
+        "channels.2.name (line 4): is required",
+        "channels.2.nmae (line 4): unknown key 'nmae'; did you mean 'name'?",
+        "sorce (line 5): unknown key 'sorce'; did you mean 'source'?",
+        "source: is required",
+        "window.length (line 7): Input should be greater than or equal to 2",
+        "window.longer (line 8): Input should be 'truncate', 'resample' or 'reject'",
+        "sequences.gpa (line 10): unknown key 'gpa'; did you mean 'gap'?",
+        "alerts.false_alarm_rate (line 11): Input should be less than 1",
+    ]
+    assert len(found) == len(starts)
+    for start in starts:
+        assert any(problem.startswith(start) for problem in found), start
+
+
+def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(MINIMAL + "nmae: x\n")
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path / 'plant.yaml'}: 1 problem",
+        "  nmae (line 5): unknown key 'nmae'; did you mean 'name'?",
+    ]
+
+
+def test_an_unknown_key_like_no_other_gets_the_list_of_known_ones(load: Load) -> None:
+    assert problems(load, MINIMAL + "alerts: {zzz: 1}\n") == [
+        "alerts.zzz (line 5): unknown key 'zzz'; known here: false_alarm_rate"
+    ]
+
+
+@pytest.mark.parametrize("key", ["_env_file", "_case_sensitive", "_secrets_dir", "_cli_parse_args"])
+def test_a_key_that_pydantic_would_take_for_itself_is_unknown(load: Load, key: str) -> None:
+    (problem,) = problems(load, MINIMAL + f"{key}: /etc/passwd\n")
+    assert problem.startswith(f"{key} (line 5): unknown key '{key}'")
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("sequences: {end: []}", "end names no mode: give at least one of marker, change, gap, length"),
+        ("sequences: {end: [gap]}", "end mode gap and the key gap go together"),
+        ("sequences: {gap: 1s}", "end mode gap and the key gap go together"),
+        ("sequences: {end: [length]}", "end mode length and the key length go together"),
+        ("decode: {fields: {channel: c}}", "channel and value go together"),
+        ("window: {resample: {period: 0}}", "must be longer than 0"),
+        ("sequences: {max_duration: soon}", "'soon' is not a duration: write for example 250ms, 30s, 10m or 24h"),
+        ("run: {batch_wait: true}", "True is not a duration: write for example 250ms, 30s, 10m or 24h"),
+        ("learning: {max_accepted: 50}", "max_accepted (50) is below min_training (60)"),
+        (
+            "learning: {first_training: 5000}",
+            "first_training (5000) is above what the store keeps (2800): no model would come",
+        ),
+        (
+            "learning: {first_training: 60}",
+            "of first_training (60) sequences about 48 are not reserved, and min_training (60) of them are needed",
+        ),
+        ("learning: {max_reserve: 59}", "max_reserve (59) is below three times promotion.min_comparison (20)"),
+        ("learning: {schedule: nightly}", "write such as '0 3 * * *'"),
+        (
+            "model: {registry: 's3://bucket/models'}",
+            "so the registry lies on a POSIX file system (mount one that all workers share)",
+        ),
+        ("model: {device: gpu}", "String should match pattern '^(auto|cpu|cuda(:\\d+)?)$'"),
+    ],
+)
+def test_keys_that_contradict_each_other_or_their_meaning(load: Load, section: str, message: str) -> None:
+    (problem,) = problems(load, MINIMAL + section + "\n")
+    assert problem.endswith(message)
+    assert "(line 5)" in problem
+
+
+def test_a_channel_named_twice(load: Load) -> None:
+    text = "channels: [{name: a}, {name: b}, {name: a}]\nsource: {url: x}\n"
+    assert problems(load, text) == ["channels (line 1): channel named twice: a"]
+
+
+@pytest.mark.parametrize("rate", ["0", "1", ".nan", ".inf", "-0.1", "two"])
+def test_a_false_alarm_rate_lies_strictly_between_0_and_1(load: Load, rate: str) -> None:
+    (problem,) = problems(load, MINIMAL + f"alerts: {{false_alarm_rate: {rate}}}\n")
+    assert problem.startswith("alerts.false_alarm_rate (line 5)")
+
+
+@pytest.mark.parametrize("name", ["..", ".hidden", "a/b", "a b", "", "x" * 65, "Öl", "a\\nb"])
+def test_names_that_could_become_a_path_or_a_key_of_their_own_are_refused(load: Load, name: str) -> None:
+    (problem,) = problems(load, MINIMAL + f'name: "{name}"\n')
+    assert problem.startswith("name (line 5)")
+
+
+@pytest.mark.parametrize("name", ["a", "-", "_x", "B-1042.v2", "x" * 64])
+def test_names_at_the_edge_are_accepted(load: Load, name: str) -> None:
+    assert load(MINIMAL + f'name: "{name}"\n').name == name
+
+
+def test_a_key_that_yaml_reads_as_a_truth_value_is_explained(load: Load) -> None:
+    (problem,) = problems(load, MINIMAL + "window:\n  on: 3\n")
+    assert problem.startswith("window (line 5): holds a key that is not text")
+
+
+def test_settings_cannot_be_changed(load: Load) -> None:
+    settings = load()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.window.length = 3
+
+
+# --- the environment -------------------------------------------------------------------------------------------------
+
+
+def test_the_environment_wins_over_the_file(load: Load) -> None:
+    text = MINIMAL + "window: {length: 64, longer: reject}\n"
+    window = load(text, STREAMAD_WINDOW__LENGTH="256").window
+    assert (window.length, window.longer) == (256, "reject")
+
+
+def test_the_environment_may_hold_what_the_file_lacks(load: Load) -> None:
+    settings = load("name: line-3\n", STREAMAD_CHANNELS='[{"name": "a"}]', STREAMAD_SOURCE__URL="x.csv")
+    assert (settings.channel_specs, settings.source.url) == ((ChannelSpec("a"),), "x.csv")
+
+
+def test_lists_and_sections_are_json(load: Load) -> None:
+    sequences = load(
+        STREAMAD_SEQUENCES='{"gap": "5s", "max_samples": 9}', STREAMAD_SEQUENCES__END='["gap", "marker"]'
+    ).sequences
+    assert (sequences.end, sequences.gap, sequences.max_samples) == (("gap", "marker"), 5_000_000, 9)
+
+
+def test_options_of_a_connector_can_be_overridden(load: Load) -> None:
+    text = MINIMAL.replace("}", ", options: {group: a, deep: {x: 1}}}")
+    assert load(text, STREAMAD_SOURCE__OPTIONS__GROUP="b").source.options == {"group": "b", "deep": {"x": 1}}
+
+
+def test_null_switches_a_value_off(load: Load) -> None:
+    assert load(STREAMAD_RUN__CHECKPOINT="null").run.checkpoint is None
+
+
+def test_variables_count_in_any_case(load: Load) -> None:
+    assert load(streamad_name="lower").name == "lower"
+    (problem,) = problems(load, streamad_nmae="x")
+    assert problem == "environment variable streamad_nmae: unknown key 'nmae'; did you mean 'name'?"
+
+
+def test_wrong_values_name_their_variable_among_the_problems_of_the_file(load: Load) -> None:
+    text = MINIMAL + "alerts: {false_alarm_rate: 2}\nwindow: {length: 64}\n"
+    found = problems(
+        load,
+        text,
+        STREAMAD_WINDOW__LENGTH="long",
+        STREAMAD_SEQUENCES__END="gap",
+        STREAMAD_MODEL='{"folds": 1, "nmae": "x"}',
+    )
+    assert sorted(found) == [
+        "alerts.false_alarm_rate (line 5): Input should be less than 1",
+        "environment variable STREAMAD_MODEL, folds: Input should be greater than or equal to 2",
+        "environment variable STREAMAD_MODEL, nmae: unknown key 'nmae'; did you mean 'name'?",
+        "environment variable STREAMAD_SEQUENCES__END: must be a list (in an environment variable: as JSON)",
+        "environment variable STREAMAD_WINDOW__LENGTH: "
+        "Input should be a valid integer, unable to parse string as an integer",
+    ]
+
+
+def test_typos_are_reported_once_each(load: Load) -> None:
+    found = problems(load, STREAMAD_NMAE="x", STREAMAD_SEQUENCES__GPA="1s", STREAMAD_CHANNELS__0__NAME="b")
+    assert found == [
+        "environment variable STREAMAD_CHANNELS__0__NAME: "
+        "a list is overridden as a whole: set STREAMAD_CHANNELS to all of it, as JSON",
+        "environment variable STREAMAD_NMAE: unknown key 'nmae'; did you mean 'name'?",
+        "environment variable STREAMAD_SEQUENCES__GPA: unknown key 'gpa'; did you mean 'gap'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "STREAMAD_DATA",
+        "STREAMAD_SERVICE_HOST",
+        "STREAMAD_PORT",
+        "STREAMAD_PORT_8080_TCP_ADDR",
+        "STREAMAD_METRICS_SERVICE_PORT_HTTP",
+    ],
+)
+def test_variables_that_others_set_are_no_typos(load: Load, name: str) -> None:
+    assert load(**{name: "tcp://10.0.0.1:8080"}).name == "plant"
+
+
+def test_a_wrong_section_is_no_variable_of_kubernetes(load: Load) -> None:
+    (problem,) = problems(load, STREAMAD_WINDOWS__PORT="1")
+    assert problem.startswith(
+        "environment variable STREAMAD_WINDOWS__PORT: unknown key 'windows'; did you mean 'window'"
+    )
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    secret = SecretSource(env="KAFKA_PASSWORD").resolve()
+    assert isinstance(secret, SecretStr)
+    assert secret.get_secret_value() == "hunter2"
+    assert "hunter2" not in repr(secret) + str(secret)
+
+
+@pytest.mark.parametrize("content", ["hunter2", "hunter2\n", "hunter2\r\nsecond line\n"])
+def test_a_secret_is_the_first_line_of_its_file(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "password"
+    path.write_bytes(content.encode())
+    assert SecretSource(file=path).resolve().get_secret_value() == "hunter2"
+
+
+def test_a_missing_secret_names_its_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="environment variable NOT_SET_ANYWHERE is not set"):
+        SecretSource(env="NOT_SET_ANYWHERE").resolve()
+    with pytest.raises(ConfigError, match=r"cannot read a secret from .*nowhere"):
+        SecretSource(file=tmp_path / "nowhere").resolve()
+    with pytest.raises(ConfigError, match="cannot read a secret from"):
+        SecretSource(file=tmp_path).resolve()
+
+
+def test_an_unreadable_secret_stays_out_of_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_bytes(b"hunter2\xff\n")
+    with pytest.raises(ConfigError) as caught:
+        SecretSource(file=path).resolve()
+    assert caught.value.__suppress_context__
+    assert caught.value.__cause__ is None
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [{}, {"env": "A", "file": "b"}])
+def test_a_secret_has_one_place(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="name either env or file"):
+        SecretSource.model_validate(given)
+
+
+def test_a_secret_cannot_stand_in_the_config() -> None:
+    with pytest.raises(ValueError, match="valid dictionary or instance of SecretSource"):
+        SecretSource.model_validate("hunter2")
+
+
+@pytest.mark.parametrize("key", ["source: {url: 'kafka://me:hunter2@host/topic'}", "sinks: {late: 'x://:hunter2@h'}"])
+def test_a_url_that_holds_a_password_is_refused_without_showing_it(load: Load, key: str) -> None:
+    text = MINIMAL if key.startswith("sinks") else "channels: [{name: a}]\n"
+    (problem,) = problems(load, text + key + "\n")
+    assert "holds a password: secrets come from the environment or a file" in problem
+    assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize("url", ["kafka://host:9092/topic", "file:///data/a:b@c.csv", "kafka://me@host/topic"])
+def test_ports_and_user_names_are_no_passwords(load: Load, url: str) -> None:
+    assert load(f"channels: [{{name: a}}]\nsource: {{url: '{url}'}}\n").source.url == url
+
+
+def test_a_secret_may_live_in_a_variable_with_our_prefix(load: Load) -> None:
+    text = MINIMAL.replace("}", ", options: {password: {env: STREAMAD_KAFKA_PASSWORD}}}")
+    settings = load(text, STREAMAD_KAFKA_PASSWORD="hunter2")
+    assert "hunter2" not in repr(settings)
+    assert SecretSource.model_validate(settings.source.options["password"]).resolve().get_secret_value() == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("STREAMAD_SOURCE__OPTIONS__SECURITY__PASSWORD__ENV", "STREAMAD_KAFKA_PASSWORD"),
+        ("STREAMAD_SOURCE__OPTIONS", '{"security": {"password": {"env": "streamad_kafka_password"}}}'),
+        ("STREAMAD_SINKS__OPTIONS__KAFKA", '{"security": {"password": {"env": "STREAMAD_KAFKA_PASSWORD"}}}'),
+    ],
+)
+def test_the_environment_too_may_say_in_which_variable_a_secret_lives(load: Load, variable: str, value: str) -> None:
+    settings = load(MINIMAL, **{variable: value, "STREAMAD_KAFKA_PASSWORD": "hunter2"})
+    options = settings.source.options or settings.sinks.options["kafka"]
+    assert options["security"]["password"]["env"].upper() == "STREAMAD_KAFKA_PASSWORD"
+    with pytest.raises(ConfigError, match="unknown key 'kafka_passwort'"):
+        load(MINIMAL, STREAMAD_KAFKA_PASSWORT="hunter2")
+
+
+def test_secrets_deep_in_options_are_found_wherever_they_stand(load: Load) -> None:
+    text = MINIMAL + "sinks: {options: {kafka: {security: {key_password: {env: STREAMAD_KEY}}}}}\n"
+    security = load(text, STREAMAD_KEY="hunter2").sinks.options["kafka"]["security"]
+    assert security == {"key_password": {"env": "STREAMAD_KEY"}}

@@ -1,0 +1,73 @@
+"""A thread of one's own: in order, one call at a time, and no process waits for one that hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from concurrent.futures import CancelledError
+
+import pytest
+
+from streamad.system.threads import LoneThread, in_thread
+
+WAIT_S = 30
+HANGING = """
+import threading
+from streamad import _threads
+_threads._LAST_S = 0.2
+hanging, ending = _threads.LoneThread("hanging"), _threads.LoneThread("ending")
+hanging.submit(threading.Event().wait)
+ending.submit(lambda: (threading.Event().wait(0.05), print("at its end", flush=True)))
+hanging.shutdown()
+"""
+
+
+def test_calls_come_one_after_the_other_in_the_same_thread() -> None:
+    thread = LoneThread("lone")
+    idents = [thread.submit(threading.get_ident) for _ in range(5)]
+    assert len({ident.result(WAIT_S) for ident in idents} - {threading.get_ident()}) == 1
+    numbers: list[int] = []
+    for number in range(100):
+        thread.submit(numbers.append, number)
+    thread.shutdown(wait=True)
+    assert numbers == list(range(100))
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        thread.submit(print)
+
+
+async def test_a_result_and_an_error_come_back() -> None:
+    thread = LoneThread("lone")
+    assert await in_thread(thread, int, "ff", base=16) == 255
+    with pytest.raises(ValueError, match="invalid literal"):
+        await in_thread(thread, int, "x")
+    thread.shutdown()
+
+
+async def test_who_is_cancelled_leaves_and_the_thread_goes_on() -> None:
+    thread, gate = LoneThread("lone"), threading.Event()
+    task = asyncio.create_task(in_thread(thread, gate.wait, WAIT_S))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gate.set()
+    assert await in_thread(thread, str, 1) == "1"
+    thread.shutdown()
+
+
+def test_what_waits_may_be_given_up() -> None:
+    thread, gate = LoneThread("lone"), threading.Event()
+    begun = thread.submit(gate.wait, WAIT_S)
+    waiting = thread.submit(print, "never")
+    thread.shutdown(cancel_futures=True)
+    gate.set()
+    assert begun.result(WAIT_S)
+    with pytest.raises(CancelledError):
+        waiting.result(WAIT_S)
+
+
+def test_a_process_does_not_wait_for_one_that_hangs() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGING], timeout=WAIT_S, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "at its end\n", "")

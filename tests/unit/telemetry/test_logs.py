@@ -1,0 +1,58 @@
+"""The log: silent by default, on -v what the runtime does, on -vv every commit; never on stdout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from streamad.telemetry.logs import configure_logs, get_logger
+from streamad.testing import ListSource
+from tests.support.runtime.pipeline import line, records_of, run_pipeline
+
+
+@pytest.fixture(autouse=True)
+def _own_configuration() -> Iterator[None]:
+    before = structlog.get_config() if structlog.is_configured() else None
+    yield
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
+
+
+async def events_of(verbosity: int, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    configure_logs(verbosity)
+    await run_pipeline(ListSource.of({"p": records_of([line("a", "1", range(3), end=True)])}))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return [json.loads(entry) for entry in captured.err.splitlines()]
+
+
+async def test_without_verbosity_a_healthy_run_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await events_of(0, capsys) == []
+
+
+async def test_verbose_tells_what_the_runtime_does(capsys: pytest.CaptureFixture[str]) -> None:
+    events = await events_of(1, capsys)
+    assert [event["event"] for event in events] == ["run started", "partition assigned", "partition ended", "run ended"]
+    assert {event["level"] for event in events} == {"info"}
+    assert events[0]["plant"] == "plant"
+    assert events[-1]["sequences"] == {"marker": 1}
+
+
+async def test_very_verbose_tells_every_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    commits = [event for event in await events_of(2, capsys) if event["event"] == "committed"]
+    assert sum(int(str(commit["verdicts"])) for commit in commits) == 1
+    assert commits[-1]["partition"] == "p"
+
+
+def test_a_library_user_sees_warnings_only(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    log = get_logger()
+    log.info("quiet")
+    log.warning("loud")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [json.loads(entry)["event"] for entry in captured.err.splitlines()] == ["loud"]
