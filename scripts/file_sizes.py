@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["long_files"]
-
 import sys
 from pathlib import Path
 

@@ -1,16 +1,16 @@
-"""The one rule of the house: streamad_connectors -> streamad <- streamad_models, checked in the source.
+"""Which package may import which, checked in the source; docs/internals/layers.md draws the same layers.
 
-The two sides never import each other, and streamad imports neither, nor torch, nor a broker's client. Imports inside
+``ALLOWED`` names for each package, or single module, those of ours that it may import; lowest first, so that an entry
+names only entries above it. Whatever is not named is forbidden, and so are cycles between modules. Imports inside
 functions, under TYPE_CHECKING and by name (``importlib.import_module("torch")``) count as well.
 """
 
 from __future__ import annotations
 
-__all__ = ["FORBIDDEN", "PACKAGES", "imported_modules", "violations"]
-
 import ast
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,11 +19,101 @@ PACKAGES = {
     "streamad_connectors": "connectors/streamad_connectors",
     "streamad_models": "models/streamad_models",
 }
-FORBIDDEN = {
-    "streamad": frozenset({"torch", "aiokafka", "streamad_connectors", "streamad_models"}),
-    "streamad_connectors": frozenset({"streamad_models"}),
-    "streamad_models": frozenset({"streamad_connectors"}),
+# Third parties' libraries that the application must not need.
+FOREIGN = {"streamad": frozenset({"torch", "aiokafka"})}
+
+_WORDS = ("streamad.errors", "streamad.messages", "streamad.types", "streamad.progress")
+_MACHINE = (*_WORDS, "streamad.ports", "streamad.plugins", "streamad.system", "streamad.telemetry")
+_PLANT = (*_MACHINE, "streamad.settings", "streamad.plant", "streamad.ranges")
+_JUDGING = (*_PLANT, "streamad.ingest", "streamad.judge")
+_STORES = ("streamad.learn.store", "streamad.learn.registry", "streamad.learn.feedback")
+_TRAINING = (
+    "streamad.learn.parts",
+    "streamad.learn.training",
+    "streamad.learn.promotion",
+    "streamad.learn.trainer",
+)
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "streamad.errors": (),
+    "streamad.messages": ("streamad.errors",),
+    "streamad.types": ("streamad.errors", "streamad.messages"),
+    "streamad.progress": ("streamad.errors", "streamad.messages", "streamad.types"),
+    "streamad.ports": _WORDS,
+    "streamad.injected_faults": _WORDS,
+    "streamad.plugins": (*_WORDS, "streamad.ports"),
+    "streamad.system": (*_WORDS, "streamad.ports"),
+    "streamad.telemetry": (*_WORDS, "streamad.ports", "streamad.system"),
+    "streamad.testing": (*_WORDS, "streamad.ports", "streamad.system"),
+    "streamad.simulation": ("streamad.errors", "streamad.types"),
+    "streamad.settings": _MACHINE,
+    "streamad.plant": (*_MACHINE, "streamad.settings"),
+    "streamad.ranges": (*_MACHINE, "streamad.settings"),
+    "streamad.ingest": _PLANT,
+    "streamad.drift": _PLANT,
+    "streamad.learn.store": _PLANT,
+    "streamad.judge": (*_PLANT, "streamad.ingest"),
+    "streamad.learn.feedback": (*_PLANT, "streamad.learn.store"),
+    "streamad.runtime": _JUDGING,
+    "streamad": ("streamad.runtime",),
+    "streamad.learn.registry": (*_JUDGING, "streamad.learn.store"),
+    "streamad.learn.parts": (*_JUDGING, "streamad.learn.store", "streamad.learn.registry"),
+    "streamad.learn.training": (*_JUDGING, "streamad.learn.store", "streamad.learn.registry", "streamad.learn.parts"),
+    "streamad.learn.promotion": (
+        *_JUDGING,
+        "streamad.injected_faults",
+        "streamad.learn.store",
+        "streamad.learn.registry",
+        "streamad.learn.parts",
+        "streamad.learn.training",
+    ),
+    "streamad.learn.trainer": (
+        *_JUDGING,
+        "streamad.drift",
+        "streamad.learn.store",
+        "streamad.learn.registry",
+        "streamad.learn.parts",
+        "streamad.learn.training",
+        "streamad.learn.promotion",
+    ),
+    "streamad.learn.live": (*_JUDGING, "streamad.drift", *_STORES, *_TRAINING),
+    "streamad.commands.shared": (
+        *_JUDGING,
+        "streamad.drift",
+        "streamad.runtime",
+        *_STORES,
+        *_TRAINING,
+        "streamad.learn.live",
+    ),
+    "streamad.commands": (
+        *_JUDGING,
+        "streamad.injected_faults",
+        "streamad.simulation",
+        "streamad.drift",
+        "streamad.runtime",
+        *_STORES,
+        *_TRAINING,
+        "streamad.learn.live",
+        "streamad.commands.shared",
+    ),
+    "streamad.cli": (*_WORDS, "streamad.telemetry", "streamad.commands.shared", "streamad.commands"),
+    "streamad.__main__": ("streamad.cli",),
+    "streamad_connectors": (
+        *_WORDS,
+        "streamad.ports",
+        "streamad.plugins",
+        "streamad.system",
+        "streamad.telemetry",
+        "streamad.ranges",
+        "streamad.settings.fields",
+        "streamad.settings.places",
+    ),
+    "streamad_models": (*_WORDS, "streamad.ports", "streamad.injected_faults", "streamad.system"),
 }
+# Commands do not import each other; ``init`` ends with the check of what it wrote.
+COMMANDS = "streamad.commands"
+COMMANDS_ALLOWED = {"init": frozenset({"check"})}
+
 _IMPORTERS = {"import_module", "__import__"}
 
 
@@ -36,28 +126,75 @@ def _modules_in(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0:
-        return [node.module or ""]
+        return [f"{node.module}.{alias.name}" for alias in node.names]
     if isinstance(node, ast.Call) and _called_name(node) in _IMPORTERS:
         arguments = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "name")]
         return [part.value for part in arguments if isinstance(part, ast.Constant) and isinstance(part.value, str)]
     return []
 
 
-def imported_modules(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and module of every absolute import in ``source``."""
+def imported_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of every absolute import in ``source``; ``from a import b`` is the name ``a.b``."""
     for node in ast.walk(ast.parse(source)):
-        for module in _modules_in(node):
-            yield getattr(node, "lineno", 0), module
+        for name in _modules_in(node):
+            yield getattr(node, "lineno", 0), name
+
+
+def _is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def entry_of(name: str) -> str:
+    """Return the entry of ``ALLOWED`` that ``name`` belongs to: the longest one, "streamad" for nothing but itself."""
+    found = [entry for entry in ALLOWED if _is_within(name, entry) and (entry != "streamad" or name == "streamad")]
+    return max(found, key=len, default="")
+
+
+def _command_of(name: str) -> str:
+    return name.removeprefix(f"{COMMANDS}.").partition(".")[0]
+
+
+def is_allowed(module: str, name: str) -> bool:
+    """Say whether ``module`` may import ``name``, both dotted."""
+    package, top = module.partition(".")[0], name.partition(".")[0]
+    if top not in PACKAGES:
+        return top not in FOREIGN.get(package, ())
+    own, entry = entry_of(module), entry_of(name)
+    if own == entry == COMMANDS:
+        command, other = _command_of(module), _command_of(name)
+        return command == other or other in COMMANDS_ALLOWED.get(command, ())
+    return own == entry or any(
+        _is_within(name, allowed) for allowed in ALLOWED.get(own, ()) if entry_of(allowed) == entry
+    )
+
+
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """Return the file of every module of ours by its dotted name."""
+    found = {}
+    for package, folder in PACKAGES.items():
+        for path in sorted((root / folder).rglob("*.py")):
+            parts = path.relative_to(root / folder).with_suffix("").parts
+            found[".".join((package, *parts)).removesuffix(".__init__")] = path
+    return found
 
 
 def violations(root: Path = ROOT) -> list[str]:
-    """Return one line for each import under ``root`` that the rule forbids: file, line, and the module."""
+    """Return one line for each import under ``root`` that is not allowed, and one if modules import in a circle."""
     found = []
-    for package, folder in PACKAGES.items():
-        for path in sorted((root / folder).rglob("*.py")):
-            for line, module in imported_modules(path.read_text(encoding="utf-8")):
-                if module.partition(".")[0] in FORBIDDEN[package]:
-                    found.append(f"{path.relative_to(root)}:{line}: {package} must not import {module}")
+    files = modules(root)
+    graph: dict[str, set[str]] = {}
+    for module, path in files.items():
+        graph[module] = set()
+        for line, name in imported_names(path.read_text(encoding="utf-8")):
+            target = name if name in files else name.rpartition(".")[0]
+            if not is_allowed(module, name):
+                found.append(f"{path.relative_to(root)}:{line}: {module} must not import {name}")
+            if target in files and target != module:
+                graph[module].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found.append(f"modules import in a circle: {' -> '.join(reversed(error.args[1]))}")
     return found
 
 

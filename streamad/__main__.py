@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["main"]
-
 import sys
 
 _INTERRUPTED = 130

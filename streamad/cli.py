@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["app", "main"]
-
 import os
 import sys
 from importlib.metadata import version
@@ -22,7 +20,7 @@ from streamad.commands.replay import replay
 from streamad.commands.run.command import run
 from streamad.commands.schema import schema
 from streamad.commands.score import score
-from streamad.commands.shared.console import name_config
+from streamad.commands.shared.plants import name_config
 from streamad.commands.simulate.command import simulate
 from streamad.commands.topics import topics
 from streamad.commands.train import train

@@ -6,8 +6,6 @@ Shapes: N windows, C channels, L window length, n valid samples of a window (zer
 
 from __future__ import annotations
 
-__all__ = ["FAULT_KINDS", "STRENGTHS", "FaultKind", "channel_scales", "inject", "injected_windows"]
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b

@@ -53,6 +53,11 @@ class ConnectorContext:
     source_options: Mapping[str, Any] = field(default_factory=dict)
     max_duration_us: int | None = None
 
+    @property
+    def feedback_group(self) -> str:
+        """The consumer group that a plant's workers read feedback in; at most 64 characters, as file names allow."""
+        return f"streamad.{self.plant[:46]}.feedback"
+
 
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     """Split ``scheme:rest?option=value`` into scheme, rest and options; a bare path has the scheme ``file``.

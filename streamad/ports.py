@@ -37,8 +37,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 from pydantic import BaseModel
 
+from streamad.messages import OutputRecord, Role
 from streamad.progress import Progress, ProgressUpdate
-from streamad.types import FloatArray, IntArray, OutputRecord, Role, SourceEvent, WindowSet
+from streamad.types import FloatArray, IntArray, SourceEvent, WindowSet
 
 
 @runtime_checkable

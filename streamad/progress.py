@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ForcedEnd", "Progress", "ProgressUpdate", "StreamProgress", "after_gap", "merge"]
-
 import msgspec
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EVERYTHING", "Share", "Span", "cut", "parse_time_us", "span_of"]
-
 import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
@@ -11,9 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from streamad.errors import UsageError
-from streamad.ports import RangedSource, Source
 from streamad.settings.fields import parse_duration_us
-from streamad.types import RecordBatch, from_us
+from streamad.types import from_us
 
 _AGO = re.compile(r"\s*[0-9.]+\s*[A-Za-zµμ]+\s*")
 _HOW = "write a time such as 2026-11-01T08:00:00Z, a date (its midnight in UTC), or how long ago: 30m, 2h, 7d"
@@ -55,33 +52,3 @@ def span_of(since: str | None, until: str | None, now_us: int) -> Span:
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise UsageError(f"--since {since} does not lie before --until {until}: nothing can be between")
     return Span(since_us, until_us)
-
-
-def cut(source: Source, span: Span, name: str) -> Source:
-    """Return what ``source`` holds now in ``span``: finite even where it goes on for ever. Raises UsageError."""
-    if isinstance(source, RangedSource):
-        return source.between(span.since_us, span.until_us)
-    if span != EVERYTHING:
-        raise UsageError(
-            f"{name} has no record times to cut by; --since and --until work with Kafka and recordings of it"
-        )
-    return source
-
-
-class Share:
-    """Which share of the partitions seen so far was read, by offsets."""
-
-    def __init__(self) -> None:
-        self._extents: dict[str, tuple[int, int, int]] = {}
-
-    def add(self, batch: RecordBatch, begin: int) -> None:
-        """Note ``batch`` of a partition whose reading began at ``begin``."""
-        if batch.end_offset is not None:
-            self._extents[batch.partition] = (begin, batch.next_offset, batch.end_offset)
-
-    @property
-    def value(self) -> float | None:
-        """Return a number from 0 to 1; None where the source does not say where it ends."""
-        wanted = sum(end - begin for begin, _, end in self._extents.values())
-        done = sum(min(after, end) - begin for begin, after, end in self._extents.values())
-        return min(1.0, done / wanted) if wanted > 0 else None

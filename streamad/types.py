@@ -7,65 +7,42 @@ Event and record times are integer microseconds since the Unix epoch (one tick =
 from __future__ import annotations
 
 __all__ = [
-    "SCHEMA_VERSION",
-    "Alert",
-    "Attribution",
     "BoolArray",
-    "ChannelShare",
     "ChannelSpec",
-    "DeadLetter",
-    "Decision",
-    "EndReason",
-    "Event",
-    "Feedback",
     "FinishedSequence",
     "FloatArray",
     "IntArray",
-    "LateRecord",
-    "Message",
-    "ModelRef",
-    "Origin",
-    "OutputRecord",
     "PartitionAssigned",
     "PartitionEnded",
     "PartitionRevoked",
     "Position",
-    "Promotion",
     "Rebalanced",
     "Record",
     "RecordBatch",
-    "Role",
     "SampleBlock",
     "SourceEvent",
     "SourceNotice",
-    "Tail",
-    "TermShare",
-    "Verdict",
     "Window",
     "WindowSet",
-    "constant_channels",
     "from_us",
-    "message_types",
 ]
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from streamad.messages import EndReason
+
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-EndReason = Literal["marker", "change", "gap", "length", "max_duration", "max_samples", "memory", "end_of_input"]
-Decision = Literal["normal", "anomalous", "unscorable", "learning"]
-Tail = Literal["empirical", "extrapolated"]
-Role = Literal["alerts", "attributions", "verdicts", "dead_letters", "late", "events", "feedback", "control"]
 
-SCHEMA_VERSION = 1
+_CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -260,207 +237,13 @@ class WindowSet:
         rows = np.asarray(index, dtype=np.int64)
         return WindowSet(self.values[rows], self.lengths[rows], tuple(self.ids[i] for i in rows))
 
+    def constant_channels(self) -> IntArray:
+        """Return the indexes of the channels without variation in the valid samples; N >= 1, all of them finite."""
+        valid = np.arange(self.values.shape[2]) < self.lengths[:, None]
+        samples = self.values.transpose(0, 2, 1)[valid]
+        highest, lowest = samples.max(axis=0).astype(np.float64), samples.min(axis=0).astype(np.float64)
+        largest = np.maximum(np.abs(highest), np.abs(lowest))
+        return np.flatnonzero(highest - lowest <= _CONSTANT_SHARE * largest).astype(np.int64)
+
 
 # --- messages out ---------------------------------------------------------------------------------------------------
-
-
-class ModelRef(msgspec.Struct, frozen=True):
-    """Name and version of the model that judged."""
-
-    name: str
-    version: str
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where a record came from: its partition (topic-partition or file) and offset."""
-
-    partition: str
-    offset: int
-
-
-class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """The message for an anomalous sequence.
-
-    ``alert_id`` is a pure function of stream, sequence and first position, so a repeated message is recognised.
-    ``p_value`` is the share of held-out inliers scoring at least as high; ``tail: extrapolated`` says that the
-    calibration set is too small for it and a generalised Pareto tail stands in.
-    """
-
-    alert_id: str
-    stream: str
-    sequence: str
-    reason: EndReason
-    start_time: datetime
-    end_time: datetime
-    n_samples: int
-    score: float
-    p_value: float
-    false_alarm_rate: float
-    tail: Tail
-    model: ModelRef
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-class TermShare(msgspec.Struct, frozen=True, kw_only=True):
-    """One transformation's term of the score and the share of held-out inliers whose own term lies below it."""
-
-    transformation: int
-    term: float
-    calibration_quantile: float
-
-
-class ChannelShare(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the score falls when this channel is replaced by a normal one, as a share of all channels' falls."""
-
-    channel: str
-    unit: str
-    share: float
-
-
-class Attribution(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a sequence was anomalous: the K terms, the dominating transformation, and the channels' shares.
-
-    ``channels`` is ordered by falling share; ``method`` names how the shares were computed.
-    """
-
-    alert_id: str
-    stream: str
-    sequence: str
-    score: float
-    terms: list[TermShare]
-    dominating_transformation: int
-    channels: list[ChannelShare]
-    method: str
-    tail: Tail
-    model: ModelRef
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about one sequence; exactly one per sequence.
-
-    ``detail`` says why it was unscorable, or how far its model's learning is.
-    """
-
-    verdict_id: str
-    stream: str
-    sequence: str
-    decision: Decision
-    reason: EndReason
-    start_time: datetime
-    end_time: datetime
-    n_samples: int
-    score: float | None = None
-    p_value: float | None = None
-    tail: Tail | None = None
-    detail: str | None = None
-    model: ModelRef | None = None
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """An unreadable record: its bytes (base64; cut above ``max_dead_letter_bytes``), size, sha256, origin, and why."""
-
-    origin: Origin
-    kind: str
-    error: str
-    value: bytes
-    key: bytes | None = None
-    truncated: bool = False
-    size_bytes: int
-    sha256: str
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-class LateRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Samples that came too late: for a closed sequence (``closed``) or beyond ``allowed_lateness`` (``late``)."""
-
-    origin: Origin
-    stream: str
-    sequence: str | None
-    cause: Literal["closed", "late"]
-    times: list[datetime]
-    values: list[list[float | None]]
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something an operator should know of that is no verdict: kind (a stable word), what, where, and its figures."""
-
-    kind: str
-    message: str
-    partition: str | None = None
-    stream: str | None = None
-    model: ModelRef | None = None
-    figures: dict[str, float] = {}
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-class Feedback(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator says of a sequence, by the id of its alert or verdict. The latest word on an id counts.
-
-    ``false_alarm``: it was normal and may train. ``confirmed``: it was an anomaly and never trains, but tests.
-    ``veto``: it must neither train nor test nor calibrate. ``model`` is the name in the alert's ``model``; without it
-    every model of the plant keeps the word.
-    """
-
-    alert_id: str
-    judgement: Literal["false_alarm", "confirmed", "veto"]
-    note: str = ""
-    by: str = ""
-    model: str | None = None
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-class Promotion(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that ``version`` of ``model`` went into service: running workers look into the registry, which decides."""
-
-    model: str
-    version: str
-    created_at: datetime
-    schema_version: int = SCHEMA_VERSION
-
-
-Message: TypeAlias = Alert | Attribution | Verdict | DeadLetter | LateRecord | Event | Feedback | Promotion
-
-
-def message_types() -> dict[str, type[Any]]:
-    """Return the outgoing message types by their schema name, as ``streamad schema`` exports them."""
-    return {
-        "alert": Alert,
-        "attribution": Attribution,
-        "verdict": Verdict,
-        "dead_letter": DeadLetter,
-        "late": LateRecord,
-        "event": Event,
-        "feedback": Feedback,
-        "promotion": Promotion,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
-    """One message on its way to the sink of a role; ``key`` is the stream (the partition for dead letters)."""
-
-    role: Role
-    key: str
-    message: Message
-
-
-_CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
-
-
-def constant_channels(data: WindowSet) -> IntArray:
-    """Return the indexes of the channels without variation in the valid samples of finite windows [N, C, L], N >= 1."""
-    valid = np.arange(data.values.shape[2]) < data.lengths[:, None]
-    samples = data.values.transpose(0, 2, 1)[valid]
-    highest, lowest = samples.max(axis=0).astype(np.float64), samples.min(axis=0).astype(np.float64)
-    largest = np.maximum(np.abs(highest), np.abs(lowest))
-    return np.flatnonzero(highest - lowest <= _CONSTANT_SHARE * largest).astype(np.int64)

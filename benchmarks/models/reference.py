@@ -6,8 +6,6 @@ Legend: B windows, K transformations, C channels, L window length, N views, V = 
 
 from __future__ import annotations
 
-__all__ = ["ReferenceModel", "SeparateMasks", "copy_weights", "mask_weights"]
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -6,8 +6,6 @@ that takes the parsed arguments and returns the exit code.
 
 from __future__ import annotations
 
-__all__ = ["main"]
-
 import argparse
 import importlib
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["QUICK_METHODS", "Choice", "check_modules", "jobs_of", "together"]
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["measure", "task_of"]
-
 import platform
 import resource
 import sys

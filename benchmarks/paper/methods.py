@@ -7,18 +7,6 @@ its own.
 
 from __future__ import annotations
 
-__all__ = [
-    "GROUPS",
-    "METHODS",
-    "Method",
-    "fits",
-    "length_of_training",
-    "make",
-    "missing_module",
-    "shortened",
-    "trains_many",
-]
-
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ The AUC is the product's own (``streamad.judge.evaluation``). None depends on th
 
 from __future__ import annotations
 
-__all__ = ["average_precision", "f1_at_true_fraction"]
-
 import numpy as np
 import numpy.typing as npt
 

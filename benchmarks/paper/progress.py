@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Estimate", "Telling", "duration"]
-
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable

@@ -8,20 +8,6 @@ NATOPS one against the rest and on Arrhythmia.
 
 from __future__ import annotations
 
-__all__ = [
-    "ABLATION_KS",
-    "CLASSES",
-    "FIGURES",
-    "LARGE_TABLES",
-    "PARAMETRISATIONS",
-    "TABLES",
-    "TABULAR",
-    "Block",
-    "blocks_of",
-    "normal_sets",
-    "variants_of",
-]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NO_CODE", "RESULTS", "Cell", "Code", "Result", "read_result", "read_results", "write_result"]
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ a stopped run goes on where it was. The most valuable cells come first. Exit cod
 
 from __future__ import annotations
 
-__all__ = ["QUICK", "register", "run"]
-
 import argparse
 import os
 import signal

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["has_setting", "is_current", "left_section", "read_current"]
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

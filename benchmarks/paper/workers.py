@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Failure", "Job", "Outcome", "run_jobs"]
-
 import multiprocessing
 import os
 import signal

@@ -30,17 +30,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamad.learn.live.gate import is_reserved
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
-from streamad.learn.promotion.operating import Operating
+from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.promotion.rule import rule
 from streamad.learn.registry.artifact import LoadedModel
-from streamad.learn.store.records import StoredSequence
+from streamad.learn.store.records import StoredSequence, is_reserved
 from streamad.learn.training.presumed import excess_alerts
 from streamad.learn.training.selection import HeldOut, Stored, plan_calibration, select, to_windows
 from streamad.learn.training.split import calibration_count, hash_order
+from streamad.messages import ModelRef
 from streamad.settings.learning import LearningSettings
-from streamad.types import FloatArray, IntArray, ModelRef, Window
+from streamad.types import FloatArray, IntArray, Window
 
 Array = npt.NDArray[np.float64]
 RATE = 0.02
@@ -222,7 +222,7 @@ class Life:
     def _is_promoted(self, challenger: Model, champion: Model, half: HeldOut) -> bool:
         """Apply the promotion rule; the faults put in are shifts of one feature by 2 to 8 standard deviations."""
         windows = to_windows(half.sequences)
-        ours, theirs = (Operating.of(each.loaded(), half, windows, RATE) for each in (challenger, champion))
+        ours, theirs = (OperatingPoint.of(each.loaded(), half, windows, RATE) for each in (challenger, champion))
         matched = theirs.at_most(max(math.ceil(RATE * theirs.n_kept), ours.n_false))
         faulty = np.repeat(windows.values[:, :, 0].astype(np.float64), -(-720 // len(half)), axis=0)
         shift = self.plant.rng.uniform(2, 8, len(faulty)) * self.plant.rng.choice([-1.0, 1.0], len(faulty))
@@ -256,7 +256,7 @@ class Life:
         return left_out
 
 
-def _figures(side: Operating, detection: float) -> ModelFigures:
+def _figures(side: OperatingPoint, detection: float) -> ModelFigures:
     return ModelFigures(
         version="",
         n_presumed=int(side.left_out.sum()),

@@ -122,24 +122,20 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     from streamad.commands.run.workers import stop_with_parent  # noqa: PLC0415
     from streamad.commands.shared.monitor import calm_garbage_collector  # noqa: PLC0415
     from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415
+    from streamad.learn.parts import model_in_service  # noqa: PLC0415
+    from streamad.plant import Plant  # noqa: PLC0415
     from streamad.runtime.pipeline import JudgedSequence, Pipeline  # noqa: PLC0415
-    from streamad.runtime.wiring import (  # noqa: PLC0415
-        committer_for,
-        context_for,
-        model_in_service,
-        source_for,
-    )
+    from streamad.runtime.wiring import committer_for, source_for  # noqa: PLC0415
     from streamad.settings.plant_yaml import load_settings  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    settings, clock = load_settings(config), SystemClock()
-    context = context_for(settings, config.parent, clock)
-    model = model_in_service(settings, config.parent)
+    plant = Plant(load_settings(config), config.parent, SystemClock())
+    settings, clock = plant.settings, plant.clock
+    model = model_in_service(plant)
     if is_free:
         model = ModelInService(model.ref, FreeScorer(), model.calibration)
-    source = source_for(settings, context)
-    committer = committer_for(settings, context, source)
-    batcher = MicroBatcher(model, clock, settings.run)
+    source = source_for(plant)
+    committer, batcher = committer_for(plant, source), MicroBatcher(model, clock, settings.run)
     judged = 0
     last_s = 0.0
     began: list[float] = []
@@ -152,7 +148,14 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
             pipeline.request_stop()
 
     pipeline = Pipeline(
-        settings, source, committer, batcher, clock, explain=False, with_verdicts=True, on_judged=on_judged
+        settings,
+        source,
+        committer_for(plant, source),
+        batcher,
+        clock,
+        explain=False,
+        with_verdicts=True,
+        on_judged=on_judged,
     )
     if n_sequences is None:
         stop_with_parent(pipeline.request_stop)
@@ -211,13 +214,14 @@ def stages(config: Path, bootstrap: str, topic: str) -> dict[str, float]:
     import torch  # noqa: PLC0415
     from pipeline import Stages  # noqa: PLC0415
 
-    from streamad.runtime.wiring import context_for, model_in_service  # noqa: PLC0415
+    from streamad.learn.parts import model_in_service  # noqa: PLC0415
+    from streamad.plant import Plant  # noqa: PLC0415
     from streamad.settings.plant_yaml import load_settings  # noqa: PLC0415
 
     torch.set_num_threads(1)
     settings = load_settings(config)
-    context = context_for(settings, config.parent, SystemClock())
-    own = Stages(settings, model_in_service(settings, config.parent), context, config.parent)
+    plant = Plant(settings, config.parent, SystemClock())
+    own = Stages(settings, model_in_service(plant), plant.context, config.parent)
     own.records, cpu_s = asyncio.run(fetched(bootstrap, topic))
     seconds = {"fetch": cpu_s}
     for name in ("decode", "assemble", "window", "score", "judge"):

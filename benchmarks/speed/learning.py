@@ -23,10 +23,11 @@ from streamad.judge.verdicts import alert_id
 from streamad.learn.live.gate import gate
 from streamad.learn.live.keeper import Keeper, ToKeep
 from streamad.learn.store.inliers import InlierStore
+from streamad.messages import ModelRef, Verdict
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.clock import SystemClock
-from streamad.types import ChannelSpec, ModelRef, Position, Verdict, Window, from_us
+from streamad.types import ChannelSpec, Position, Window, from_us
 
 SIZES = ((9, 128), (24, 51))
 AT_ONCE = 500

@@ -27,6 +27,7 @@ from streamad.ingest.windowing import to_window
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.judge.verdicts import make_alert, scored
+from streamad.messages import ModelRef, OutputRecord, Role
 from streamad.plugins import ConnectorContext, connect_sink, connect_source
 from streamad.ports import Scorer
 from streamad.runtime.checkpoint import LocalCommitter
@@ -42,12 +43,9 @@ from streamad.settings.plant_yaml import (
 from streamad.system.clock import SystemClock
 from streamad.types import (
     FinishedSequence,
-    ModelRef,
-    OutputRecord,
     PartitionAssigned,
     Record,
     RecordBatch,
-    Role,
     SampleBlock,
     Window,
     WindowSet,

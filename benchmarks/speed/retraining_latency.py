@@ -25,14 +25,15 @@ import numpy as np
 import torch
 
 from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.learn.parts import detector_for, model_in_service, registry_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
 from streamad.learn.trainer.child import Retrainer
 from streamad.learn.trainer.requests import TrainingRequest, TrainingResult
 from streamad.learn.trainer.status import read_status
 from streamad.learn.training.from_recordings import train_model
+from streamad.plant import Plant
 from streamad.ports import Scorer
-from streamad.runtime.wiring import detector_for, model_in_service, registry_of
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import (
     AlertSettings,
@@ -183,15 +184,16 @@ def put(pid: int, policy: tuple[int, int] | None) -> None:
 async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Sample]:
     """Return what was measured under each condition."""
     settings = settings_of(1, round(arguments.batch_wait_ms * 1e3))
-    detector, registry = detector_for(settings), registry_of(settings, folder)
+    plant = Plant(settings, folder, SystemClock())
+    detector, registry = detector_for(plant), registry_of(plant)
     train_model(make_windows(200, 0), detector, settings=settings, registry=registry, clock=SystemClock())
     fill_store(settings, folder)
-    loaded = model_in_service(settings, folder)
+    loaded = model_in_service(plant)
     scorer = TimedScorer(loaded.scorer)
     model = ModelInService(loaded.ref, scorer, loaded.calibration, loaded.reference)
     batcher = MicroBatcher(model, SystemClock(), settings.run)
     results: list[TrainingResult] = []
-    retrainer = Retrainer(settings_of(1_000_000, 0), folder, "default", SystemClock(), results.append)
+    retrainer = Retrainer(Plant(settings_of(1_000_000, 0), folder, SystemClock()), "default", results.append)
     retrainer.start(TrainingRequest(reason="command", requested_us=SystemClock().now_us()))
     try:
         await until(lambda: read_status(registry, "default").epoch > 0, results)

@@ -25,9 +25,10 @@ import torch
 
 from streamad.errors import StreamadError
 from streamad.judge.scoring import MicroBatcher
+from streamad.learn.parts import versions_of
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
 from streamad.learn.training.from_recordings import train_model
-from streamad.runtime.wiring import versions_of
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import (
     AlertSettings,
     ChannelSettings,
@@ -139,7 +140,7 @@ class Bench:
 async def measure(arguments: argparse.Namespace, folder: Path) -> tuple[dict[str, Sample], list[Swap], float]:
     """Return what was measured under each condition, the swaps, and the processor seconds of one."""
     settings = settings_of(arguments.batch_wait_ms)
-    versions = versions_of(settings, folder)
+    versions = versions_of(Plant(settings, folder, SystemClock()))
     names = [
         train_model(
             make_windows(160, seed),

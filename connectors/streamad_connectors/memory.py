@@ -6,17 +6,6 @@ fills ``messages("lab")``.
 
 from __future__ import annotations
 
-__all__ = [
-    "MemoryFeed",
-    "MemoryOptions",
-    "MemorySink",
-    "MemorySource",
-    "clear",
-    "messages",
-    "put_records",
-    "records",
-]
-
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -24,9 +13,16 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from streamad.errors import CheckpointError, SourceError
+from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
 from streamad.ports import FeedRecord
-from streamad.types import OutputRecord, PartitionAssigned, PartitionEnded, Record, RecordBatch, SourceEvent
+from streamad.types import (
+    PartitionAssigned,
+    PartitionEnded,
+    Record,
+    RecordBatch,
+    SourceEvent,
+)
 
 _BATCH_RECORDS = 512
 _records: dict[str, dict[str, list[Record]]] = {}

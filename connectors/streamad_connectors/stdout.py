@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["StdoutOptions", "StdoutSink"]
-
 import os
 import sys
 from collections.abc import Sequence
@@ -12,8 +10,8 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from streamad.errors import OutputError
+from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
-from streamad.types import OutputRecord
 
 
 class StdoutOptions(BaseModel):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PhaseFigures", "Rates", "best_detection", "by_phase"]
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +10,7 @@ from life.monitors import KINDS, Kind
 from life.plant import Batch, Phase, thirds
 from life.watching import Course
 from streamad.judge.evaluation import clopper_pearson
-from streamad.types import Decision
+from streamad.messages import Decision
 
 
 @dataclass(frozen=True, slots=True)

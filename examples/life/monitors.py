@@ -5,8 +5,6 @@ All three are the product's own pipeline; they differ in what becomes of their j
 
 from __future__ import annotations
 
-__all__ = ["KINDS", "Follower", "Kind", "follower_of"]
-
 import asyncio
 from pathlib import Path
 from typing import Literal, Protocol, get_args
@@ -16,13 +14,15 @@ import numpy as np
 from streamad.judge.judging import Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
+from streamad.learn.parts import store_for, versions_of
 from streamad.learn.store.records import mark_of
 from streamad.learn.training.from_recordings import train_model
+from streamad.messages import Feedback, ModelRef
+from streamad.plant import Plant
 from streamad.ports import Clock
-from streamad.runtime.wiring import store_for, versions_of
 from streamad.settings.plant_yaml import Settings
-from streamad.telemetry.events import Tell
-from streamad.types import Feedback, ModelRef, Window, WindowSet
+from streamad.telemetry.events import Emit
+from streamad.types import Window, WindowSet
 
 Kind = Literal["streamad", "frozen", "naive"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -51,15 +51,14 @@ class Follower(Protocol):
 class _Following:
     """streamad's own learner. With ``settings`` that never make a training due, its first model stays for ever."""
 
-    def __init__(self, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, tell: Tell) -> None:
+    def __init__(self, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, emit: Emit) -> None:
+        plant = Plant(settings, folder, clock)
         self._learner = Learner(
             batcher,
-            settings,
-            store=store_for(settings, folder, clock),
-            versions=versions_of(settings, folder),
-            base_dir=folder,
-            clock=clock,
-            tell=tell,
+            plant,
+            store=store_for(plant),
+            versions=versions_of(plant),
+            emit=emit,
         )
         self._running = asyncio.create_task(self._learner.run())
 
@@ -85,14 +84,14 @@ class _Following:
 class _Naive:
     """Trains on the newest windows that did not alert and calibrates on some of them; every new model takes over."""
 
-    def __init__(self, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, tell: Tell) -> None:
+    def __init__(self, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, emit: Emit) -> None:
         assert settings.learning is not None
         self._batcher = batcher
         self._settings = settings
         self._learning = settings.learning
-        self._versions = versions_of(settings, folder)
+        self._versions = versions_of(Plant(settings, folder, clock))
         self._clock = clock
-        self._tell = tell
+        self._emit = emit
         self._kept: list[tuple[str, Window]] = []
         self._n_new = 0
 
@@ -115,7 +114,7 @@ class _Naive:
         self._n_new = 0
         version = await asyncio.to_thread(self._train)
         await self._batcher.swap(self._versions.load())
-        self._tell("model_promoted", f"{version}", model=ModelRef(self._batcher.name, version), level="info")
+        self._emit("model_promoted", f"{version}", model=ModelRef(self._batcher.name, version), level="info")
 
     async def close(self) -> None:
         """Do nothing: nothing runs."""
@@ -139,8 +138,8 @@ class _Naive:
 
 
 def follower_of(
-    kind: Kind, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, tell: Tell
+    kind: Kind, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, emit: Emit
 ) -> Follower:
     """Return what makes a monitor the one it is."""
     make: type[_Naive | _Following] = _Naive if kind == "naive" else _Following
-    return make(batcher, settings, folder, clock=clock, tell=tell)
+    return make(batcher, settings, folder, clock=clock, emit=emit)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["START_US", "Batch", "Phase", "simulated", "thirds"]
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["draw", "table"]
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path

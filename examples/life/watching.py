@@ -6,8 +6,6 @@ way, which in the plant would be no time at all.
 
 from __future__ import annotations
 
-__all__ = ["Course", "Told", "watched"]
-
 import asyncio
 import random
 import sys
@@ -21,11 +19,12 @@ from typing import NamedTuple
 from life.monitors import Kind, follower_of
 from life.plant import START_US, Batch, Phase
 from streamad.judge.scoring import MicroBatcher
+from streamad.messages import Decision, Event, Feedback, Verdict
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import JudgedSequence, Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource, ManualClock
-from streamad.types import Decision, Event, Feedback, PartitionAssigned, Record, RecordBatch, Verdict, from_us
+from streamad.types import PartitionAssigned, Record, RecordBatch, from_us
 
 _PARTITION = "plant"
 _AT_ONCE = 20
@@ -100,7 +99,7 @@ class _Monitor:
             on_judged=self._on_judged,
             on_event=self._on_event,
         )
-        self._follower = follower_of(kind, self._batcher, settings, folder, clock=self._clock, tell=self._pipeline.tell)
+        self._follower = follower_of(kind, self._batcher, settings, folder, clock=self._clock, emit=self._pipeline.emit)
         self._running = asyncio.create_task(self._pipeline.run())
 
     async def judge(self, batches: Sequence[Batch]) -> dict[int, Verdict]:

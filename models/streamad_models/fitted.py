@@ -5,8 +5,6 @@ TorchScript, unfrozen, self-contained. Legend: B windows, C channels, L window l
 
 from __future__ import annotations
 
-__all__ = ["FittedModule"]
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ Legend: B windows, C channels, L window length, K terms.
 
 from __future__ import annotations
 
-__all__ = ["FILE_NAME", "TorchScriptScorer", "score_in_chunks"]
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["alerts"]
-
 import asyncio
 import contextlib
 import signal
@@ -14,15 +12,16 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import err, load_plant, out, print_json, run_async
+from streamad.commands.shared.console import err, out, print_json, run_async
 from streamad.commands.shared.monitor import alert_line, unscorable_line
+from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
+from streamad.messages import Alert, Verdict
 from streamad.plugins import ConnectorContext, connect_subscription, load, split_url
 from streamad.ports import Subscription
 from streamad.runtime.subscribing import Messages
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
-from streamad.types import Alert, Verdict
 
 alerts = typer.Typer(help="Follow the alerts of a plant.", no_args_is_help=True)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["feedback"]
-
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,7 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, load_plant
+from streamad.commands.shared.console import ConfigOption, JsonOption, err
 from streamad.commands.shared.marking import (
     ByOption,
     Desk,
@@ -20,11 +18,12 @@ from streamad.commands.shared.marking import (
     StreamOption,
     print_marked,
 )
+from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption
 from streamad.errors import UsageError
 from streamad.learn.feedback.table import FeedbackRow, read_feedback_csv
 from streamad.learn.store.records import JudgementWord
-from streamad.types import Feedback
+from streamad.messages import Feedback
 
 
 def feedback(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["record"]
-
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,16 +14,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
-    Plant,
     err,
-    load_whole_plant,
     out,
     print_json,
     run_async,
     stop_on_signals,
 )
 from streamad.commands.shared.input import SinceOption, UntilOption, input_url, open_input, span_now
+from streamad.commands.shared.plants import load_whole_plant
 from streamad.errors import UsageError
+from streamad.plant import Plant
 from streamad.plugins import connect_feed
 from streamad.ports import Feed
 from streamad.runtime.recording import Recorder
@@ -71,7 +69,7 @@ def record(
                 lambda partition, from_start: _feed(plant, out_dir, partition, from_start),
                 plant.clock,
                 on_progress=bar.show,
-                on_notice=_tell,
+                on_notice=_emit,
             )
             with stop_on_signals(recorder.request_stop, "finishing the files"):
                 await recorder.run(follow=follow, until_us=span.until_us)
@@ -99,7 +97,7 @@ def _feed(plant: Plant, folder: Path, partition: str, from_start: bool) -> Feed:
     return connect_feed(f"file:{folder.absolute() / name}{_ENDING}", options, plant.context, "--out")
 
 
-def _tell(notice: SourceNotice) -> None:
+def _emit(notice: SourceNotice) -> None:
     err.print(f"[yellow]{escape(notice.kind)}[/] {escape(notice.message)}")
 
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["replay"]
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import (
-    ConfigOption,
-    JsonOption,
-    Plant,
-    load_whole_plant,
-    print_json,
-    run_async,
-)
+from streamad.commands.shared.console import ConfigOption, JsonOption, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.monitor import Monitor
+from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.report import evaluation_dict, print_summary
 from streamad.errors import SourceError, UsageError
+from streamad.messages import Role
+from streamad.plant import Plant
 from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.replay import PacedSource
-from streamad.types import Role
 
 _ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
 

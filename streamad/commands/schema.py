@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["schema"]
-
 import json
 from typing import Annotated
 

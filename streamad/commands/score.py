@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["score"]
-
 from pathlib import Path
 from typing import Annotated
 
@@ -12,18 +10,21 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands.shared.console import ConfigOption, Plant, load_whole_plant, out, run_async
+from streamad.commands.shared.console import ConfigOption, out, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import p_text
+from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, RegistryError, StreamadError, UsageError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
 from streamad.judge.verdicts import scored, unscorable
-from streamad.runtime.wiring import versions_of
+from streamad.learn.parts import versions_of
+from streamad.messages import ModelRef, Verdict
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
-from streamad.types import FinishedSequence, ModelRef, Verdict
+from streamad.types import FinishedSequence
 
 _BATCH = 256
 
@@ -86,7 +87,7 @@ class _Models:
         """Return the model ``name``. Raises StreamadError where it cannot be used."""
         if name not in self._found:
             try:
-                self._found[name] = versions_of(self._plant.settings, self._plant.base_dir, name).load(self._version)
+                self._found[name] = versions_of(self._plant, name).load(self._version)
             except StreamadError as error:
                 self._found[name] = error
         found = self._found[name]

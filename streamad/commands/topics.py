@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["topics"]
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,18 +9,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import (
-    ConfigOption,
-    JsonOption,
-    Plant,
-    load_whole_plant,
-    name_config,
-    out,
-    print_json,
-    run_async,
-)
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, run_async
+from streamad.commands.shared.plants import load_whole_plant, name_config
 from streamad.commands.shared.topics import folded, kept_topics
 from streamad.errors import UsageError
+from streamad.plant import Plant
 from streamad.ports import TopicFinding
 
 topics = typer.Typer(help="Make and check the topics of a plant whose source is a broker.", no_args_is_help=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["train"]
-
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,30 +11,24 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streamad.commands.models.service import tell_workers
-from streamad.commands.shared.console import (
-    ConfigOption,
-    JsonOption,
-    Plant,
-    err,
-    load_whole_plant,
-    out,
-    print_json,
-    run_async,
-)
+from streamad.commands.shared.announcement import announce_promotion
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
+from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import certifiable_rate
 from streamad.judge.routing import settings_for
+from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
+from streamad.messages import ModelRef
+from streamad.plant import Plant
 from streamad.ports import Detector
-from streamad.runtime.wiring import detector_for, registry_of
 from streamad.settings.plant_yaml import Settings
-from streamad.types import ModelRef, WindowSet
+from streamad.types import WindowSet
 
 
 def train(
@@ -66,7 +58,7 @@ def train(
     Example: streamad train 'normal/*.csv'
     """
     plant = load_whole_plant(config)
-    detector = detector_for(plant.settings)
+    detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
     keep = None if labels is None else read_labels(labels, source, normal).is_normal
@@ -100,7 +92,7 @@ class _Training:
     def run(self, name: str, windows: WindowSet, label: str = "") -> dict[str, Any]:
         """Train a version of the model ``name`` and return what it is, for machines. Raises StreamadError."""
         plant = self.plant
-        registry = registry_of(plant.settings, plant.base_dir)
+        registry = registry_of(plant)
         started = time.perf_counter()
         with _Bar(self.as_json, label) as bar:
             version = train_model(
@@ -116,7 +108,7 @@ class _Training:
         promoted = registry.current(name) == version
         told = ""
         if promoted and plant.settings.learning is not None:
-            told = f"; {tell_workers(plant, ModelRef(name, version))}"
+            told = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
             took_s = time.perf_counter() - started
             _print_result(manifest, promoted, told, plant.settings.alerts.false_alarm_rate, took_s)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChangeGuard", "Changed"]
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field

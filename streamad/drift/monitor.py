@@ -5,8 +5,6 @@ Shapes: C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["SCORES", "Drift", "DriftMonitor"]
-
 from dataclasses import dataclass
 from itertools import cycle
 

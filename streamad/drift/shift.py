@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["MAX_STRENGTH", "Shift", "ShiftDetector", "long_run_variance", "run_length_limit"]
-
 import math
 from array import array
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ result; rereading from a progress record repeats nothing that was committed and 
 
 from __future__ import annotations
 
-__all__ = ["Assembler", "Closed", "LateSamples", "Repeats"]
-
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from operator import itemgetter

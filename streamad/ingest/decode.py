@@ -6,8 +6,6 @@ Regular messages of the own format take the fast way of ``decode_own.py``, every
 
 from __future__ import annotations
 
-__all__ = ["DECODE_ERROR_KINDS", "DecodeErrorKind", "Decoder"]
-
 import json
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -19,7 +17,7 @@ import numpy as np
 from streamad.errors import ConfigError, Problem
 from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
-from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS, DecodeErrorKind, FieldPath, Samples, TimeReader, fail
+from streamad.ingest.decode_scalars import FieldPath, Samples, TimeReader, fail
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.types import Record, SampleBlock
 

@@ -6,8 +6,6 @@ also where every error message is made.
 
 from __future__ import annotations
 
-__all__ = ["FieldReader"]
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ message (a law under test) and makes the error messages.
 
 from __future__ import annotations
 
-__all__ = ["PARSE_ERRORS", "OwnReader", "Wire"]
-
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -6,24 +6,6 @@ They take whatever a parser can produce (huge integers, lone surrogates, msgpack
 
 from __future__ import annotations
 
-__all__ = [
-    "ABSENT",
-    "DECODE_ERROR_KINDS",
-    "MAX_TIME_US",
-    "DecodeErrorKind",
-    "FieldPath",
-    "Samples",
-    "TimeReader",
-    "ValueReader",
-    "fail",
-    "located",
-    "read_flag",
-    "read_id",
-    "read_number",
-    "read_route",
-    "shown",
-]
-
 import math
 import re
 import struct

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Intake", "dead_letter"]
-
 import hashlib
 import math
 from itertools import groupby
@@ -14,10 +12,11 @@ from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.stream import Closed, LateSamples
+from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
 from streamad.progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import DeadLetter, LateRecord, Origin, OutputRecord, Record, RecordBatch, from_us
+from streamad.types import Record, RecordBatch, from_us
 
 
 def dead_letter(

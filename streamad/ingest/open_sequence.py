@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["OpenSequence"]
-
 import numpy as np
 
 from streamad.ingest.runs import Routes, Run, joined_routes
-from streamad.types import EndReason, FinishedSequence, from_us
+from streamad.messages import EndReason
+from streamad.types import FinishedSequence, from_us
 
 
 class OpenSequence:

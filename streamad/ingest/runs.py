@@ -5,8 +5,6 @@ Shapes: n samples, C channels. A run is a stretch of one sequence's samples with
 
 from __future__ import annotations
 
-__all__ = ["MAX_ROUTES", "Clocks", "ReorderBuffer", "Routes", "Run", "joined_routes", "runs_of"]
-
 from bisect import bisect_left
 from typing import NamedTuple, TypeAlias
 

@@ -9,8 +9,6 @@ what was committed when: this is what makes rereading exact.
 
 from __future__ import annotations
 
-__all__ = ["Closed", "LateSamples", "StreamState"]
-
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,9 +18,10 @@ import numpy as np
 
 from streamad.ingest.open_sequence import OpenSequence
 from streamad.ingest.runs import Clocks, ReorderBuffer, Run
+from streamad.messages import EndReason
 from streamad.progress import ForcedEnd, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
-from streamad.types import EndReason, FinishedSequence, FloatArray, IntArray, Position
+from streamad.types import FinishedSequence, FloatArray, IntArray, Position
 
 MAX_CLOSED_IDS = 100_000
 MAX_FORCED_ENDS = 1_000

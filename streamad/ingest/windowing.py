@@ -5,8 +5,6 @@ Shapes: n samples, C channels, L window length, G points in time at which a wind
 
 from __future__ import annotations
 
-__all__ = ["MAX_GRID_POINTS", "Unscorable", "to_window"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

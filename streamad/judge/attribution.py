@@ -5,8 +5,6 @@ Shapes: M reference windows, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["METHOD", "Reference", "channel_shares", "reference_windows"]
-
 import math
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ModelBank"]
-
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,6 @@ Shapes: n calibration sequences, K transformations.
 
 from __future__ import annotations
 
-__all__ = ["Calibration", "ParetoTail", "certifiable_rate", "fit_tail", "score_of", "scores_of"]
-
 import math
 import sys
 import warnings
@@ -17,7 +15,8 @@ import numpy.typing as npt
 from scipy.stats import genpareto
 
 from streamad.errors import ArtifactError
-from streamad.types import FloatArray, Tail
+from streamad.messages import Tail
+from streamad.types import FloatArray
 
 _TOP_SHARE = 0.2  # exceedances taken for the tail
 _MIN_TOP = 10  # but never fewer than these, where there are as many

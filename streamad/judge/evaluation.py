@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Evaluation", "auc", "clopper_pearson", "evaluate"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Judge", "Judgement"]
-
 from dataclasses import dataclass
 
 from streamad.errors import DetectorError, StreamadError
@@ -11,9 +9,10 @@ from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.attribution import METHOD, channel_shares
 from streamad.judge.scoring import Batchers, MicroBatcher, Scored
 from streamad.judge.verdicts import learning, make_alert, make_attribution, scored, unscorable
+from streamad.messages import Alert, Attribution, OutputRecord, Verdict
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
-from streamad.types import Alert, Attribution, FinishedSequence, OutputRecord, Verdict, Window
+from streamad.types import FinishedSequence, Window
 
 
 @dataclass(frozen=True, slots=True)

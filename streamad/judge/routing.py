@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Router", "settings_for"]
-
 import re
 from dataclasses import dataclass
 

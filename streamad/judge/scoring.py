@@ -5,8 +5,6 @@ Shapes: B windows, C channels, L window length, K transformations.
 
 from __future__ import annotations
 
-__all__ = ["NO_MODEL_YET", "Batchers", "MicroBatcher", "ModelInService", "Scored", "WaitingLine"]
-
 import asyncio
 from collections import deque
 from collections.abc import Callable
@@ -20,9 +18,10 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
+from streamad.messages import ModelRef
 from streamad.ports import Clock, Scorer
 from streamad.settings.plant_yaml import RunSettings
-from streamad.types import FloatArray, ModelRef, Window
+from streamad.types import FloatArray, Window
 
 T = TypeVar("T")
 

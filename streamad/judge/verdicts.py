@@ -5,8 +5,6 @@ Shapes: K transformations, C channels.
 
 from __future__ import annotations
 
-__all__ = ["alert_id", "learning", "make_alert", "make_attribution", "scored", "unscorable"]
-
 import hashlib
 import math
 from collections.abc import Sequence
@@ -18,18 +16,20 @@ import numpy.typing as npt
 
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.calibration import Calibration, score_of
-from streamad.settings.plant_yaml import AlertSettings
-from streamad.types import (
+from streamad.messages import (
     Alert,
     Attribution,
     ChannelShare,
+    ModelRef,
+    TermShare,
+    Verdict,
+)
+from streamad.settings.plant_yaml import AlertSettings
+from streamad.types import (
     ChannelSpec,
     FinishedSequence,
     FloatArray,
-    ModelRef,
     Position,
-    TermShare,
-    Verdict,
     from_us,
 )
 

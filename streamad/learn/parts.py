@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-__all__ = ["known_models", "may_be_added", "stored_names"]
-
 import re
 from collections.abc import Collection
-from pathlib import Path
 
 from streamad.judge.routing import Router
+from streamad.judge.scoring import ModelInService
+from streamad.learn.registry.hot_swap import RegistryVersions
+from streamad.learn.registry.registry import Registry
+from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.storage import open_storage
-from streamad.runtime.wiring import registry_of
+from streamad.plant import Plant
+from streamad.plugins import make_detector
+from streamad.ports import Detector
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import Settings
 
 _NAME = re.compile(NAME_PATTERN)
 
 
-def known_models(settings: Settings, base_dir: Path, stored: Collection[str]) -> tuple[str, ...]:
+def known_models(plant: Plant, stored: Collection[str]) -> tuple[str, ...]:
     """Return the models that the config names, that have versions, or that are among ``stored``; theirs first.
 
     Raises RegistryError.
     """
+    settings = plant.settings
     names = dict.fromkeys(Router.of(settings).known_names())
     if settings.models is not None:
-        there = {*registry_of(settings, base_dir).names(), *stored}
+        there = {*registry_of(plant).names(), *stored}
         names |= dict.fromkeys(name for name in sorted(there) if _is_of(settings, name))
     return tuple(names)
 
 
-def stored_names(settings: Settings, base_dir: Path) -> set[str]:
+def stored_names(plant: Plant) -> set[str]:
     """Return the models that have anything in the inlier store, of whatever plant. Raises StoreError."""
-    if settings.learning is None:
+    learning = plant.settings.learning
+    if learning is None:
         return set()
-    return {name.partition("/")[0] for name in open_storage(settings.learning.store, base_dir).names()}
+    return {name.partition("/")[0] for name in open_storage(learning.store, plant.base_dir).names()}
 
 
 def may_be_added(settings: Settings, model: str, known: Collection[str]) -> bool:
@@ -48,3 +53,41 @@ def _is_of(settings: Settings, name: str) -> bool:
     own = settings.model.name
     is_value = settings.models is not None and name.startswith(f"{own}.")
     return (name == own or is_value) and _NAME.fullmatch(name) is not None
+
+
+def registry_of(plant: Plant) -> Registry:
+    """Return the registry of the config."""
+    return Registry(plant.base_dir / plant.settings.model.registry)
+
+
+def detector_for(plant: Plant) -> Detector:
+    """Make the detector of the config. Raises PluginError, ConfigError."""
+    return make_detector(plant.settings.model.detector, plant.settings.model.options)
+
+
+def versions_of(plant: Plant, name: str | None = None) -> RegistryVersions:
+    """Return the versions of a model of the config (None: ``model.name``). Raises PluginError, ConfigError."""
+    return RegistryVersions(registry_of(plant), name or plant.settings.model.name, plant.settings, detector_for(plant))
+
+
+def store_for(plant: Plant, name: str | None = None) -> InlierStore:
+    """Return the inlier store of a model of a config with ``learning`` (None: ``model.name``), not open yet.
+
+    Raises StoreError for a URL that cannot be.
+    """
+    settings = plant.settings
+    assert settings.learning is not None
+    return InlierStore(
+        settings.learning.store,
+        name or settings.model.name,
+        channels=settings.channel_specs,
+        window=settings.window,
+        settings=settings.learning,
+        clock=plant.clock,
+        base_dir=plant.base_dir,
+    )
+
+
+def model_in_service(plant: Plant, version: str | None = None) -> ModelInService:
+    """Load and verify the model that judges. Raises NoModelError, RegistryError, ArtifactError."""
+    return versions_of(plant).load(version)

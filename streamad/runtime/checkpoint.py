@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "LocalCommitter",
-    "Progress",
-    "ProgressUpdate",
-    "SavedState",
-    "StreamProgress",
-    "UnsavedCommitter",
-    "merge",
-    "read_checkpoint",
-]
-
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +13,11 @@ from pathlib import Path
 import msgspec
 
 from streamad.errors import CheckpointError
+from streamad.messages import OutputRecord, Role
 from streamad.ports import DurableSink, Sink
-from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
-from streamad.types import OutputRecord, Role
 
 SCHEMA_VERSION = 1
 

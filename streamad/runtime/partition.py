@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Committing", "IdleClock", "InFlight", "Partition", "Restoring"]
-
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,16 +9,9 @@ from dataclasses import dataclass, field
 from streamad.ingest.intake import Intake
 from streamad.ingest.stream import Closed
 from streamad.judge.judging import Judgement
+from streamad.messages import DeadLetter, Event, LateRecord, OutputRecord
 from streamad.progress import ProgressUpdate
-from streamad.types import (
-    DeadLetter,
-    Event,
-    LateRecord,
-    OutputRecord,
-    PartitionAssigned,
-    PartitionEnded,
-    RecordBatch,
-)
+from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 
 _MESSAGE_BYTES = 500
 _ROW_BYTES = 200

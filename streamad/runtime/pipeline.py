@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["JudgedSequence", "Pipeline"]
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NamedTuple
@@ -14,6 +12,7 @@ from streamad.errors import PartitionLost
 from streamad.ingest.stream import Closed
 from streamad.judge.judging import Judge, Judgement
 from streamad.judge.scoring import Batchers
+from streamad.messages import Event
 from streamad.ports import Clock, Committer, Source
 from streamad.progress import ProgressUpdate
 from streamad.runtime.partition import Committing, InFlight, Partition, Restoring
@@ -21,11 +20,10 @@ from streamad.runtime.status import Status
 from streamad.runtime.stream_homes import StreamHomes
 from streamad.runtime.takeover import Releases, TakeOver
 from streamad.settings.plant_yaml import Settings
-from streamad.telemetry.events import Telling
+from streamad.telemetry.events import EventLog
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import Counters, Gauges
 from streamad.types import (
-    Event,
     PartitionAssigned,
     PartitionEnded,
     PartitionRevoked,
@@ -70,7 +68,7 @@ class Pipeline:
         with_verdicts: bool,
         on_judged: Callable[[JudgedSequence], None] | None = None,
         on_event: Callable[[Event], None] | None = None,
-        telling: Telling | None = None,
+        events: EventLog | None = None,
     ) -> None:
         self.counters = Counters()
         self._settings = settings
@@ -82,8 +80,8 @@ class Pipeline:
         self._with_verdicts = with_verdicts
         self._take_over = TakeOver(settings, source, clock, self.counters)
         self._on_judged = on_judged
-        self._told = telling if telling is not None else Telling(settings.name, clock, on_event)
-        self.tell = self._told.tell
+        self._told = events if events is not None else EventLog(settings.name, clock, on_event)
+        self.emit = self._told.emit
         self._partitions: dict[str, Partition] = {}
         self._restoring: dict[str, Restoring] = {}
         self._releases = Releases(committer)
@@ -110,7 +108,7 @@ class Pipeline:
         self._stopping = True
         self._wake.set()
 
-    async def commit_told(self) -> None:
+    async def commit_events(self) -> None:
         """Commit what was told since ``run`` ended, beside the progress that the latest commit left.
 
         Does nothing where no partition is ours. Raises OutputError.
@@ -135,9 +133,9 @@ class Pipeline:
         self._log.info("run started", model=self._batchers.label)
         self._status.moved()
         ticker = asyncio.create_task(self._tick())
-        events = self._source.batches()
+        source_events = self._source.batches()
         try:
-            await self._read(events)
+            await self._read(source_events)
             await self._drain()
             self._log.info("run ended", **self.counters.as_dict())
         finally:
@@ -151,16 +149,16 @@ class Pipeline:
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
-            if isinstance(events, AsyncGenerator):
-                await events.aclose()
+            if isinstance(source_events, AsyncGenerator):
+                await source_events.aclose()
 
-    async def _read(self, events: AsyncIterator[SourceEvent]) -> None:
+    async def _read(self, source_events: AsyncIterator[SourceEvent]) -> None:
         pull: asyncio.Future[SourceEvent | None] | None = None
         try:
             while not self._stopping:
                 await self._make_room()
                 if pull is None:
-                    pull = asyncio.ensure_future(anext(events, None))
+                    pull = asyncio.ensure_future(anext(source_events, None))
                 await self._wait_for(pull)
                 await self._settle()
                 if pull.done():
@@ -211,7 +209,7 @@ class Pipeline:
                 self.counters.rebalances += 1
                 self._log.info("rebalanced", partitions=len(event.partitions))
             case SourceNotice():
-                self.tell(event.kind, event.message, partition=event.partition)
+                self.emit(event.kind, event.message, partition=event.partition)
 
     def _restore(self, event: PartitionAssigned, first_begin: int | None = None) -> None:
         task = asyncio.create_task(self._restored(event, first_begin))
@@ -307,9 +305,9 @@ class Pipeline:
 
     def _submit(self, partition: Partition, finished: list[Closed]) -> None:
         for stream in partition.intake.assembler.take_new_streams():
-            if others := self._homes.settle(stream, partition.name):
+            if others := self._homes.claim(stream, partition.name):
                 message = f"also in {min(others)}: its sequences are unscorable; check the message key"
-                self.tell("stream_in_two_partitions", message, partition=partition.name, stream=stream)
+                self.emit("stream_in_two_partitions", message, partition=partition.name, stream=stream)
         partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Recorded", "Recorder"]
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 
 from streamad.errors import SourceError
 from streamad.ports import Clock, Feed, FeedRecord, Source
-from streamad.ranges import Share
+from streamad.runtime.replay import Share
 from streamad.types import PartitionAssigned, RecordBatch, SourceEvent, SourceNotice
 
 _POLL_S = 1.0

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-__all__ = ["PacedSource", "read_sequences"]
-
 from collections.abc import AsyncIterator, Callable
 
 from pydantic import BaseModel
 
-from streamad.errors import DecodeError
+from streamad.errors import DecodeError, UsageError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ports import Clock, Source
-from streamad.ranges import Share
+from streamad.ports import Clock, RangedSource, Source
+from streamad.ranges import EVERYTHING, Span
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import FinishedSequence, PartitionAssigned, PartitionEnded, Record, RecordBatch, SourceEvent
+from streamad.types import (
+    FinishedSequence,
+    PartitionAssigned,
+    PartitionEnded,
+    Record,
+    RecordBatch,
+    SourceEvent,
+)
 
 
 class PacedSource:
@@ -125,3 +130,33 @@ async def read_sequences(
             yield closed.sequence
         if on_progress is not None:
             on_progress(counters, share.value)
+
+
+def cut(source: Source, span: Span, name: str) -> Source:
+    """Return what ``source`` holds now in ``span``: finite even where it goes on for ever. Raises UsageError."""
+    if isinstance(source, RangedSource):
+        return source.between(span.since_us, span.until_us)
+    if span != EVERYTHING:
+        raise UsageError(
+            f"{name} has no record times to cut by; --since and --until work with Kafka and recordings of it"
+        )
+    return source
+
+
+class Share:
+    """Which share of the partitions seen so far was read, by offsets."""
+
+    def __init__(self) -> None:
+        self._extents: dict[str, tuple[int, int, int]] = {}
+
+    def add(self, batch: RecordBatch, begin: int) -> None:
+        """Note ``batch`` of a partition whose reading began at ``begin``."""
+        if batch.end_offset is not None:
+            self._extents[batch.partition] = (begin, batch.next_offset, batch.end_offset)
+
+    @property
+    def value(self) -> float | None:
+        """Return a number from 0 to 1; None where the source does not say where it ends."""
+        wanted = sum(end - begin for begin, _, end in self._extents.values())
+        done = sum(min(after, end) - begin for begin, after, end in self._extents.values())
+        return min(1.0, done / wanted) if wanted > 0 else None

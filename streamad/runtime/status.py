@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Status"]
-
 from collections.abc import Collection
 
 from streamad.errors import StalledError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["StreamHomes"]
-
 from collections.abc import Container
 
 _MAX_HOMES = 100_000
@@ -19,7 +17,7 @@ class StreamHomes:
         """Return whether ``stream`` was seen in two partitions."""
         return len(self._homes.get(stream, ())) > 1
 
-    def settle(self, stream: str, partition: str) -> frozenset[str]:
+    def claim(self, stream: str, partition: str) -> frozenset[str]:
         """Note that ``stream`` lives in ``partition``; return its other homes where it is new there."""
         while len(self._homes) >= _MAX_HOMES and stream not in self._homes:
             del self._homes[next(iter(self._homes))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Messages", "subscribe"]
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -12,11 +10,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 import msgspec
 
-from streamad.plugins import ConnectorContext, connect_subscription
-from streamad.ports import StoredMessage, Subscription
-from streamad.system.clock import SystemClock
-from streamad.telemetry.logs import get_logger
-from streamad.types import (
+from streamad.messages import (
     Alert,
     Attribution,
     DeadLetter,
@@ -28,6 +22,10 @@ from streamad.types import (
     Verdict,
     message_types,
 )
+from streamad.plugins import ConnectorContext, connect_subscription
+from streamad.ports import StoredMessage, Subscription
+from streamad.system.clock import SystemClock
+from streamad.telemetry.logs import get_logger
 
 Start = Literal["earliest", "latest"]
 M_co = TypeVar("M_co", bound=Message, covariant=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Releases", "TakeOver"]
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-__all__ = ["NAME_PATTERN", "ConfigSection", "Duration", "Name", "Size", "Url", "parse_duration_us", "parse_size_bytes"]
-
+import os
 import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    model_validator,
+)
+
+from streamad.errors import ConfigError, Problem
 
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -74,3 +85,31 @@ Duration = Annotated[
 
 Size = Annotated[int, BeforeValidator(parse_size_bytes)]
 """Bytes, written as 500KB, 64MB, 1GiB or a number of bytes."""
+
+
+class SecretSource(ConfigSection):
+    """Where a secret is kept: an environment variable or a file, never the config itself."""
+
+    env: str | None = None
+    """Name of the environment variable that holds the secret."""
+    file: Path | None = None
+    """File whose first line is the secret."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> SecretSource:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("name either env or file")
+        return self
+
+    def resolve(self) -> SecretStr:
+        """Read the secret; raises ConfigError naming the place, never the content."""
+        if self.env is not None:
+            if self.env not in os.environ:
+                raise ConfigError([Problem("secret", f"environment variable {self.env} is not set")])
+            return SecretStr(os.environ[self.env])
+        assert self.file is not None
+        try:
+            return SecretStr(self.file.read_text(encoding="utf-8").splitlines()[0])
+        except (OSError, IndexError, UnicodeDecodeError):
+            # Without its cause: a decoding error carries the file's bytes.
+            raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DriftSettings", "LearningSettings", "PromotionSettings", "RoutingSettings"]
-
 from typing import Literal
 
 from cronsim import CronSim, CronSimError

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["file_of", "place_key", "place_problems"]
-
 import os
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from streamad.errors import Problem
+from streamad.messages import Role
 from streamad.plugins import split_url
-from streamad.types import Role
 
 
 def place_key(role: Role) -> str:

@@ -2,28 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "NAME_PATTERN",
-    "AlertSettings",
-    "ChannelSettings",
-    "DecodeSettings",
-    "FieldSettings",
-    "LearningSettings",
-    "ModelSettings",
-    "ResampleSettings",
-    "RoutingSettings",
-    "RunSettings",
-    "SecretSource",
-    "SequenceSettings",
-    "Settings",
-    "SinkSettings",
-    "SourceSettings",
-    "WindowSettings",
-    "load_settings",
-    "located_problems",
-]
-
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 from pydantic import (
     Field,
-    SecretStr,
     ValidationError,
     field_validator,
     model_validator,
@@ -40,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamad.errors import ConfigError, Problem
-from streamad.settings.fields import NAME_PATTERN, ConfigSection, Duration, Name, Size, Url
+from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.yaml_file import (
     environment_secrets,
@@ -56,34 +33,6 @@ from streamad.types import ChannelSpec
 ENV_PREFIX = "STREAMAD_"
 # Where tests and benchmarks find real recordings; not part of the config.
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
-
-
-class SecretSource(ConfigSection):
-    """Where a secret is kept: an environment variable or a file, never the config itself."""
-
-    env: str | None = None
-    """Name of the environment variable that holds the secret."""
-    file: Path | None = None
-    """File whose first line is the secret."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> SecretSource:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("name either env or file")
-        return self
-
-    def resolve(self) -> SecretStr:
-        """Read the secret; raises ConfigError naming the place, never the content."""
-        if self.env is not None:
-            if self.env not in os.environ:
-                raise ConfigError([Problem("secret", f"environment variable {self.env} is not set")])
-            return SecretStr(os.environ[self.env])
-        assert self.file is not None
-        try:
-            return SecretStr(self.file.read_text(encoding="utf-8").splitlines()[0])
-        except (OSError, IndexError, UnicodeDecodeError):
-            # Without its cause: a decoding error carries the file's bytes.
-            raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None
 
 
 class ChannelSettings(ConfigSection):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ChannelLine", "Entry", "Section", "judging_sections", "render", "scalar"]
-
 import json
 import textwrap
 from collections.abc import Iterable, Sequence

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "environment_secrets",
-    "locate",
-    "nearest_key",
-    "read_yaml",
-    "secret_variables",
-    "stray_environment",
-    "validation_problems",
-]
-
 import difflib
 import itertools
 import json

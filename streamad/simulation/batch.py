@@ -6,21 +6,6 @@ planned feed is in. Samples are taken every ten minutes.
 
 from __future__ import annotations
 
-__all__ = [
-    "LOOP_CHANNELS",
-    "MAX_HOURS",
-    "SAMPLES_PER_HOUR",
-    "STANDARD",
-    "LoopFault",
-    "Recipe",
-    "Trajectory",
-    "charged",
-    "draw_plan",
-    "onset_sample",
-    "planned_hours",
-    "run_batch",
-]
-
 import math
 from dataclasses import dataclass
 
@@ -31,7 +16,7 @@ from scipy.integrate import solve_ivp
 from streamad.errors import StreamadError
 from streamad.simulation.faults import Injection
 from streamad.simulation.kinetics import Y_BIOMASS_OXIDATIVE
-from streamad.simulation.plant import FEED_MAX_L_H, Plan, Plant, Readings, State, Upset
+from streamad.simulation.plant import FEED_MAX_L_H, Fermenter, Plan, Readings, State, Upset
 
 SAMPLES_PER_HOUR = 6
 MAX_HOURS = 27.0
@@ -121,7 +106,7 @@ class _Run:
     """The integration of one batch: `advance` integrates a piece, the phases of the recipe call it."""
 
     def __init__(self, plan: Plan, upset: Upset, onset_h: float, loop: LoopFault | None) -> None:
-        self.plant = Plant(plan)
+        self.plant = Fermenter(plan)
         self.upset, self.onset_h, self.loop = upset, onset_h, loop
         self.t = 0.0
         self.state = self.plant.initial_state()

@@ -6,8 +6,6 @@ where that probe closes a loop, the loop acts on the false reading.
 
 from __future__ import annotations
 
-__all__ = ["FAULTS", "Fault", "Injection", "draw_injection"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -9,15 +9,6 @@ growth limits are near those of T. Ross et al., Int. J. Food Microbiology 82 (20
 
 from __future__ import annotations
 
-__all__ = [
-    "PH_SETPOINT",
-    "TEMPERATURE_SETPOINT_C",
-    "Y_BIOMASS_OXIDATIVE",
-    "activity",
-    "cell_rates",
-    "contaminant_rates",
-]
-
 TEMPERATURE_SETPOINT_C = 37.0
 PH_SETPOINT = 7.0
 

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CHUNK_SAMPLES",
-    "LABELS_NAME",
-    "LABEL_COLUMNS",
-    "RECORDINGS_NAME",
-    "PlantMessage",
-    "PlantTime",
-    "label_row",
-    "longest_us",
-    "messages_of",
-    "plant_messages",
-    "write_recordings",
-]
-
 import csv
 import heapq
 import json

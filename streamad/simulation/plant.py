@@ -8,21 +8,6 @@ Energetics and Kinetics in Biotechnology (1983). Vessel, actuators and tuning ar
 
 from __future__ import annotations
 
-__all__ = [
-    "AGITATOR_MAX_KW",
-    "AIR_MOL_H",
-    "BASE_MAX_L_H",
-    "COOLANT_MAX_L_H",
-    "FEED_MAX_L_H",
-    "OXYGEN_SETPOINT_PERCENT",
-    "Plan",
-    "Plant",
-    "Readings",
-    "State",
-    "Upset",
-    "true_readings",
-]
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -115,7 +100,7 @@ def _clip(value: float, low: float, high: float) -> float:
     return low if value < low else high if value > high else value
 
 
-class Plant:
+class Fermenter:
     """The right-hand side of one batch: `derivatives(t, state)` for the integrator, `signals(t, state)` for the probes.
 
     `upset` and `readings` are exchanged between two integration pieces, never within one. `feeding_since` is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SLOT_US", "STAGGER_US", "Recording", "begin_us", "simulate", "simulate_batch", "simulate_stream"]
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping

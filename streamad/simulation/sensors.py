@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CHANNELS",
-    "CHANNEL_NAMES",
-    "SENSORS",
-    "Noise",
-    "Sensor",
-    "SensorShape",
-    "draw_noise",
-    "measure",
-    "sensor_error",
-]
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal

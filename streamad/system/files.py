@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["sha256_of", "sync_file", "sync_folder", "write_atomically", "writing"]
-
 import errno
 import hashlib
 import os

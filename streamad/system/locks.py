@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["locked", "try_lock"]
-
 import fcntl
 import os
 import time

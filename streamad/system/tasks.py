@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["finished"]
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar

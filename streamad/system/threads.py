@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LoneThread", "in_thread"]
-
 import asyncio
 import atexit
 import threading

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["decode_json"]
-
 from typing import TypeVar
 
 import msgspec

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["Level", "Tell", "Telling"]
-
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
+from streamad.messages import Event, ModelRef, OutputRecord
 from streamad.ports import Clock
 from streamad.telemetry.logs import get_status_logger
-from streamad.types import Event, ModelRef, OutputRecord, from_us
+from streamad.types import from_us
 
 _MAX_WAITING = 1000
 Level: TypeAlias = Literal["info", "warning", "error"]
 
 
-class Tell(Protocol):
+class Emit(Protocol):
     """Says something about a model to the operator: ``Telling.tell``."""
 
     def __call__(
@@ -32,7 +31,7 @@ class Tell(Protocol):
         ...
 
 
-class Telling:
+class EventLog:
     """Keeps events for the next commit; ``on_event`` is called for each instead of a line in the log of ``plant``.
 
     At most the latest 1,000 wait: a worker without a partition commits nothing, perhaps for ever.
@@ -47,7 +46,7 @@ class Telling:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def tell(
+    def emit(
         self,
         kind: str,
         message: str,

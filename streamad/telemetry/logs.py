@@ -5,8 +5,6 @@ Messages for people (alerts, summaries, errors) are printed by the commands; the
 
 from __future__ import annotations
 
-__all__ = ["configure_logs", "get_logger", "get_status_logger"]
-
 import logging
 import sys
 from typing import TextIO, cast

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Counters", "Gauges", "Latencies", "LearningCounters"]
-
 from collections import Counter, deque
 from dataclasses import asdict, dataclass
 from typing import Any, Literal

@@ -6,8 +6,6 @@ Shapes: B windows, C channels, L window length, K transformations.
 
 from __future__ import annotations
 
-__all__ = ["ReadBack", "check_scorer", "check_sink", "check_source"]
-
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -19,12 +17,11 @@ import msgspec
 import numpy as np
 
 from streamad.errors import CheckpointError
+from streamad.messages import Event, OutputRecord
 from streamad.ports import DurableSink, Scorer, Sink, Source
 from streamad.types import (
-    Event,
     FloatArray,
     IntArray,
-    OutputRecord,
     PartitionAssigned,
     PartitionEnded,
     Rebalanced,

@@ -5,8 +5,6 @@ It raises AssertionError whose text names the law that was broken. Shapes: N win
 
 from __future__ import annotations
 
-__all__ = ["check_detector"]
-
 import random
 import sys
 from collections.abc import Callable, Iterator

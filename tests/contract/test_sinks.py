@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext, connect_sink
 from streamad.ports import DurableSink, Sink
 from streamad.testing import ListSink, ManualClock, check_sink
-from streamad.types import OutputRecord
 from streamad_connectors import memory
 
 

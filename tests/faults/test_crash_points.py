@@ -15,13 +15,14 @@ import pytest
 
 from streamad.judge.bank import ModelBank
 from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.messages import ModelRef
 from streamad.plugins import ConnectorContext
 from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import sync_folder
 from streamad.testing import ListSource
-from streamad.types import ModelRef, Record
+from streamad.types import Record
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
 from tests.support.runtime.disk import Disk
 from tests.support.runtime.pipeline import (

@@ -14,23 +14,20 @@ from pydantic import BaseModel
 
 from streamad.errors import PartitionLost
 from streamad.judge.scoring import MicroBatcher
+from streamad.messages import LateRecord, OutputRecord, Role, Verdict
 from streamad.ports import Committer, Sink, Topics
 from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSink, ListSource
 from streamad.types import (
-    LateRecord,
-    OutputRecord,
     PartitionAssigned,
     PartitionRevoked,
     Rebalanced,
     Record,
     RecordBatch,
-    Role,
     SourceEvent,
     SourceNotice,
-    Verdict,
 )
 from tests.support.runtime.pipeline import (
     Run,

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from streamad.learn.live.gate import is_reserved
-from streamad.learn.store.records import Mark
+from streamad.learn.store.records import Mark, is_reserved
 from streamad.learn.trainer.status import read_status
 from streamad.ports import Clock
 from streamad.system.clock import SystemClock

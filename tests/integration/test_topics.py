@@ -16,7 +16,7 @@ from streamad.errors import SourceError
 from streamad.ports import TopicFinding
 from streamad_connectors.kafka.client.options import KafkaSinkOptions
 from tests.support.kafka.broker import Broker, create_topics, produce, read_committed, unique_name
-from tests.support.kafka.topics import DAY_US, Plant, admin_of, errors_of, texts
+from tests.support.kafka.topics import DAY_US, TopicsPlant, admin_of, errors_of, texts
 from tests.support.runtime.cli import CliPlant
 
 
@@ -40,7 +40,7 @@ async def topic_names(bootstrap: str) -> set[str]:
 
 
 async def test_all_topics_are_made_as_they_should_be(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap, n_inputs=2)
+    plant = TopicsPlant(kafka.bootstrap, n_inputs=2)
     findings = await plant.create(partitions=3)
     names = [*plant.inputs, *plant.progress, f"{plant.name}.alerts", f"{plant.name}.dead"]
     assert [(finding.level, finding.topic) for finding in findings] == [("ok", name) for name in names]
@@ -56,7 +56,7 @@ async def test_all_topics_are_made_as_they_should_be(kafka: Broker) -> None:
 
 
 async def test_a_long_sequence_lets_the_input_be_kept_for_longer(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap, max_duration_us=10 * DAY_US)
+    plant = TopicsPlant(kafka.bootstrap, max_duration_us=10 * DAY_US)
     async with plant.topics() as topics:
         wanted = {topic.name: topic for topic in await topics.wanted()}
     assert wanted[plant.inputs[0]].settings["retention.ms"] == str(40 * 86_400_000)
@@ -64,7 +64,7 @@ async def test_a_long_sequence_lets_the_input_be_kept_for_longer(kafka: Broker) 
 
 
 async def test_what_is_there_gives_the_partitions_and_stays_as_it_is(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     kept = NewTopic(plant.inputs[0], 5, 1, topic_configs={"retention.ms": "172800001"})
     await create_topics(kafka.bootstrap, {plant.inputs[0]: kept})
     findings = await plant.create(partitions=3)
@@ -82,7 +82,7 @@ async def test_what_is_there_gives_the_partitions_and_stays_as_it_is(kafka: Brok
 
 
 async def test_a_dry_run_makes_nothing(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     before = await topic_names(kafka.bootstrap)
     findings = await plant.create(dry_run=True)
     assert len(findings) == 4
@@ -91,7 +91,7 @@ async def test_a_dry_run_makes_nothing(kafka: Broker) -> None:
 
 
 async def test_too_many_copies_are_refused_and_nothing_is_made(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     for dry_run in (True, False):
         findings = await plant.create(replicas=3, dry_run=dry_run)
         assert {finding.text for finding in findings} == {
@@ -101,7 +101,7 @@ async def test_too_many_copies_are_refused_and_nothing_is_made(kafka: Broker) ->
 
 
 async def test_two_roles_may_share_a_topic_which_is_kept_for_the_longer(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     plant.sink_topics["late"] = plant.sink_topics["alerts"]
     async with plant.topics() as topics:
         (shared,) = [topic for topic in await topics.wanted() if topic.name == f"{plant.name}.alerts"]
@@ -110,7 +110,7 @@ async def test_two_roles_may_share_a_topic_which_is_kept_for_the_longer(kafka: B
 
 
 async def test_topics_that_are_there_with_fewer_copies_than_asked_for_are_told(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     await plant.create()
     (told,) = texts(await plant.create(replicas=3), "(cluster)", "warning")
     assert told.startswith(f"fewer copies than 3: {plant.inputs[0]}, {plant.progress[0]}, ")
@@ -121,7 +121,7 @@ async def test_topics_that_are_there_with_fewer_copies_than_asked_for_are_told(k
 
 
 async def test_a_plant_that_was_just_made_is_right(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     await plant.create()
     findings = await plant.check()
     assert errors_of(findings) == []
@@ -134,7 +134,7 @@ async def test_a_plant_that_was_just_made_is_right(kafka: Broker) -> None:
 
 
 async def test_missing_topics_are_told_and_not_made(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     findings = await plant.check()
     missing = "does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
     assert errors_of(findings) == [
@@ -148,7 +148,7 @@ async def test_missing_topics_are_told_and_not_made(kafka: Broker) -> None:
 
 async def test_nothing_is_made_by_asking_where_brokers_make_topics(own_broker: Callable[..., Broker]) -> None:
     broker = await asyncio.to_thread(own_broker, {"auto.create.topics.enable": "true"})
-    plant = Plant(broker.bootstrap)
+    plant = TopicsPlant(broker.bootstrap)
     findings = await plant.check()
     assert len(errors_of(findings)) == 4
     assert not any(plant.name in name for name in await topic_names(broker.bootstrap))
@@ -156,7 +156,7 @@ async def test_nothing_is_made_by_asking_where_brokers_make_topics(own_broker: C
     assert warned.startswith("auto.create.topics.enable=true: a mistyped topic is made silently")
 
 
-async def found_with(kafka: Broker, topics: Mapping[str, int | NewTopic], plant: Plant) -> list[TopicFinding]:
+async def found_with(kafka: Broker, topics: Mapping[str, int | NewTopic], plant: TopicsPlant) -> list[TopicFinding]:
     await create_topics(kafka.bootstrap, topics)
     await plant.create(partitions=2)
     return await plant.check()
@@ -167,7 +167,7 @@ def with_settings(name: str, n: int = 2, **settings: str) -> dict[str, NewTopic]
 
 
 async def test_a_progress_topic_with_other_partitions_is_an_error(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     findings = await found_with(
         kafka, {plant.inputs[0]: 3, **with_settings(plant.progress[0], cleanup_policy="compact")}, plant
     )
@@ -177,14 +177,14 @@ async def test_a_progress_topic_with_other_partitions_is_an_error(kafka: Broker)
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 async def test_a_progress_topic_that_is_deleted_from_is_an_error(kafka: Broker, policy: str) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     findings = await found_with(kafka, with_settings(plant.progress[0], cleanup_policy=policy), plant)
     (told,) = texts(findings, plant.progress[0])
     assert told == f"has cleanup.policy={policy}, which deletes progress: set cleanup.policy=compact"
 
 
 async def test_a_progress_topic_that_is_hardly_compacted_is_warned_of(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     findings = await found_with(kafka, with_settings(plant.progress[0], cleanup_policy="compact"), plant)
     (told,) = texts(findings, plant.progress[0], "warning")
     assert told == "is hardly ever compacted, so that a restart reads long: set segment.ms=3600000"
@@ -196,7 +196,7 @@ async def test_a_progress_topic_that_is_hardly_compacted_is_warned_of(kafka: Bro
 async def test_records_must_be_kept_for_well_over_the_longest_sequence(
     kafka: Broker, kept_days: float, level: str | None
 ) -> None:
-    plant = Plant(kafka.bootstrap, max_duration_us=DAY_US)
+    plant = TopicsPlant(kafka.bootstrap, max_duration_us=DAY_US)
     kept_ms = int(kept_days * 86_400_000) if kept_days > 0 else -1
     findings = await found_with(kafka, with_settings(plant.inputs[0], retention_ms=str(kept_ms)), plant)
     told = [(finding.level, finding.text) for finding in findings if "keeps records" in finding.text]
@@ -209,7 +209,7 @@ async def test_records_must_be_kept_for_well_over_the_longest_sequence(
 
 
 async def test_an_input_kept_by_size_or_compacted_is_warned_of(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap, n_inputs=2)
+    plant = TopicsPlant(kafka.bootstrap, n_inputs=2)
     topics = {
         **with_settings(plant.inputs[0], retention_bytes="1000000"),
         **with_settings(plant.inputs[1], cleanup_policy="compact"),
@@ -220,7 +220,7 @@ async def test_an_input_kept_by_size_or_compacted_is_warned_of(kafka: Broker) ->
 
 
 async def test_an_output_that_loses_messages_is_an_error(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     plant.sink_options = KafkaSinkOptions(max_message_bytes=50_001)
     topics = {
         **with_settings(f"{plant.name}.alerts", cleanup_policy="compact"),
@@ -235,7 +235,7 @@ async def test_an_output_that_loses_messages_is_an_error(kafka: Broker) -> None:
 
 
 async def test_messages_longer_than_usual_get_a_topic_that_takes_them(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     plant.sink_options = KafkaSinkOptions(max_message_bytes=3_000_000)
     await plant.create()
     assert (await settings_of(kafka.bootstrap, f"{plant.name}.dead"))["max.message.bytes"] == "3000000"
@@ -243,7 +243,7 @@ async def test_messages_longer_than_usual_get_a_topic_that_takes_them(kafka: Bro
 
 
 async def test_a_sink_must_not_write_to_an_input_or_to_progress(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     plant.sink_topics = {"alerts": plant.inputs[0], "events": plant.progress[0]}
     made = await plant.create()
     checked = await plant.check()
@@ -255,7 +255,7 @@ async def test_a_sink_must_not_write_to_an_input_or_to_progress(kafka: Broker) -
 
 
 async def test_a_sink_in_another_cluster_is_left_alone(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     plant.sink_topics["alerts"] = "elsewhere:9092/alerts"
     findings = await plant.create()
     assert texts(findings, "alerts", "warning")[0].startswith("sinks.alerts is at elsewhere:9092, another cluster")
@@ -265,7 +265,7 @@ async def test_a_sink_in_another_cluster_is_left_alone(kafka: Broker) -> None:
 async def test_time_outs_that_the_broker_does_not_allow_are_errors(own_broker: Callable[..., Broker]) -> None:
     limits = {"transaction.max.timeout.ms": "5000", "group.min.session.timeout.ms": "16000"}
     broker = await asyncio.to_thread(own_broker, limits)
-    plant = Plant(broker.bootstrap)
+    plant = TopicsPlant(broker.bootstrap)
     await plant.create()
     told = texts(await plant.check(), "(cluster)")
     assert told == [
@@ -277,7 +277,7 @@ async def test_time_outs_that_the_broker_does_not_allow_are_errors(own_broker: C
 
 async def test_a_cluster_that_cannot_have_transactions_is_told(own_broker: Callable[..., Broker]) -> None:
     broker = await asyncio.to_thread(own_broker, {"transaction.state.log.replication.factor": "3"})
-    plant = Plant(broker.bootstrap, request_timeout="2s")
+    plant = TopicsPlant(broker.bootstrap, request_timeout="2s")
     await plant.create()
     (told,) = texts(await plant.check(), "(transactions)")
     assert "the coordinator of transactional id" in told
@@ -285,7 +285,7 @@ async def test_a_cluster_that_cannot_have_transactions_is_told(own_broker: Calla
 
 
 async def test_a_check_disturbs_no_worker(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     await plant.create()
     await produce(kafka.bootstrap, plant.inputs[0], [b"one"])
     consumer = AIOKafkaConsumer(plant.inputs[0], bootstrap_servers=kafka.bootstrap, group_id=plant.group)
@@ -318,7 +318,7 @@ async def test_a_broker_that_is_away_is_one_clear_line_in_time(is_listening: boo
         if is_listening:
             silent.listen()  # accepts and never answers
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        plant = Plant(address, request_timeout="500ms")
+        plant = TopicsPlant(address, request_timeout="500ms")
         began_s = time.monotonic()
         with pytest.raises(SourceError) as caught:
             await plant.check()

@@ -21,7 +21,7 @@ from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding
 from streamad.system.clock import SystemClock
 from tests.support.kafka.broker import Broker, free_ports, scratch_folder
-from tests.support.kafka.topics import DAY_US, Plant, admin_of, errors_of, texts
+from tests.support.kafka.topics import DAY_US, TopicsPlant, admin_of, errors_of, texts
 
 PASSWORD = "hunter2-is-secret"
 SCRAM_PASSWORD = "correct horse=battery"
@@ -121,9 +121,9 @@ def secured(kafka_jars: Path) -> Iterator[SecuredBroker]:
         shutil.rmtree(folder)
 
 
-def worker(broker: SecuredBroker, password: str = "WORKER_PASSWORD", **security: Any) -> Plant:
+def worker(broker: SecuredBroker, password: str = "WORKER_PASSWORD", **security: Any) -> TopicsPlant:
     login = {"protocol": "sasl_plaintext", "mechanism": "plain", "username": "worker", "password": {"env": password}}
-    return Plant(f"127.0.0.1:{broker.login_port}", security={**login, **security})
+    return TopicsPlant(f"127.0.0.1:{broker.login_port}", security={**login, **security})
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,7 @@ async def test_each_missing_right_is_named_until_none_is(
     made = await plant.create()
     assert [text for _, text in errors_of(made)] == [text for _, text in refused[:4]]
 
-    await Plant.create(as_root(plant, secured))
+    await TopicsPlant.create(as_root(plant, secured))
     for name in names:
         await secured.grant(TOPIC, name, DESCRIBE)
     found = await eventually(plant.check, lambda found: len(texts(found, names[1])) == 2)
@@ -184,9 +184,9 @@ async def test_each_missing_right_is_named_until_none_is(
     assert "aiokafka" in caplog.text
 
 
-def as_root(plant: Plant, secured: SecuredBroker) -> Plant:
+def as_root(plant: TopicsPlant, secured: SecuredBroker) -> TopicsPlant:
     """The same plant through the port where nobody has to log in."""
-    root = Plant(secured.bootstrap)
+    root = TopicsPlant(secured.bootstrap)
     root.name, root.inputs, root.group, root.progress = plant.name, plant.inputs, plant.group, plant.progress
     root.rest, root.sink_topics = f"{secured.bootstrap}/{','.join(plant.inputs)}", plant.sink_topics
     root.context = ConnectorContext(
@@ -245,7 +245,7 @@ async def test_a_scram_user_logs_in(
 async def test_a_token_logs_in_as_its_subject(secured: SecuredBroker, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(unsigned_token("worker"), encoding="utf-8")
     security = {"protocol": "sasl_plaintext", "mechanism": "oauthbearer", "token": {"file": str(tmp_path / "token")}}
-    plant = Plant(f"127.0.0.1:{secured.login_port}", security=security)
+    plant = TopicsPlant(f"127.0.0.1:{secured.login_port}", security=security)
     await secured.grant(GROUP, plant.group, READ)
     found = await eventually(plant.check, lambda found: texts(found, "(group)", "ok") != [])
     assert texts(found, "(group)", "ok") == [f"allowed to read group {plant.group}"]
@@ -254,7 +254,7 @@ async def test_a_token_logs_in_as_its_subject(secured: SecuredBroker, tmp_path: 
 
 async def test_a_token_that_is_refused_or_missing_is_told(secured: SecuredBroker, tmp_path: Path) -> None:
     security = {"protocol": "sasl_plaintext", "mechanism": "oauthbearer", "token": {"file": str(tmp_path / "token")}}
-    plant = Plant(f"127.0.0.1:{secured.login_port}", security=security)
+    plant = TopicsPlant(f"127.0.0.1:{secured.login_port}", security=security)
     with pytest.raises(SourceError, match=r"source\.options\.security\.token: cannot read a secret from"):
         await plant.check()
     (tmp_path / "token").write_text("not.a.token", encoding="utf-8")
@@ -262,12 +262,12 @@ async def test_a_token_that_is_refused_or_missing_is_told(secured: SecuredBroker
         await plant.check()
 
 
-def over_tls(secured: SecuredBroker, *names: str) -> Plant:
+def over_tls(secured: SecuredBroker, *names: str) -> TopicsPlant:
     files = {name: str(secured.certificates / f"{name.removesuffix('_file')}.pem") for name in names}
     security = {"protocol": "ssl", **files}
     if "ca_file" in files:
         security["ca_file"] = str(secured.certificates / "cert.pem")
-    return Plant(f"127.0.0.1:{secured.tls_port}", security=security)
+    return TopicsPlant(f"127.0.0.1:{secured.tls_port}", security=security)
 
 
 async def test_mutual_tls_works_with_a_broker(secured: SecuredBroker) -> None:

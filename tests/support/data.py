@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["data_file", "data_folder"]
-
 import os
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ROWS", "SEQUENCES", "Case", "rows", "sequences"]
-
 from typing import NamedTuple
 
 import numpy as np

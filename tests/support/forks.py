@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["fork_server_context"]
-
 import multiprocessing
 from multiprocessing.context import ForkServerContext
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["InjectedKind", "inject_sensor_fault"]
-
 from typing import Literal, get_args
 
 import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamad.types import WindowSet, constant_channels
+from streamad.types import WindowSet
 
 
 def windows(first: float, last: float) -> WindowSet:
@@ -30,4 +30,4 @@ def windows(first: float, last: float) -> WindowSet:
 def test_variation_below_a_millionth_of_the_largest_value_is_none(
     first: float, last: float, expected: list[int]
 ) -> None:
-    assert constant_channels(windows(first, last)).tolist() == expected
+    assert windows(first, last).constant_channels().tolist() == expected

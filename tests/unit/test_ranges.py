@@ -7,7 +7,8 @@ import re
 import pytest
 
 from streamad.errors import UsageError
-from streamad.ranges import EVERYTHING, Share, Span, cut, parse_time_us, span_of
+from streamad.ranges import EVERYTHING, Span, parse_time_us, span_of
+from streamad.runtime.replay import Share, cut
 from streamad.testing import ListSource
 from streamad.types import RecordBatch
 

@@ -13,27 +13,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.types import (
+from streamad.messages import (
     Alert,
     Attribution,
     ChannelShare,
-    ChannelSpec,
     DeadLetter,
     Event,
     Feedback,
-    FinishedSequence,
     LateRecord,
     Message,
     ModelRef,
     Origin,
-    Position,
     Promotion,
-    SampleBlock,
     TermShare,
     Verdict,
+    message_types,
+)
+from streamad.types import (
+    ChannelSpec,
+    FinishedSequence,
+    Position,
+    SampleBlock,
     WindowSet,
     from_us,
-    message_types,
 )
 
 T0 = datetime(2026, 3, 1, 8, 15, 30, 250_001, tzinfo=UTC)

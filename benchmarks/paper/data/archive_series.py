@@ -5,8 +5,6 @@ Legend: N sequences, C channels, L the longest sequence of a split.
 
 from __future__ import annotations
 
-__all__ = ["Arrays", "arabic_digits", "series_arrays"]
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path

@@ -5,8 +5,6 @@ Legend: n rows, D attributes.
 
 from __future__ import annotations
 
-__all__ = ["arrhythmia_text", "kdd_content", "matlab_arrays"]
-
 from pathlib import Path
 from typing import Final
 

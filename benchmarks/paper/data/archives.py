@@ -5,8 +5,6 @@ Unpack what the archives offer (docs/model/datasets.md says where) into one fold
 
 from __future__ import annotations
 
-__all__ = ["DATASETS", "Way", "find_files", "register", "run"]
-
 import argparse
 import io
 from collections.abc import Callable, Mapping, Sequence

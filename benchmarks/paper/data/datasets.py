@@ -6,8 +6,6 @@ other three have one length. Nothing is scaled here. Legend: N sequences, C chan
 
 from __future__ import annotations
 
-__all__ = ["Recordings", "Split", "Task", "class_task", "data_folder", "data_path", "read_sequences"]
-
 import os
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,8 +6,6 @@ A symbolic column that never changes (is_host_login in the ten per cent) says no
 
 from __future__ import annotations
 
-__all__ = ["Connections", "read_connections"]
-
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator

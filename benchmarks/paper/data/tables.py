@@ -9,8 +9,6 @@ Legend: n rows, D attributes.
 
 from __future__ import annotations
 
-__all__ = ["table_task"]
-
 from functools import lru_cache
 
 import numpy as np

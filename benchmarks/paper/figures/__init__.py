@@ -6,8 +6,6 @@ NPZ files, and drawn from there: ``--anew`` trains their small models again.
 
 from __future__ import annotations
 
-__all__ = ["FIGURES", "register", "run"]
-
 import argparse
 import importlib
 from pathlib import Path

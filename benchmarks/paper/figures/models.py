@@ -6,20 +6,6 @@ dimension, n rows of a table, D attributes.
 
 from __future__ import annotations
 
-__all__ = [
-    "NATOPS_FOUR",
-    "NORMAL",
-    "SAD",
-    "SAD_FOUR",
-    "SEED",
-    "THYROID_FOUR",
-    "principal_axes",
-    "ranks_told",
-    "scores_before_and_after",
-    "table_terms",
-    "views_of_classes",
-]
-
 from typing import Any, Final
 
 import numpy as np

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["draw"]
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ Each store is of one small model, seed 0 and class 0 normal: nothing was chosen 
 
 from __future__ import annotations
 
-__all__ = ["STORES", "Arrays", "forget", "stored"]
-
 import io
 import sys
 from collections.abc import Callable, Iterable

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ANOMALY", "NORMAL", "VIEWS", "new_figure", "view_name"]
-
 from typing import Final
 
 from matplotlib.figure import Figure

@@ -5,8 +5,6 @@ A point counts, as a table's cell does, only with all of its tasks (``summary``)
 
 from __future__ import annotations
 
-__all__ = ["ABLATION_METRICS", "Point", "ablation", "curves_as_json", "sweep"]
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["curves_section", "differences_section", "halves_section", "number", "table_section", "time_section"]
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DATASET_NAMES", "FORM_NAMES", "METHOD_NAMES", "in_order"]
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -5,8 +5,6 @@ Nothing here ever stands for a measurement of ours: the report shows these numbe
 
 from __future__ import annotations
 
-__all__ = ["METHODS", "PRINTED", "REMARKS", "TABULAR_METHODS", "Place", "Printed", "printed"]
-
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 

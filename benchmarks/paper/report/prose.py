@@ -5,8 +5,6 @@ A name is the data set, the table (0: drawn halves) and the method; ``_pm`` behi
 
 from __future__ import annotations
 
-__all__ = ["NOT_RUN", "named"]
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DOCUMENT", "TEMPLATE", "build", "register", "run", "without_missing_pictures"]
-
 import argparse
 import json
 import re

@@ -5,8 +5,6 @@ A seed counts only when all normal classes of the data set are there; one that l
 
 from __future__ import annotations
 
-__all__ = ["HALVES", "TABLES", "Entry", "Summary", "Table", "entries", "summarise"]
-
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

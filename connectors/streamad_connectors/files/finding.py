@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FoundFile", "find_files"]
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass

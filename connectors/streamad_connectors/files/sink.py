@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["JsonlSink", "JsonlSinkOptions"]
-
 import asyncio
 import contextlib
 import fcntl
@@ -17,10 +15,10 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from streamad.errors import CheckpointError, OutputError
+from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
 from streamad.system.files import sync_folder, writing
 from streamad.system.tasks import finished
-from streamad.types import OutputRecord
 
 _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")

@@ -5,17 +5,6 @@ The URL names a file, a folder or a glob pattern; every file is one partition.
 
 from __future__ import annotations
 
-__all__ = [
-    "FileOptions",
-    "FileSource",
-    "FileSubscription",
-    "FileSubscriptionOptions",
-    "JsonlSink",
-    "JsonlSinkOptions",
-    "RecordsFeed",
-    "RecordsFeedOptions",
-]
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -27,7 +16,6 @@ from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
-from streamad_connectors.files.feed import RecordsFeed, RecordsFeedOptions
 from streamad_connectors.files.finding import FoundFile, find_files
 from streamad_connectors.files.formats import (
     csv_rows,
@@ -40,8 +28,6 @@ from streamad_connectors.files.formats import (
 from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
 from streamad_connectors.files.formats.reading import READ_FAILURES, BatchReader, Reader, read_error
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
-from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
-from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
 
 _READERS: dict[FileFormat, Reader] = {
     "jsonl": jsonl.read_jsonl,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FileSubscription", "FileSubscriptionOptions"]
-
 import asyncio
 import hashlib
 import os

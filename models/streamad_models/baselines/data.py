@@ -5,8 +5,6 @@ Legend: N windows, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["check_windows", "flat", "scaling_of"]
-
 import numpy as np
 import numpy.typing as npt
 

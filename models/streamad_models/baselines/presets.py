@@ -5,8 +5,6 @@ The study standardises KDD's continuous columns before a detector sees them, hen
 
 from __future__ import annotations
 
-__all__ = ["DAGMM_TABLES", "GOAD_SEQUENCES", "GOAD_TABLES"]
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any

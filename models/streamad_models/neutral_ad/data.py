@@ -5,15 +5,13 @@ Legend: N windows, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["MIN_SEQUENCES", "Scaling", "check_training_data", "check_training_rows", "fit_scaling", "split_validation"]
-
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import TrainingDataError
-from streamad.types import WindowSet, constant_channels
+from streamad.types import WindowSet
 from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
 Scaling = Literal["standard", "range", "none"]
@@ -28,7 +26,7 @@ def check_training_data(data: WindowSet) -> None:
     _check_windows(data)
     if data.values.shape[2] < MIN_LENGTH:
         raise TrainingDataError(f"windows of length {data.values.shape[2]}: at least {MIN_LENGTH} steps are needed")
-    constant = constant_channels(data)
+    constant = data.constant_channels()
     if len(constant):
         raise TrainingDataError(f"{_channels(constant)} never changes in the training sequences: leave it out")
 
@@ -74,7 +72,7 @@ def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32]
         origin, spread = samples.min(axis=0), np.ptp(samples, axis=0)
     else:
         origin, spread = np.zeros(samples.shape[1]), np.ones(samples.shape[1])
-    spread[constant_channels(data)] = 1.0
+    spread[data.constant_channels()] = 1.0
     return origin.astype(np.float32), (1.0 / spread).astype(np.float32)
 
 

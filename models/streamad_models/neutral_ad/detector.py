@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NeutralAD"]
-
 from pathlib import Path
 
 from pydantic import BaseModel

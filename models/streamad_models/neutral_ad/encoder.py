@@ -5,8 +5,6 @@ Legend: L time, N views, I/O input/output width, Z embedding dimension, T taps (
 
 from __future__ import annotations
 
-__all__ = ["BASE_WIDTH", "MAX_WIDTH", "Encoder", "block_widths", "depth_for_length", "lengths_after"]
-
 from itertools import pairwise
 
 import torch

@@ -7,8 +7,6 @@ Legend: E members, B windows of the largest batch, P weights of a member, C chan
 
 from __future__ import annotations
 
-__all__ = ["Member", "StackedModels", "fit_ensemble"]
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

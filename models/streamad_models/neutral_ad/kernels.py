@@ -8,8 +8,6 @@ Legend: G groups (mask networks; 1 for the encoder), L time, N windows or views,
 
 from __future__ import annotations
 
-__all__ = ["convolve3", "instance_norm_relu"]
-
 from typing import Any
 
 import torch

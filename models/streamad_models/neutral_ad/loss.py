@@ -5,8 +5,6 @@ Legend: B windows, K transformations, V = K + 1 views (the original first), Z em
 
 from __future__ import annotations
 
-__all__ = ["contrastive_terms"]
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 Legend: B windows, K transformations, C channels, L window length, N = (K + 1) B views, Z embedding dimension.
 """
 
-__all__ = ["FORMAT", "LARGEST_INPUT", "NeutralADModel"]
-
 import torch
 from torch import Tensor, nn
 

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MAX_AUTO_BATCH",
-    "PRESETS",
-    "TABULAR_PRESETS",
-    "NeutralADOptions",
-    "NeutralADTabularOptions",
-    "PresetName",
-    "TabularPresetName",
-    "TrainingOptions",
-]
-
 from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Snapshot", "fingerprint", "read_snapshot", "write_snapshot"]
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ Legend: N training windows, B windows of a batch, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["TrainableModel", "fit_model", "piece_size", "remarks_on", "resolve_device", "summary_settings"]
-
 import math
 import time
 from pathlib import Path

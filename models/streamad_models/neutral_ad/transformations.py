@@ -5,8 +5,6 @@ Legend: B windows, K transformations, C channels, L window length, T taps (3).
 
 from __future__ import annotations
 
-__all__ = ["MIN_LENGTH", "N_RESIDUAL_BLOCKS", "Parametrisation", "Transformations", "check_transformations"]
-
 from typing import Literal, get_args
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check"]
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +14,9 @@ from streamad.commands.check.models import check_models
 from streamad.commands.check.places import check_checkpoint, check_sinks
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.store import check_store
-from streamad.commands.shared.console import ConfigOption, JsonOption, Plant, load_plant, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.plants import load_plant
+from streamad.plant import Plant
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 

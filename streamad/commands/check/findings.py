@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Finding", "Outcome", "failed", "failure", "ok", "warning"]
-
 from dataclasses import dataclass
 from typing import Literal
 
-from streamad.commands.shared.console import located, name_config
+from streamad.commands.shared.plants import located, name_config
 from streamad.errors import ConfigError, StreamadError
 
 Outcome = Literal["ok", "warning", "failed"]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["check_models", "check_routes"]
-
 from collections import Counter
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
 from streamad.commands.check.sample import Sample
-from streamad.commands.shared.console import Plant
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.calibration import certifiable_rate
 from streamad.judge.routing import Router
+from streamad.learn.parts import detector_for, registry_of, versions_of
 from streamad.learn.registry.registry import NoModelError
-from streamad.runtime.wiring import detector_for, registry_of, versions_of
+from streamad.plant import Plant
 from streamad.settings.learning import RoutingSettings
 
 _MANY_NAMES = 8
@@ -58,7 +56,7 @@ def _too_many(plant: Plant, routing: RoutingSettings, found: list[str | Unscorab
 def _untrained(plant: Plant, found: list[str | Unscorable]) -> list[Finding]:
     if plant.settings.learning is not None:
         return []
-    registry = registry_of(plant.settings, plant.base_dir)
+    registry = registry_of(plant)
     try:
         names = sorted({name for name in found if not isinstance(name, Unscorable) and registry.current(name) is None})
     except StreamadError:
@@ -75,7 +73,7 @@ def _untrained(plant: Plant, found: list[str | Unscorable]) -> list[Finding]:
 def check_models(plant: Plant, config: Path) -> list[Finding]:
     """Load what judges: the models that are wanted for certain, and those of further values that are in service."""
     try:
-        detector_for(plant.settings)
+        detector_for(plant)
     except StreamadError as error:
         return failure("model.options", error)
     try:
@@ -88,7 +86,7 @@ def check_models(plant: Plant, config: Path) -> list[Finding]:
 def _further_names(plant: Plant) -> list[str]:
     if plant.settings.models is None:
         return []
-    registry, name = registry_of(plant.settings, plant.base_dir), plant.settings.model.name
+    registry, name = registry_of(plant), plant.settings.model.name
     ours = [other for other in registry.names() if other == name or other.startswith(f"{name}.")]
     return [other for other in ours if registry.current(other) is not None]
 
@@ -96,7 +94,7 @@ def _further_names(plant: Plant) -> list[str]:
 def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
     rate = plant.settings.alerts.false_alarm_rate
     try:
-        model = versions_of(plant.settings, plant.base_dir, name).load()
+        model = versions_of(plant, name).load()
     except NoModelError:
         return _no_model(plant, name, config)
     except StreamadError as error:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["check_checkpoint", "check_sinks", "makeable"]
-
 import asyncio
 import os
 from collections.abc import Container
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
-from streamad.commands.shared.console import Plant
 from streamad.errors import CheckpointError, StreamadError
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
+from streamad.messages import Role
+from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import TransactionalSource
 from streamad.runtime.checkpoint import read_checkpoint
@@ -20,7 +19,6 @@ from streamad.runtime.wiring import input_urls, sink_urls, source_for
 from streamad.settings.places import file_of, place_key, place_problems
 from streamad.settings.plant_yaml import Settings
 from streamad.system.locks import try_lock
-from streamad.types import Role
 
 
 def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
@@ -53,7 +51,7 @@ def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
 def _try(plant: Plant, role: Role, url: str) -> None:
     """Make the sink of ``role`` and close it again. Raises StreamadError."""
     if role in exchange_urls(plant.settings):
-        check_exchange(plant.settings, plant.context, role)
+        check_exchange(plant, role)
         return
     options = plant.settings.sinks.options.get(split_url(url)[0], {})
     sink = connect_sink(url, options, plant.context, place_key(role))
@@ -93,7 +91,7 @@ def makeable(check: str, path: Path) -> Finding | None:
 def check_checkpoint(plant: Plant) -> list[Finding]:
     """Say whether the checkpoint can be used and fits the outputs that are there."""
     try:
-        source = source_for(plant.settings, plant.context)
+        source = source_for(plant)
     except StreamadError:
         return []  # told by the check of the source, and the source says whether there is one
     if isinstance(source, TransactionalSource):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["Sample", "read_sample"]
-
 import asyncio
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from streamad.commands.shared.console import Plant
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
+from streamad.messages import DeadLetter
+from streamad.plant import Plant
 from streamad.ports import Source
 from streamad.telemetry.metrics import Counters
 from streamad.types import (
     BoolArray,
-    DeadLetter,
     FinishedSequence,
     PartitionAssigned,
     PartitionEnded,

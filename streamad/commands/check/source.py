@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check_recordings", "check_source", "check_topics", "list_options"]
-
 from collections import Counter
 
 import numpy as np
@@ -11,10 +9,12 @@ import numpy as np
 from streamad.commands.check.findings import Finding, Outcome, failed, failure, ok, warning
 from streamad.commands.check.models import check_routes
 from streamad.commands.check.sample import Sample, read_sample
-from streamad.commands.shared.console import Plant, name_config, run_async
+from streamad.commands.shared.console import run_async
+from streamad.commands.shared.plants import name_config
 from streamad.commands.shared.topics import folded, kept_topics
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
+from streamad.plant import Plant
 from streamad.plugins import load, split_url
 from streamad.ports import RangedSource, Source, TransactionalSource
 from streamad.runtime.wiring import sink_urls, source_for
@@ -28,7 +28,7 @@ _MANY = 0.2  # a share that is no accident any more
 def check_source(plant: Plant) -> list[Finding]:
     """Read the first records of the source and say what becomes of them."""
     try:
-        source = source_for(plant.settings, plant.context)
+        source = source_for(plant)
         sample = run_async(read_sample(plant, _without_group(source)))
     except StreamadError as error:
         return failure("source", error)
@@ -82,7 +82,7 @@ def check_recordings(plant: Plant) -> list[Finding]:
     if plant.settings.model.recordings is None:
         return []
     try:
-        source = source_for(plant.settings, plant.context, plant.settings.model.recordings)
+        source = source_for(plant, plant.settings.model.recordings)
         sample = run_async(read_sample(plant, _without_group(source)))
     except StreamadError as error:
         return [

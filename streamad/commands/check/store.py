@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check_store"]
-
 import os
 from pathlib import Path
 
@@ -11,9 +9,9 @@ from fsspec.core import split_protocol
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
 from streamad.commands.check.places import makeable
-from streamad.commands.shared.console import Plant
 from streamad.commands.shared.stored import open_store, stored_models
 from streamad.errors import StreamadError
+from streamad.plant import Plant
 
 _CHECK = "learning.store"
 _LOCAL = (None, "file", "local")

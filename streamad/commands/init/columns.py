@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Column", "columns_of", "is_number"]
-
 import math
 import re
 from collections import Counter

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["init"]
-
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +15,8 @@ from streamad.commands.init.layout import Layout, find_layout
 from streamad.commands.init.names import plain_name
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
-from streamad.commands.shared.console import JsonOption, err, load_plant, local_url, out, print_json
+from streamad.commands.shared.console import JsonOption, err, local_url, out, print_json
+from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext, connect_source, split_url
 from streamad.ports import LabelledSource, NamedChannels, Source
@@ -71,7 +70,7 @@ def init(
         rhythm=rhythm,
     )
     write_atomically(write_to, text.encode())
-    _tell(write_to, raw, layout, rhythm, as_json)
+    _emit(write_to, raw, layout, rhythm, as_json)
 
 
 def _relative(url: str, home: Path) -> str:
@@ -93,7 +92,7 @@ def _classes(source: Source) -> list[str]:
     return sorted(set(source.labels().values())) if isinstance(source, LabelledSource) else []
 
 
-def _tell(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:
+def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:
     plant = load_plant(config)
     concerns = [finding for finding in check_source(plant) if finding.outcome != "ok"]
     if as_json:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["config_text", "duration_text", "trial_settings"]
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

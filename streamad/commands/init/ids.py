@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Ids", "find_ids", "runs_in"]
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple

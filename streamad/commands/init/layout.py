@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Layout", "find_layout"]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

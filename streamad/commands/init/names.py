@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CHANNEL", "END", "SEQUENCE", "STREAM", "TIME", "VALUE", "channel_names", "hints", "plain_name", "unit_of"]
-
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence

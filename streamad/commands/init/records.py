@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["RawSample", "read_raw"]
-
 import json
 import re
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Pauses", "Rhythm", "find_pauses", "measure", "round_up"]
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

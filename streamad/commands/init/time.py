@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TimeField", "find_time"]
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

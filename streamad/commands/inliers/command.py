@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["inliers"]
-
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from rich.markup import escape
 
 from streamad.commands.inliers.export import Route, jsonl_bytes, npz_bytes
 from streamad.commands.inliers.listing import StoreReport, counted
-from streamad.commands.shared.console import ConfigOption, JsonOption, Plant, err, load_plant, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
 from streamad.commands.shared.marking import (
     ByOption,
     Desk,
@@ -24,9 +22,10 @@ from streamad.commands.shared.marking import (
     StreamOption,
     print_marked,
 )
+from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import (
     ModelOption,
-    Stored,
+    StoreView,
     learning_of,
     open_store,
     stored_models,
@@ -35,6 +34,7 @@ from streamad.commands.shared.stored import (
 )
 from streamad.errors import UsageError
 from streamad.learn.store.records import SHARES, Mark, Share
+from streamad.plant import Plant
 from streamad.ranges import Span, parse_time_us, span_of
 from streamad.system.files import write_atomically, writing
 
@@ -151,7 +151,7 @@ def _check_target(to: Path, plant: Plant, *, force: bool) -> None:
         )
 
 
-def _content(plant: Plant, chosen: Sequence[Stored], ending: str) -> bytes:
+def _content(plant: Plant, chosen: Sequence[StoreView], ending: str) -> bytes:
     settings = plant.settings
     if ending == ".npz":
         marks: dict[str, Mark] = {}

@@ -5,8 +5,6 @@ Shapes: N sequences, C channels, L window length, n points of a sequence (n <= L
 
 from __future__ import annotations
 
-__all__ = ["Route", "jsonl_bytes", "npz_bytes"]
-
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -15,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streamad.commands.shared.stored import Stored
+from streamad.commands.shared.stored import StoreView
 from streamad.learn.store.records import Mark
 from streamad.types import ChannelSpec, from_us
 
@@ -30,7 +28,7 @@ class Route(NamedTuple):
     value: str
 
 
-def npz_bytes(stored: Sequence[Stored], channels: Sequence[ChannelSpec], marks: Mapping[str, Mark]) -> bytes:
+def npz_bytes(stored: Sequence[StoreView], channels: Sequence[ChannelSpec], marks: Mapping[str, Mark]) -> bytes:
     """Return an archive (docs/guide/files.md): x [N, C, L], len, batch_id, channels; y and classes: mark or decision.
 
     Arrays beyond those that streamad reads say where each sequence came from: stream, sequence, id, share, model,
@@ -60,7 +58,7 @@ def npz_bytes(stored: Sequence[Stored], channels: Sequence[ChannelSpec], marks: 
     return file.getvalue()
 
 
-def _names(stored: Sequence[Stored]) -> list[str]:
+def _names(stored: Sequence[StoreView]) -> list[str]:
     """Return the shortest kind of name that is different for each: sequence, stream and sequence, or id."""
     kinds = (
         [each.sequence.sequence for each in stored],
@@ -79,7 +77,7 @@ def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
 
 
 def jsonl_bytes(
-    stored: Sequence[Stored],
+    stored: Sequence[StoreView],
     channels: Sequence[ChannelSpec],
     *,
     period_us: int | None = None,

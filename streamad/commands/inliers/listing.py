@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["StoreReport", "counted"]
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +9,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from streamad.commands.shared.console import Plant, err, out, print_table
+from streamad.commands.shared.console import err, out, print_table
 from streamad.commands.shared.monitor import p_text
-from streamad.commands.shared.stored import Stored, learning_of, open_store, time_text
+from streamad.commands.shared.stored import StoreView, learning_of, open_store, time_text
 from streamad.learn.store.records import SHARES, Mark, Share
+from streamad.plant import Plant
 from streamad.types import from_us
 
 _ID_CHARACTERS = 32  # whole also at a narrow terminal: it is there to be copied
@@ -26,7 +25,7 @@ class StoreReport:
     def __init__(self, plant: Plant, model: str) -> None:
         self.model = model
         store = open_store(plant, model)
-        self.stored = [Stored(model, share, sequence) for share in SHARES for sequence in store.read(share)]
+        self.stored = [StoreView(model, share, sequence) for share in SHARES for sequence in store.read(share)]
         self.marks = store.marks()
         self.problems = store.problems
         self.bounds = {
@@ -89,7 +88,7 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {name}" for name, n in counts.items())
 
 
-def _sequences(stored: Sequence[Stored], marks: Mapping[str, Mark]) -> Table:
+def _sequences(stored: Sequence[StoreView], marks: Mapping[str, Mark]) -> Table:
     table = Table(box=None)
     table.add_column("id", overflow="fold", min_width=_ID_CHARACTERS)
     for name in ("stream", "sequence", "ended (UTC)", "share", "decision", "p", "mark"):
@@ -109,7 +108,7 @@ def _sequences(stored: Sequence[Stored], marks: Mapping[str, Mark]) -> Table:
     return table
 
 
-def _sequence(one: Stored, marks: Mapping[str, Mark]) -> dict[str, Any]:
+def _sequence(one: StoreView, marks: Mapping[str, Mark]) -> dict[str, Any]:
     sequence = one.sequence
     return {
         "id": sequence.id,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["models"]
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,11 +13,12 @@ from streamad.commands.models.service import promote, rollback
 from streamad.commands.models.show import show_page
 from streamad.commands.models.status import status
 from streamad.commands.models.training import relearn, retrain
-from streamad.commands.shared.console import ConfigOption, JsonOption, load_plant, out, print_json, print_table
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
+from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
-from streamad.runtime.wiring import registry_of
 
 models = typer.Typer(
     help="The versions of a model: list, show, compare, put into service, train anew.", no_args_is_help=True
@@ -50,7 +49,7 @@ def list_versions(
     Example: streamad models list
     """
     plant = load_plant(config)
-    registry = registry_of(plant.settings, plant.base_dir)
+    registry = registry_of(plant)
     found = [_listed(registry, name) for name in some_models(plant, model)]
     if as_json:
         print_json(found[0] if plant.settings.models is None else {"models": found})
@@ -105,7 +104,7 @@ def show(
     """
     plant = load_plant(config)
     name = one_model(plant, model)
-    registry = registry_of(plant.settings, plant.base_dir)
+    registry = registry_of(plant)
     current = registry.current(name)
     chosen = version or current
     if chosen is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["compare"]
-
 from pathlib import Path
 from typing import Annotated
 
@@ -11,21 +9,14 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import (
-    ConfigOption,
-    JsonOption,
-    err,
-    load_whole_plant,
-    out,
-    print_json,
-    print_table,
-)
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, print_table
+from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model, open_store
 from streamad.errors import UsageError
 from streamad.judge.routing import settings_for
+from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.promotion.comparison import Comparison, compare_versions
 from streamad.learn.registry.registry import NoModelError
-from streamad.runtime.wiring import detector_for, registry_of
 
 
 def compare(
@@ -44,7 +35,7 @@ def compare(
     plant = load_whole_plant(config)
     least = learning_of(plant).promotion.min_comparison
     name = one_model(plant, model)
-    registry = registry_of(plant.settings, plant.base_dir)
+    registry = registry_of(plant)
     other = b or registry.current(name)
     if other is None:
         raise NoModelError(f"model {name!r} has no version in service: name both versions")
@@ -60,7 +51,7 @@ def compare(
             other,
             settings=settings_for(plant.settings, name),
             model=name,
-            detector=detector_for(plant.settings),
+            detector=detector_for(plant),
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     if as_json:

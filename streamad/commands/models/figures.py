@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["figures_table"]
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias

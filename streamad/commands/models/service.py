@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-__all__ = ["promote", "rollback", "tell_workers"]
-
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, Plant, err, load_plant, out, print_json
+from streamad.commands.shared.announcement import announce_promotion
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
-from streamad.errors import StreamadError, UsageError
-from streamad.learn.feedback.control import announce
+from streamad.errors import UsageError
+from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import NoModelError, Registry
-from streamad.runtime.wiring import registry_of
-from streamad.types import ModelRef
+from streamad.messages import ModelRef
+from streamad.plant import Plant
 
 
 def promote(
@@ -32,7 +31,7 @@ def promote(
     """
     plant = load_plant(config)
     name = one_model(plant, model)
-    registry = registry_of(plant.settings, plant.base_dir)
+    registry = registry_of(plant)
     _put_into_service(plant, registry, name, version, registry.current(name), as_json=as_json)
 
 
@@ -50,7 +49,7 @@ def rollback(
     """
     plant = load_plant(config)
     name = one_model(plant, model)
-    registry = registry_of(plant.settings, plant.base_dir)
+    registry = registry_of(plant)
     current = registry.current(name)
     if current is None:
         raise NoModelError(f"model {name!r} has no version in service: there is nothing to go back from")
@@ -74,22 +73,9 @@ def _put_into_service(
     plant: Plant, registry: Registry, name: str, version: str, before: str | None, *, as_json: bool
 ) -> None:
     registry.promote(name, version, expected=before)
-    told = tell_workers(plant, ModelRef(name, version))
+    told = announce_promotion(plant, ModelRef(name, version))
     if as_json:
         print_json({"model": name, "current": version, "before": before})
         return
     was = f" (before: {before})" if before and before != version else ""
     out.print(escape(f"model {name} {version} is now in service{was}; {told}"))
-
-
-def tell_workers(plant: Plant, model: ModelRef) -> str:
-    """Tell running monitors of a promotion where the plant has a place for that; return when they take it."""
-    if plant.settings.learning is None:
-        return "running monitors take it at their next start (with a section learning: at once)"
-    try:
-        asyncio.run(announce(plant.settings, plant.context, model))
-    except StreamadError as error:
-        err.print(
-            f"[yellow]note[/]: running monitors could not be told, they will see it by themselves: {escape(str(error))}"
-        )
-    return "running monitors take it within 2 s"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["show_page"]
-
 from collections.abc import Mapping
 
 from rich.markup import escape

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["progress_text", "status"]
-
 import time
 from datetime import datetime
 from pathlib import Path
@@ -16,14 +14,16 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, Plant, load_plant, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, open_store, some_models, stored_models
 from streamad.errors import StoreError, UsageError
 from streamad.learn.live.learner import cold_start_text
+from streamad.learn.parts import registry_of
 from streamad.learn.store.records import Share
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, posted_requests
 from streamad.learn.trainer.status import TrainingStatus, read_status
-from streamad.runtime.wiring import registry_of
+from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
 from streamad.types import from_us
 
@@ -76,7 +76,7 @@ class _Report:
 
     def __init__(self, plant: Plant, model: str) -> None:
         self.model = model
-        registry = registry_of(plant.settings, plant.base_dir)
+        registry = registry_of(plant)
         self.learning = plant.settings.learning
         self.champion = registry.current(model)
         self.n_versions = len(registry.versions(model))

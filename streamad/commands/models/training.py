@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["how_it_goes_on", "relearn", "retrain", "same_as_before"]
-
 import asyncio
 from pathlib import Path
 from typing import Annotated
@@ -12,27 +10,28 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streamad.commands.models.service import tell_workers
 from streamad.commands.models.status import progress_text
+from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
-    Plant,
     err,
-    load_whole_plant,
     out,
     print_json,
     run_async,
     stop_on_signals,
 )
+from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model
 from streamad.errors import RegistryError, StreamadError
+from streamad.learn.parts import registry_of
 from streamad.learn.trainer.child import Retrainer
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, post_request
 from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.messages import ModelRef
+from streamad.plant import Plant
 from streamad.ranges import parse_time_us
-from streamad.runtime.wiring import registry_of
-from streamad.types import ModelRef, from_us
+from streamad.types import from_us
 
 _POLL_S = 0.2
 _INTERRUPTED_CODE = 130
@@ -91,7 +90,7 @@ def relearn(
 
 def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool, as_json: bool) -> None:
     if hand_over:
-        post_request(registry_of(plant.settings, plant.base_dir), model, asked)
+        post_request(registry_of(plant), model, asked)
         if as_json:
             print_json({"model": model, "requested": asked})
         else:
@@ -106,7 +105,7 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
             raise typer.Exit(_INTERRUPTED_CODE)
         raise _TrainingError(result.error)
     if result.promoted and result.version is not None:
-        told = tell_workers(plant, ModelRef(model, result.version))
+        told = announce_promotion(plant, ModelRef(model, result.version))
         if not as_json:
             out.print(escape(f"model {model} {result.version}: {result.reason}; {told}"))
     elif result.version is None:
@@ -123,8 +122,8 @@ class _TrainingError(StreamadError):
 async def _trained(plant: Plant, model: str, asked: TrainingRequest, *, quiet: bool) -> TrainingResult:
     """Train in a process of its own and tell how far it is; the first Ctrl-C ends it, to go on later."""
     results: list[TrainingResult] = []
-    registry = registry_of(plant.settings, plant.base_dir)
-    retrainer = Retrainer(plant.settings, plant.base_dir, model, plant.clock, results.append)
+    registry = registry_of(plant)
+    retrainer = Retrainer(plant, model, results.append)
     retrainer.start(same_as_before(read_status(registry, model), asked))
     stop = asyncio.Event()
     stopping = asyncio.ensure_future(stop.wait())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["run"]
-
 import platform
 import re
 import sys
@@ -17,16 +15,16 @@ from streamad.commands.run.workers import Supervisor, stop_with_parent
 from streamad.commands.shared.console import (
     ConfigOption,
     JsonOption,
-    Plant,
     err,
-    load_whole_plant,
     print_json,
     run_async,
     stop_on_signals,
 )
 from streamad.commands.shared.monitor import Monitor
+from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.report import print_summary
 from streamad.errors import UsageError
+from streamad.plant import Plant
 from streamad.ports import TransactionalSource
 from streamad.runtime.wiring import committer_for, source_for
 
@@ -78,11 +76,11 @@ def run(
     settings = plant.settings
 
     async def work() -> None:
-        source = source_for(settings, plant.context)
+        source = source_for(plant)
         monitor = Monitor(plant, quiet=quiet, learns=True, on_start=stop_with_parent if supervised else None)
         report = await monitor.run(
             source,
-            committer_for(settings, plant.context, source),
+            committer_for(plant, source),
             explain=settings.sinks.attributions is not None or not quiet,
             with_verdicts=settings.sinks.verdicts is not None,
         )
@@ -111,7 +109,7 @@ def _with_options(plant: Plant, options: dict[str, Any]) -> Plant:
 
 async def _supervise(plant: Plant, workers: int, program: list[str]) -> None:
     """Run ``workers`` processes of ``program``, each a member of the group under a name of its own."""
-    source = source_for(plant.settings, plant.context)
+    source = source_for(plant)
     await source.close()
     if not isinstance(source, TransactionalSource):
         raise UsageError(

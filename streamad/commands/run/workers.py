@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Supervisor", "stop_with_parent"]
-
 import asyncio
 import os
 import signal

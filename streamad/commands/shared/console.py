@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ConfigOption",
-    "JsonOption",
-    "Plant",
-    "err",
-    "load_plant",
-    "load_whole_plant",
-    "local_url",
-    "located",
-    "name_config",
-    "out",
-    "print_json",
-    "print_table",
-    "run_async",
-    "stop_on_signals",
-]
-
 import asyncio
-import shlex
 import signal
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -33,18 +14,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from streamad.errors import ConfigError, Problem
-from streamad.plugins import ConnectorContext, split_url
-from streamad.ports import Clock
-from streamad.runtime.wiring import check_parts, context_for
-from streamad.settings.plant_yaml import Settings, load_settings, located_problems
-from streamad.system.clock import SystemClock
+from streamad.plugins import split_url
 
 T = TypeVar("T")
 
 _WIDEST = 10_000
-_CONFIG_HINT = "--config FILE"
-_configs_in_use: list[Path] = []
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The plant's config.", show_default=True, metavar="FILE")
@@ -53,49 +27,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as on
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Plant:
-    """A validated config, the folder that its relative paths mean, and the clock."""
-
-    settings: Settings
-    base_dir: Path
-    clock: Clock
-
-    @property
-    def context(self) -> ConnectorContext:
-        """Return what connectors are told."""
-        return context_for(self.settings, self.base_dir, self.clock)
-
-
-def load_plant(config: Path) -> Plant:
-    """Load the config; relative paths in it mean its own folder. Raises ConfigError."""
-    _configs_in_use[:] = [config]
-    return Plant(load_settings(config), config.absolute().parent, SystemClock())
-
-
-def load_whole_plant(config: Path) -> Plant:
-    """Load the config and try its decoder, plug-ins and their options; raises ConfigError with all that is wrong."""
-    plant = load_plant(config)
-    if problems := check_parts(plant.settings, plant.context):
-        raise ConfigError(located(problems), source=str(config))
-    return plant
-
-
-def name_config(text: str) -> str:
-    """Return a hint with the file that the command was given (the one last loaded) in place of ``--config FILE``."""
-    if not _configs_in_use:
-        return text
-    return text.replace(_CONFIG_HINT, f"--config {shlex.quote(str(_configs_in_use[0]))}")
-
-
-def located(problems: Sequence[Problem]) -> list[Problem]:
-    """Return problems with the lines of their keys in the config that was loaded last, where they stand in it."""
-    try:
-        return [problem for config in _configs_in_use for problem in located_problems(problems, config)]
-    except ConfigError:  # the file was changed in between
-        return list(problems)
 
 
 def local_url(url: str) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["FromOption", "SinceOption", "UntilOption", "input_url", "open_input", "span_now"]
-
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import Plant, local_url
+from streamad.commands.shared.console import local_url
 from streamad.errors import ConfigError, Problem, UsageError
+from streamad.plant import Plant
 from streamad.ports import Source
-from streamad.ranges import EVERYTHING, Span, cut, span_of
+from streamad.ranges import EVERYTHING, Span, span_of
+from streamad.runtime.replay import cut
 from streamad.runtime.wiring import source_for
 
 FromOption = Annotated[
@@ -48,7 +48,7 @@ def open_input(plant: Plant, url: str | None, span: Span = EVERYTHING) -> Source
     Raises UsageError where it has no times to cut by, and as ``source_for``; errors of ``url`` name --from.
     """
     try:
-        source = source_for(plant.settings, plant.context, url)
+        source = source_for(plant, url)
     except ConfigError as error:
         if url is None:
             raise

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NORMAL", "Labels", "read_labels"]
-
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ByOption",
-    "Desk",
-    "Marked",
-    "NoteOption",
-    "SequenceOption",
-    "StreamOption",
-    "print_marked",
-]
-
 import asyncio
 import getpass
 import re
@@ -23,9 +13,9 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import Plant, err, out, print_json
+from streamad.commands.shared.console import err, out, print_json
 from streamad.commands.shared.stored import (
-    Stored,
+    StoreView,
     learning_of,
     open_store,
     sequences_of,
@@ -36,7 +26,9 @@ from streamad.commands.shared.stored import (
 from streamad.errors import StoreError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem, send_feedback
 from streamad.learn.store.records import JudgementWord, Mark, mark_of
-from streamad.types import Feedback, from_us
+from streamad.messages import Feedback
+from streamad.plant import Plant
+from streamad.types import from_us
 
 _SHOWN = 20
 _SHORTEST_PREFIX = 6
@@ -58,7 +50,7 @@ class Marked:
     """
 
     feedback: Feedback
-    found: Stored | None
+    found: StoreView | None
     place: str
     looked: bool = True
     stands: Mark | None = None
@@ -81,7 +73,7 @@ class Desk:
             raise UsageError("no model has stored anything yet, so none can keep what is said of a sequence")
         self.by = _login() if by is None else by
         self.now_us = plant.clock.now_us()
-        self._stored: list[Stored] = []
+        self._stored: list[StoreView] = []
         self._marks: dict[str, Mark] = {}
         self._looked = False
         self._look()
@@ -142,7 +134,7 @@ class Desk:
         feedback = self._addressed(feedback)
         place = "the inlier store"
         if not self._to_store:
-            asyncio.run(send_feedback(self._plant.settings, self._plant.context, feedback))
+            asyncio.run(send_feedback(self._plant, feedback))
             place = str(self._learning.feedback).partition("?")[0]
         else:
             self._write(feedback)

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-__all__ = ["Monitor", "RunReport", "alert_line", "p_text", "unscorable_line"]
-
 import asyncio
 import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from streamad.commands.shared.console import Plant, err, stop_on_signals
-from streamad.commands.shared.labels import Labels
-from streamad.errors import SourceError, StalledError
-from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.commands.shared.console import err, stop_on_signals
+from streamad.commands.shared.report import RunReport
+from streamad.errors import StalledError
 from streamad.judge.scoring import Batchers
-from streamad.learn.live.following import Following, models_at_work
+from streamad.learn.live.live_learning import LiveLearning, models_at_work
+from streamad.messages import Alert, Attribution, Event, Verdict
+from streamad.plant import Plant
 from streamad.ports import Committer, Source
 from streamad.runtime.pipeline import JudgedSequence, Pipeline
-from streamad.telemetry.events import Telling
-from streamad.types import Alert, Attribution, Event, Verdict
+from streamad.telemetry.events import EventLog
 
 _LATENCIES = 10_000
 _OBJECTS_BEFORE_COLLECTION = 20_000
@@ -61,55 +56,6 @@ def _n_of(n: int, what: str) -> str:
 def unscorable_line(verdict: Verdict) -> str:
     """Return one line for a person: what could not be judged, and why."""
     return f"[yellow]UNSCORABLE[/] {escape(f'{verdict.stream} {verdict.sequence}  {verdict.detail or str()}')}"
-
-
-@dataclass(slots=True)
-class RunReport:
-    """What a run did, for the summary; ``verdicts`` only where they were asked for, latencies of the latest ones."""
-
-    counters: dict[str, Any]
-    wall_s: float
-    model: str
-    latencies_us: list[int]
-    verdicts: list[Verdict]
-    interrupted: bool = False
-
-    @property
-    def sequences(self) -> int:
-        """Return the number of verdicts."""
-        return sum(self.counters["verdicts"].values())
-
-    def latency_ms(self, share: float) -> float | None:
-        """Return a quantile of the time from a sequence's end to its committed verdict."""
-        return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
-
-    def evaluation(self, labels: Labels) -> Evaluation:
-        """Compare the judged sequences that have a label with it. Raises SourceError where none has."""
-        truths = [labels.is_anomalous(verdict.stream, verdict.sequence) for verdict in self.verdicts]
-        labelled = [(verdict, truth) for verdict, truth in zip(self.verdicts, truths, strict=True) if truth is not None]
-        if self.verdicts and not labelled:
-            raise SourceError(
-                f"none of the {len(self.verdicts)} judged sequences has a label: the recordings say "
-                f"{self.verdicts[0].sequence!r} of stream {self.verdicts[0].stream!r}, the labels {labels.example!r}"
-            )
-        return evaluate(
-            [verdict.score for verdict, _ in labelled],
-            [verdict.decision == "anomalous" for verdict, _ in labelled],
-            [truth for _, truth in labelled],
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the figures for machines."""
-        return {
-            "sequences": self.sequences,
-            "alerts": self.counters["alerts"],
-            "model": self.model,
-            "interrupted": self.interrupted,
-            "wall_s": round(self.wall_s, 3),
-            "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
-            "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},
-            "counters": self.counters,
-        }
 
 
 @contextmanager
@@ -151,8 +97,8 @@ class Monitor:
         self._quiet = quiet
         self._keep = keep
         on_event = self._on_event if err.is_terminal and not quiet else None
-        self._telling = Telling(plant.settings.name, plant.clock, on_event)
-        self._following = Following(plant, self._telling) if learns and plant.settings.learning is not None else None
+        self._events = EventLog(plant.settings.name, plant.clock, on_event)
+        self._following = LiveLearning(plant, self._events) if learns and plant.settings.learning is not None else None
         self._is_through = False
         self._verdicts: list[Verdict] = []
         self._latencies_us: deque[int] = deque(maxlen=_LATENCIES)
@@ -186,7 +132,7 @@ class Monitor:
                 explain=explain,
                 with_verdicts=with_verdicts,
                 on_judged=self._on_judged,
-                telling=self._telling,
+                events=self._events,
             )
             if following is not None:
                 pipeline.counters.learning = following.counters
@@ -223,7 +169,7 @@ class Monitor:
             if following is not None:
                 self._is_through = True
                 await following.close(wait=not pipeline.was_stopped)
-                await pipeline.commit_told()
+                await pipeline.commit_events()
         except Exception as error:
             if following is not None:
                 await following.close(wait=False)

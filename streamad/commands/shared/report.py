@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["evaluation_dict", "print_summary"]
-
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from streamad.commands.shared.console import out
-from streamad.commands.shared.monitor import RunReport
-from streamad.judge.evaluation import Evaluation
+from streamad.commands.shared.labels import Labels
+from streamad.errors import SourceError
+from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.messages import Verdict
 
 
 def evaluation_dict(evaluation: Evaluation) -> dict[str, Any]:
@@ -78,3 +80,52 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
     if evaluation.n_unscorable:
         table.add_row("unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did, for the summary; ``verdicts`` only where they were asked for, latencies of the latest ones."""
+
+    counters: dict[str, Any]
+    wall_s: float
+    model: str
+    latencies_us: list[int]
+    verdicts: list[Verdict]
+    interrupted: bool = False
+
+    @property
+    def sequences(self) -> int:
+        """Return the number of verdicts."""
+        return sum(self.counters["verdicts"].values())
+
+    def latency_ms(self, share: float) -> float | None:
+        """Return a quantile of the time from a sequence's end to its committed verdict."""
+        return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
+
+    def evaluation(self, labels: Labels) -> Evaluation:
+        """Compare the judged sequences that have a label with it. Raises SourceError where none has."""
+        truths = [labels.is_anomalous(verdict.stream, verdict.sequence) for verdict in self.verdicts]
+        labelled = [(verdict, truth) for verdict, truth in zip(self.verdicts, truths, strict=True) if truth is not None]
+        if self.verdicts and not labelled:
+            raise SourceError(
+                f"none of the {len(self.verdicts)} judged sequences has a label: the recordings say "
+                f"{self.verdicts[0].sequence!r} of stream {self.verdicts[0].stream!r}, the labels {labels.example!r}"
+            )
+        return evaluate(
+            [verdict.score for verdict, _ in labelled],
+            [verdict.decision == "anomalous" for verdict, _ in labelled],
+            [truth for _, truth in labelled],
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures for machines."""
+        return {
+            "sequences": self.sequences,
+            "alerts": self.counters["alerts"],
+            "model": self.model,
+            "interrupted": self.interrupted,
+            "wall_s": round(self.wall_s, 3),
+            "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
+            "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},
+            "counters": self.counters,
+        }

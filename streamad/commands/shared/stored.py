@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ModelOption",
-    "Stored",
-    "known_models",
-    "learning_of",
-    "one_model",
-    "open_store",
-    "sequences_of",
-    "some_models",
-    "stored_models",
-    "stored_sequences",
-    "time_text",
-]
-
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, NamedTuple
 
 import typer
 
-from streamad.commands.shared.console import Plant
 from streamad.errors import StoreError, UsageError
 from streamad.learn import parts
 from streamad.learn.parts import stored_names
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import SHARES, Share, StoredSequence
+from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
 from streamad.types import from_us
 
@@ -37,7 +23,7 @@ ModelOption = Annotated[
 ]
 
 
-class Stored(NamedTuple):
+class StoreView(NamedTuple):
     """A stored sequence, the model whose store it is in, and its share there."""
 
     model: str
@@ -56,13 +42,13 @@ def known_models(plant: Plant) -> tuple[str, ...]:
     """Return the models that the config names, that have versions, or that have stored sequences; theirs first."""
     stored: set[str] = set()
     with suppress(StoreError):  # a store that is away: what needs it says so
-        stored = stored_names(plant.settings, plant.base_dir)
-    return parts.known_models(plant.settings, plant.base_dir, stored)
+        stored = stored_names(plant)
+    return parts.known_models(plant, stored)
 
 
 def stored_models(plant: Plant, model: str | None = None) -> tuple[str, ...]:
     """Return those of ``some_models`` that have an inlier store. Raises UsageError, StoreError."""
-    stored = stored_names(plant.settings, plant.base_dir)
+    stored = stored_names(plant)
     return tuple(name for name in some_models(plant, model) if name in stored)
 
 
@@ -101,16 +87,16 @@ def open_store(plant: Plant, model: str) -> InlierStore:
     return store
 
 
-def stored_sequences(plant: Plant, models: tuple[str, ...]) -> Iterator[Stored]:
+def stored_sequences(plant: Plant, models: tuple[str, ...]) -> Iterator[StoreView]:
     """Yield all that the stores of ``models`` hold. Raises StoreError."""
     for model in models:
         yield from sequences_of(model, open_store(plant, model))
 
 
-def sequences_of(model: str, store: InlierStore) -> Iterator[Stored]:
+def sequences_of(model: str, store: InlierStore) -> Iterator[StoreView]:
     """Yield all that the opened ``store`` of ``model`` holds. Raises StoreError."""
     for share in SHARES:
-        yield from (Stored(model, share, sequence) for sequence in store.read(share))
+        yield from (StoreView(model, share, sequence) for sequence in store.read(share))
 
 
 def time_text(time_us: int) -> str:

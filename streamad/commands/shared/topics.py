@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["folded", "kept_topics"]
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from streamad.commands.shared.console import Plant
 from streamad.learn.feedback.exchange import exchange_sinks
+from streamad.plant import Plant
 from streamad.ports import TopicFinding, Topics, TransactionalSource
 from streamad.runtime.wiring import sinks_for, source_for
 
@@ -20,12 +18,12 @@ async def kept_topics(plant: Plant) -> AsyncIterator[Topics | None]:
     Raises ConfigError, PluginError, OutputError.
     """
     async with AsyncExitStack() as stack:
-        source = source_for(plant.settings, plant.context)
+        source = source_for(plant)
         stack.push_async_callback(source.close)
         if not isinstance(source, TransactionalSource):
             yield None
             return
-        sinks = {**sinks_for(plant.settings, plant.context), **exchange_sinks(plant.settings, plant.context)}
+        sinks = {**sinks_for(plant), **exchange_sinks(plant)}
         for sink in sinks.values():
             stack.push_async_callback(sink.close)
         keeper = source.topics(sinks)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["Recordings", "read_windows"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from streamad.commands.shared.console import Plant, err
+from streamad.commands.shared.console import err
 from streamad.errors import TrainingDataError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.routing import Router
+from streamad.plant import Plant
 from streamad.ports import Source
 from streamad.runtime.replay import read_sequences
 from streamad.telemetry.metrics import Counters
@@ -73,13 +72,13 @@ async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("reading")
 
-        def tell(counters: Counters, share: float | None) -> None:
+        def emit(counters: Counters, share: float | None) -> None:
             done = sum(counters.sequences.values())
             part = "" if share is None else f"{share:.0%}, "
             progress.update(task, description=f"reading: {part}{counters.samples} samples, {done} sequences")
 
         try:
-            async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, tell):
+            async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, emit):
                 if keep is not None and not keep(sequence.stream, sequence.sequence):
                     continue
                 model = router.name_for(sequence.routes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["simulate"]
-
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -160,7 +158,7 @@ def _write(
             write_recordings(batches, out_dir / name, overwrite=force)
     with writing(out_dir / _CONFIG):
         write_atomically(out_dir / _CONFIG, _config(tuple(folders), seed).encode())
-    _tell(out_dir, recordings, as_json)
+    _emit(out_dir, recordings, as_json)
 
 
 def _refuse_existing(out_dir: Path, folders: Iterable[str], force: bool) -> None:
@@ -213,7 +211,7 @@ def _config(folders: tuple[str, ...], seed: int) -> str:
     return render(head, "fermenters", [ChannelLine(name, unit) for name, unit in CHANNELS], sections)
 
 
-def _tell(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) -> None:
+def _emit(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) -> None:
     if as_json:
         written = {
             name: {

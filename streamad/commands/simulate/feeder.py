@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FeedReport", "PlantFeeder", "batch_line"]
-
 import asyncio
 import contextlib
 import csv

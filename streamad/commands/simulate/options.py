@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FeedOptions", "feed_plant"]
-
 import asyncio
 import signal
 from collections.abc import Callable, Iterator
@@ -14,7 +12,8 @@ from pathlib import Path
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from streamad.commands.shared.console import err, load_plant, out, print_json, run_async
+from streamad.commands.shared.console import err, out, print_json, run_async
+from streamad.commands.shared.plants import load_plant
 from streamad.commands.simulate.feeder import FeedReport, PlantFeeder, batch_line
 from streamad.errors import OutputError, UsageError
 from streamad.plugins import ConnectorContext, connect_feed, split_url
@@ -109,7 +108,7 @@ async def _feed(options: FeedOptions, pace: _Pace, for_us: int | None, context: 
                 await feed.close()
         except OutputError as error:
             raise OutputError(f"{error}; {_fed(feeder.report, options.batches)}") from error
-    _tell(options, place, report)
+    _emit(options, place, report)
 
 
 def _fed(report: FeedReport, n_batches: int | None) -> str:
@@ -207,7 +206,7 @@ def _stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         restore()
 
 
-def _tell(options: FeedOptions, place: str, report: FeedReport) -> None:
+def _emit(options: FeedOptions, place: str, report: FeedReport) -> None:
     if options.as_json:
         labels = None if options.labels is None else str(options.labels)
         print_json({"to": place, "labels": labels, **report.as_dict()})

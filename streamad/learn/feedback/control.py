@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-__all__ = ["Announcer", "ControlReader", "announce"]
-
 import asyncio
 from collections.abc import Callable
 
 from streamad.errors import StreamadError
 from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send, subscription_to
-from streamad.plugins import ConnectorContext
+from streamad.messages import ModelRef, OutputRecord, Promotion
+from streamad.plant import Plant
 from streamad.ports import StoredMessage
-from streamad.settings.plant_yaml import Settings
-from streamad.types import ModelRef, OutputRecord, Promotion, from_us
+from streamad.types import from_us
 
 _CLOSE_S = 1.0
 
 
-async def announce(settings: Settings, context: ConnectorContext, model: ModelRef) -> bool:
+async def announce(plant: Plant, model: ModelRef) -> bool:
     """Tell running workers that ``model`` is in service; returns False where the plant has no ``learning.control``.
 
     To be called after the registry has it. Raises OutputError, ConfigError, PluginError: nothing is lost then, for
     workers look into the registry every second anyway.
     """
-    if "control" not in exchange_urls(settings):
+    if "control" not in exchange_urls(plant.settings):
         return False
-    now = from_us(context.clock.now_us())
+    now = from_us(plant.clock.now_us())
     message = Promotion(model=model.name, version=model.version, created_at=now)
-    await send(settings, context, [OutputRecord("control", model.name, message)])
+    await send(plant, [OutputRecord("control", model.name, message)])
     return True
 
 
 class Announcer:
     """Announces promotions beside other work; what goes wrong is an event and no more. Use inside an event loop."""
 
-    def __init__(self, settings: Settings, context: ConnectorContext, on_event: OnEvent = log_event) -> None:
-        self._settings = settings
-        self._context = context
+    def __init__(self, plant: Plant, on_event: OnEvent = log_event) -> None:
+        self._plant = plant
         self._on_event = on_event
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -56,7 +53,7 @@ class Announcer:
 
     async def _announce(self, model: ModelRef) -> None:
         try:
-            await announce(self._settings, self._context, model)
+            await announce(self._plant, model)
         except StreamadError as error:
             text = f"other workers will see {model.name} {model.version} by themselves, they could not be told: {error}"
             self._on_event("control_unwritable", text)
@@ -71,16 +68,15 @@ class ControlReader:
 
     def __init__(
         self,
-        settings: Settings,
-        context: ConnectorContext,
+        plant: Plant,
         on_wake: Callable[[], None],
         on_event: OnEvent = log_event,
     ) -> None:
-        self._has_place = "control" in exchange_urls(settings)
+        self._has_place = "control" in exchange_urls(plant.settings)
         self._on_wake = on_wake
         self._follower = Follower(
-            lambda: subscription_to(settings, context, "control", start="latest"),
-            context.clock,
+            lambda: subscription_to(plant, "control", start="latest"),
+            plant.clock,
             self._take,
             lambda why: on_event("control_unreadable", f"promotions are noticed by polling alone: {why}"),
         )

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Follower",
-    "OnEvent",
-    "check_exchange",
-    "exchange_sinks",
-    "exchange_urls",
-    "log_event",
-    "send",
-    "subscription_to",
-]
-
 import asyncio
 import fcntl
 import os
@@ -25,13 +14,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from streamad.errors import OutputError, StreamadError
-from streamad.plugins import ConnectorContext, connect_sink, connect_subscription, load, split_url
+from streamad.messages import OutputRecord, Role
+from streamad.plant import Plant
+from streamad.plugins import connect_sink, connect_subscription, load, split_url
 from streamad.ports import Clock, Sink, StoredMessage, Subscription
 from streamad.settings.places import place_key
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import sync_folder, writing
 from streamad.telemetry.logs import get_logger
-from streamad.types import OutputRecord, Role
 
 OnEvent: TypeAlias = Callable[[str, str], None]
 """Takes an event's kind (a stable word) and message."""
@@ -49,25 +39,23 @@ def exchange_urls(settings: Settings) -> dict[Role, str]:
     return {role: url for role, url in urls.items() if url is not None}
 
 
-def exchange_sinks(settings: Settings, context: ConnectorContext) -> dict[Role, Sink]:
+def exchange_sinks(plant: Plant) -> dict[Role, Sink]:
     """Return a sink to each place that is no file; raises PluginError, ConfigError, OutputError."""
     return {
-        role: _sink(settings, context, role)
-        for role, url in exchange_urls(settings).items()
-        if split_url(url)[0] != "file"
+        role: _sink(plant, role) for role, url in exchange_urls(plant.settings).items() if split_url(url)[0] != "file"
     }
 
 
-def _sink(settings: Settings, context: ConnectorContext, role: Role) -> Sink:
-    url = exchange_urls(settings)[role]
-    return connect_sink(url, _options(settings, url), context, place_key(role))
+def _sink(plant: Plant, role: Role) -> Sink:
+    url = exchange_urls(plant.settings)[role]
+    return connect_sink(url, _options(plant.settings, url), plant.context, place_key(role))
 
 
-def check_exchange(settings: Settings, context: ConnectorContext, role: Role) -> None:
+def check_exchange(plant: Plant, role: Role) -> None:
     """Raise PluginError, ConfigError, SourceError or OutputError where the place of ``role`` cannot be used."""
-    subscription_to(settings, context, role)
-    if split_url(exchange_urls(settings)[role])[0] != "file":
-        _sink(settings, context, role)
+    subscription_to(plant, role)
+    if split_url(exchange_urls(plant.settings)[role])[0] != "file":
+        _sink(plant, role)
 
 
 def _options(settings: Settings, url: str, *, reads: bool = False) -> dict[str, Any]:
@@ -80,20 +68,20 @@ def _options(settings: Settings, url: str, *, reads: bool = False) -> dict[str, 
     return {name: value for name, value in given.items() if name in known}
 
 
-def subscription_to(settings: Settings, context: ConnectorContext, role: Role, **wanted: str) -> Subscription:
+def subscription_to(plant: Plant, role: Role, **wanted: str) -> Subscription:
     """Return a subscription to the place of ``role``; ``wanted`` are options of it, those in the URL win.
 
     A file that is not there yet is as it should be: nobody has said anything. Raises PluginError, ConfigError,
     SourceError.
     """
-    url = exchange_urls(settings)[role]
-    given = _options(settings, url, reads=True) | wanted
+    url = exchange_urls(plant.settings)[role]
+    given = _options(plant.settings, url, reads=True) | wanted
     if split_url(url)[0] == "file":
         given["warn_missing"] = False
-    return connect_subscription(url, given, context, place_key(role))
+    return connect_subscription(url, given, plant.context, place_key(role))
 
 
-async def send(settings: Settings, context: ConnectorContext, records: Sequence[OutputRecord]) -> None:
+async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
     """Write ``records``, all of one role, to its place; returns once they are safe there.
 
     Lines are appended to a file one by one and whole, so other programs may append to it too. Raises OutputError,
@@ -102,12 +90,12 @@ async def send(settings: Settings, context: ConnectorContext, records: Sequence[
     if not records:
         return
     role = records[0].role
-    scheme, rest, _ = split_url(exchange_urls(settings)[role])
+    scheme, rest, _ = split_url(exchange_urls(plant.settings)[role])
     if scheme == "file":
         lines = b"".join(msgspec.json.encode(record.message) + b"\n" for record in records)
-        await asyncio.to_thread(_append, context.base_dir / rest, lines)
+        await asyncio.to_thread(_append, plant.base_dir / rest, lines)
         return
-    sink = _sink(settings, context, role)
+    sink = _sink(plant, role)
     try:
         await sink.write(records)
         await sink.flush()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FeedbackReader", "feedback_group", "feedback_problem", "send_feedback"]
-
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,12 +10,12 @@ import msgspec
 
 from streamad.errors import StreamadError
 from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send, subscription_to
-from streamad.plugins import ConnectorContext
+from streamad.messages import Feedback, OutputRecord, message_types
+from streamad.plant import Plant
 from streamad.ports import StoredMessage
 from streamad.settings.fields import NAME_PATTERN
-from streamad.settings.plant_yaml import Settings
 from streamad.system.untrusted_json import decode_json
-from streamad.types import Feedback, OutputRecord, from_us, message_types
+from streamad.types import from_us
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME = re.compile(NAME_PATTERN)
@@ -26,11 +24,6 @@ _BY_CHARACTERS = 200
 _TOLD_EVERY_US = 60_000_000
 _RETRY_S = 10.0
 _KINDS = {kind: name for name, kind in message_types().items()}
-
-
-def feedback_group(plant: str) -> str:
-    """Return the group as which the workers of ``plant`` read feedback: 64 characters at most, as a file's may have."""
-    return f"streamad.{plant[:46]}.feedback"
 
 
 def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
@@ -49,9 +42,9 @@ def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
     return None
 
 
-async def send_feedback(settings: Settings, context: ConnectorContext, feedback: Sequence[Feedback]) -> None:
+async def send_feedback(plant: Plant, feedback: Sequence[Feedback]) -> None:
     """Write ``feedback`` to ``learning.feedback``, keyed by id; raises OutputError, ConfigError, PluginError."""
-    await send(settings, context, [OutputRecord("feedback", each.alert_id, each) for each in feedback])
+    await send(plant, [OutputRecord("feedback", each.alert_id, each) for each in feedback])
 
 
 class FeedbackReader:
@@ -65,15 +58,15 @@ class FeedbackReader:
 
     def __init__(
         self,
-        settings: Settings,
-        context: ConnectorContext,
+        plant: Plant,
         on_feedback: Callable[[Feedback], Awaitable[None] | None],
         on_event: OnEvent = log_event,
     ) -> None:
         self.n_read = 0
         self.n_malformed = 0
+        settings = plant.settings
         self._has_place = "feedback" in exchange_urls(settings)
-        self._clock = context.clock
+        self._clock = plant.clock
         self._own_model = settings.model.name
         self._is_routed = settings.models is not None
         self._skew_us = settings.decode.max_clock_skew
@@ -82,8 +75,8 @@ class FeedbackReader:
         self._told_us: int | None = None
         self._n_untold = 0
         self._follower = Follower(
-            lambda: subscription_to(settings, context, "feedback", group=feedback_group(settings.name)),
-            context.clock,
+            lambda: subscription_to(plant, "feedback", group=plant.context.feedback_group),
+            plant.clock,
             self._take,
             lambda why: on_event("feedback_unreadable", f"feedback is not read: {why}"),
         )

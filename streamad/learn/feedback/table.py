@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FeedbackRow", "feedback_word", "read_feedback_csv"]
-
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +14,9 @@ import msgspec
 from streamad.errors import SourceError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem
 from streamad.learn.store.records import JudgementWord
+from streamad.messages import Feedback
 from streamad.ranges import parse_time_us
-from streamad.types import Feedback, from_us
+from streamad.types import from_us
 
 _COLUMNS = ("alert_id", "stream", "sequence", "judgement", "note", "by", "time", "model")
 _WORDS: dict[str, JudgementWord] = {word: word for word in get_args(JudgementWord)}

@@ -5,16 +5,11 @@ The truth table stands in docs/learning/inliers.md; tests/unit/learn/live/test_g
 
 from __future__ import annotations
 
-__all__ = ["Gate", "gate", "is_reserved", "reserve_half"]
+from typing import NamedTuple
 
-from hashlib import blake2b
-from typing import Literal, NamedTuple
-
-import msgspec
-
-from streamad.learn.store.records import Mark, Share
+from streamad.learn.store.records import Mark, Share, is_reserved
+from streamad.messages import ModelRef, Verdict
 from streamad.settings.learning import LearningSettings
-from streamad.types import ModelRef, Verdict
 
 
 class Gate(NamedTuple):
@@ -22,26 +17,6 @@ class Gate(NamedTuple):
 
     share: Share | None
     why: str
-
-
-def is_reserved(stream: str, sequence: str, share: float) -> bool:
-    """Return whether the sequence belongs to the reserve: a hash of its name alone, known before it is scored.
-
-    True for ``share`` of all names in the long run, whatever their pattern; the same in every process and release.
-    """
-    return _draw("reserve", stream, sequence) < share
-
-
-def reserve_half(stream: str, sequence: str) -> Literal["calibration", "comparison"]:
-    """Return what a reserved sequence is for: a second hash, independent of the one that reserved it."""
-    return "calibration" if _draw("half", stream, sequence) < 0.5 else "comparison"
-
-
-def _draw(purpose: str, stream: str, sequence: str) -> float:
-    """Return a number in [0, 1) that depends on nothing but its arguments, uniform over names."""
-    name = msgspec.json.encode([stream, sequence])  # unlike joined text, an array cannot mean two names
-    digest = blake2b(name, digest_size=8, person=purpose.encode()).digest()
-    return (int.from_bytes(digest, "big") >> 11) / 2**53
 
 
 def gate(verdict: Verdict, *, settings: LearningSettings, champion: ModelRef | None, mark: Mark | None) -> Gate:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Item", "Keeper", "NewChampion", "ToKeep", "Work", "drop_oldest"]
-
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +13,10 @@ from streamad.errors import StoreError
 from streamad.learn.live.gate import gate
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, Share, StoredSequence
+from streamad.messages import ModelRef, Verdict
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
-from streamad.types import ModelRef, Verdict, Window
+from streamad.types import Window
 
 _MARKS_EVERY_US = 10_000_000
 _WARM_UP_BYTES = 1 << 28

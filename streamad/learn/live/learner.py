@@ -6,11 +6,8 @@ loading has another, training a process. None of them holds up scoring, and no f
 
 from __future__ import annotations
 
-__all__ = ["Learner", "cold_start_text"]
-
 import asyncio
 from collections import Counter, deque
-from pathlib import Path
 
 from streamad.drift.plant_watch import Notice, PlantWatch
 from streamad.errors import StoreError, StreamadError
@@ -21,13 +18,12 @@ from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, Share
 from streamad.learn.trainer.trainings import Need, Trainings
-from streamad.ports import Clock
-from streamad.settings.plant_yaml import Settings
+from streamad.messages import ModelRef
+from streamad.plant import Plant
 from streamad.system.clock import pause
 from streamad.system.threads import LoneThread, in_thread
-from streamad.telemetry.events import Tell
+from streamad.telemetry.events import Emit
 from streamad.telemetry.metrics import LearningCounters
-from streamad.types import ModelRef
 
 
 def cold_start_text(n_kept: int, n_wanted: int, *, is_training: bool, unit: str = "") -> str:
@@ -62,16 +58,15 @@ class Learner:
     def __init__(
         self,
         batcher: MicroBatcher,
-        settings: Settings,
+        plant: Plant,
         *,
         store: InlierStore,
         versions: RegistryVersions,
-        base_dir: Path,
-        clock: Clock,
-        tell: Tell,
+        emit: Emit,
         counters: LearningCounters | None = None,
         turns: asyncio.Semaphore | None = None,
     ) -> None:
+        settings, clock = plant.settings, plant.clock
         assert settings.learning is not None
         self.name = batcher.name
         self.counters = counters or LearningCounters()
@@ -79,7 +74,7 @@ class Learner:
         self._settings = settings.learning
         self._stop_timeout_us = settings.run.stop_timeout
         self._clock = clock
-        self._tell = tell
+        self._emit = emit
         relearn = "streamad models relearn" + ("" if self.name == settings.model.name else f" --model {self.name}")
         self._plant = PlantWatch(settings.channel_specs, settings.learning.drift, relearn=relearn)
         self._keeper = Keeper(store, settings.learning, clock, self._plant, self._champion)
@@ -87,13 +82,11 @@ class Learner:
         self._thread = LoneThread("streamad-learning")
         self._trainings = Trainings(
             self.name,
-            settings,
-            base_dir,
+            plant,
             versions.registry,
             stored=self._keeper,
             thread=self._thread,
-            clock=clock,
-            tell=tell,
+            emit=emit,
             counters=self.counters,
             on_new=self.wake,
             turns=turns,
@@ -297,7 +290,7 @@ class Learner:
         self._count_version()
         self._inbox.append(NewChampion())
         before = f"instead of {swap.former.ref.version}" if swap.former is not None else "as the first one"
-        self._tell(
+        self._emit(
             "model_swapped",
             f"{self.name} {swap.model.ref.version} is in service {before}",
             model=swap.model.ref,
@@ -309,7 +302,7 @@ class Learner:
         champion = self._champion()
         stays = f"{champion.version} stays in service" if champion is not None else "there is no model yet"
         model = None if version is None else ModelRef(self.name, version)
-        self._tell("model_refused", f"{error}; {stays}", model=model, level="error")
+        self._emit("model_refused", f"{error}; {stays}", model=model, level="error")
 
     def _champion(self) -> ModelRef | None:
         model = self._batcher.model
@@ -330,4 +323,4 @@ class Learner:
         self.counters.version = None if champion is None else champion.version
 
     def _say(self, notice: Notice) -> None:
-        self._tell(notice.kind, notice.message, model=self._champion(), figures=notice.figures, level=notice.level)
+        self._emit(notice.kind, notice.message, model=self._champion(), figures=notice.figures, level=notice.level)

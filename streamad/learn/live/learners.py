@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["Learners"]
-
 import asyncio
 import traceback
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from streamad.errors import StoreError, StreamadError
 from streamad.judge.judging import Judgement
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
-from streamad.learn.parts import known_models, may_be_added, stored_names
+from streamad.learn.parts import known_models, may_be_added, store_for, stored_names, versions_of
 from streamad.learn.store.records import Mark
-from streamad.ports import Clock
-from streamad.runtime.wiring import store_for, versions_of
-from streamad.settings.plant_yaml import Settings
+from streamad.plant import Plant
 from streamad.system.threads import LoneThread, in_thread
-from streamad.telemetry.events import Tell
+from streamad.telemetry.events import Emit
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
 
@@ -37,13 +32,10 @@ class Learners:
     with one entry for each model. Use inside one running event loop.
     """
 
-    def __init__(
-        self, settings: Settings, base_dir: Path, clock: Clock, tell: Tell, counters: dict[str, LearningCounters]
-    ) -> None:
-        self._settings = settings
-        self._base_dir = base_dir
-        self._clock = clock
-        self._tell = tell
+    def __init__(self, plant: Plant, emit: Emit, counters: dict[str, LearningCounters]) -> None:
+        self._plant = plant
+        self._clock = plant.clock
+        self._emit = emit
         self._counters = counters
         self._turns = asyncio.Semaphore(1)
         self._learners: dict[str, Learner] = {}
@@ -56,12 +48,10 @@ class Learners:
         """Let the model behind ``batcher`` follow the plant. Raises ConfigError, PluginError, StoreError."""
         learner = Learner(
             batcher,
-            self._settings,
-            store=store_for(self._settings, self._base_dir, self._clock, name),
-            versions=versions_of(self._settings, self._base_dir, name),
-            base_dir=self._base_dir,
-            clock=self._clock,
-            tell=self._tell,
+            self._plant,
+            store=store_for(self._plant, name),
+            versions=versions_of(self._plant, name),
+            emit=self._emit,
             counters=self._counters.setdefault(name, LearningCounters()),
             turns=self._turns,
         )
@@ -95,14 +85,14 @@ class Learners:
             if (learner := self._learners.get(name)) is not None:
                 await learner.mark(mark)
             else:
-                store = store_for(self._settings, self._base_dir, self._clock, name)
+                store = store_for(self._plant, name)
                 await in_thread(self._marking, store.mark, mark)
 
     async def _models_for(self, model: str | None) -> Collection[str]:
         """Return the models whose stores keep a word on ``model``. Raises StoreError, RegistryError."""
-        stored = await in_thread(self._marking, stored_names, self._settings, self._base_dir)
-        known = await in_thread(self._marking, known_models, self._settings, self._base_dir, {*stored, *self._learners})
-        if model is not None and (model in known or may_be_added(self._settings, model, known)):
+        stored = await in_thread(self._marking, stored_names, self._plant)
+        known = await in_thread(self._marking, known_models, self._plant, {*stored, *self._learners})
+        if model is not None and (model in known or may_be_added(self._plant.settings, model, known)):
             return (model,)
         if not known:
             raise StoreError("there is no model yet that could keep a word of an operator: it waits for the first one")
@@ -168,4 +158,4 @@ class Learners:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         what = str(error) if isinstance(error, StreamadError) else repr(error)
-        self._tell("learning_failed", f"{name} {so}: {what}; scoring goes on", level="error")
+        self._emit("learning_failed", f"{name} {so}: {what}; scoring goes on", level="error")

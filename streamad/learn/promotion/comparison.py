@@ -5,8 +5,6 @@ Shapes: N sequences. Derivations, measurements: docs/learning/promotion.md.
 
 from __future__ import annotations
 
-__all__ = ["Comparison", "ModelFigures", "TestMaterial", "compare", "compare_versions", "load_version"]
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,7 +15,7 @@ import numpy as np
 from streamad.errors import TrainingDataError
 from streamad.injected_faults import FAULT_KINDS, STRENGTHS, channel_scales, injected_windows
 from streamad.judge.evaluation import clopper_pearson
-from streamad.learn.promotion.operating import Operating
+from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
@@ -155,18 +153,18 @@ def compare(
     than the challenger, its detection is taken at a threshold raised until it has not: alerting at everything is no
     merit. Raises DetectorError for scores that are not finite.
     """
-    tell = _Teller(progress)
+    emit = _Teller(progress)
     windows = to_windows(material.half.sequences)
-    ours = Operating.of(challenger, material.half, windows, rate)
-    tell()
+    ours = OperatingPoint.of(challenger, material.half, windows, rate)
+    emit()
     models = [ours]
-    theirs = None if champion is None else Operating.of(champion, material.half, windows, rate)
+    theirs = None if champion is None else OperatingPoint.of(champion, material.half, windows, rate)
     if theirs is not None:
         models.append(theirs.at_most(max(theirs.n_allowed, ours.n_false)))
-    tell()
-    faults = _Faults.found_by(models, windows, seed, tell)
+    emit()
+    faults = _Faults.found_by(models, windows, seed, emit)
     figures = [_figures(model, faults, place, material) for place, model in enumerate(models)]
-    tell()
+    emit()
     return Comparison(
         false_alarm_rate=rate,
         n_sequences=len(windows),
@@ -198,14 +196,14 @@ class _Faults:
     by_strength: list[dict[str, dict[str, float]]]
 
     @classmethod
-    def found_by(cls, models: list[Operating], windows: WindowSet, seed: int, tell: Callable[[], None]) -> _Faults:
+    def found_by(cls, models: list[OperatingPoint], windows: WindowSet, seed: int, emit: Callable[[], None]) -> _Faults:
         left_out = np.logical_or.reduce([model.left_out for model in models])
         order = hash_order(windows.ids, seed)
         base = windows.take([i for i in order if not left_out[i]][:_FAULTY_WINDOWS])
         n_injected: dict[str, dict[str, int]] = {}
         n_found: list[dict[str, dict[str, int]]] = [{} for _ in models]
         for kind, strength, faulty in injected_windows(base, channel_scales(windows), seed=seed):
-            tell()
+            emit()
             if not len(faulty):
                 continue
             name = STRENGTHS[kind.strengths.index(strength)]
@@ -226,7 +224,7 @@ class _Faults:
         )
 
 
-def _figures(model: Operating, faults: _Faults, place: int, material: TestMaterial) -> ModelFigures:
+def _figures(model: OperatingPoint, faults: _Faults, place: int, material: TestMaterial) -> ModelFigures:
     by_fault = faults.by_fault[place]
     return ModelFigures(
         version=model.model.ref.version,
@@ -242,7 +240,7 @@ def _figures(model: Operating, faults: _Faults, place: int, material: TestMateri
     )
 
 
-def _own_alarms(figures: ModelFigures, own: Operating, material: TestMaterial) -> ModelFigures:
+def _own_alarms(figures: ModelFigures, own: OperatingPoint, material: TestMaterial) -> ModelFigures:
     """Return ``figures`` with the false alarms, also those known by name, at the champion's own threshold."""
     return msgspec.structs.replace(
         figures,

@@ -5,8 +5,6 @@ Shapes: N sequences.
 
 from __future__ import annotations
 
-__all__ = ["Operating"]
-
 import math
 from dataclasses import dataclass
 
@@ -24,7 +22,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Operating:
+class OperatingPoint:
     """A model at the configured ``rate``: its ``scores`` [N] of held-out sequences, and which of them it is rid of.
 
     Nothing alerts whose score is not above ``above``, whatever its p-value.
@@ -38,7 +36,7 @@ class Operating:
     above: float = -np.inf
 
     @classmethod
-    def of(cls, model: LoadedModel, half: HeldOut, windows: WindowSet, rate: float) -> Operating:
+    def of(cls, model: LoadedModel, half: HeldOut, windows: WindowSet, rate: float) -> OperatingPoint:
         """Let ``model`` judge the sequences of ``half``, whose windows are ``windows``.
 
         It is rid of its presumed anomalies: of its own excess of alerts, what stands apart from its other scores. What
@@ -77,12 +75,12 @@ class Operating:
         """Return how many of those kept may alert at the rate."""
         return math.ceil(self.rate * self.n_kept - _ROUNDING)
 
-    def at_most(self, n_false: int) -> Operating:
+    def at_most(self, n_false: int) -> OperatingPoint:
         """Return this judging with the threshold raised, if need be, so that at most ``n_false`` of the half alert."""
         if self.n_false <= n_false:
             return self
         above = float(np.sort(self.scores[~self.left_out])[::-1][n_false])
-        return Operating(self.model, self.rate, self.calibration, self.scores, self.left_out, above)
+        return OperatingPoint(self.model, self.rate, self.calibration, self.scores, self.left_out, above)
 
 
 def _scores(model: LoadedModel, windows: WindowSet) -> Scores:

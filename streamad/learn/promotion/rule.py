@@ -5,8 +5,6 @@ Its reasons, and how often it errs with how many sequences: docs/learning/promot
 
 from __future__ import annotations
 
-__all__ = ["MIN_LABELS", "Ruling", "rule", "unopposed"]
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

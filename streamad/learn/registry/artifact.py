@@ -5,21 +5,6 @@ Shapes: n calibration sequences, K transformations, M reference and P probe wind
 
 from __future__ import annotations
 
-__all__ = [
-    "CALIBRATION_FILE",
-    "PROBE_FILE",
-    "PROBE_TOLERANCE_OTHER_DEVICES",
-    "REFERENCE_FILE",
-    "LoadedModel",
-    "load_artifact",
-    "probe_deviation",
-    "read_npy",
-    "read_npz",
-    "write_arrays",
-    "write_npy",
-    "write_npz",
-]
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,9 +17,10 @@ import numpy.typing as npt
 from streamad.errors import ArtifactError, StreamadError
 from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
+from streamad.messages import ModelRef
 from streamad.ports import Detector, Scorer
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.types import ChannelSpec, FloatArray, IntArray, ModelRef
+from streamad.types import ChannelSpec, FloatArray, IntArray
 
 AnyArray = npt.NDArray[Any]
 

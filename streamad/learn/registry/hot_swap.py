@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ModelWatch", "RegistryVersions", "Swap"]
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

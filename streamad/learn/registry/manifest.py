@@ -2,23 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MANIFEST_FILE",
-    "MANIFEST_VERSION",
-    "CalibrationMethod",
-    "DetectorRecord",
-    "FileRecord",
-    "LearningRecord",
-    "Manifest",
-    "Metrics",
-    "PromotionDecision",
-    "TrainingRecord",
-    "WindowForm",
-    "encode_manifest",
-    "package_versions",
-    "read_manifest",
-]
-
 import math
 import platform
 from datetime import datetime
@@ -29,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from streamad.errors import ArtifactError
+from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
-from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.untrusted_json import decode_json
 from streamad.types import ChannelSpec
 
@@ -46,27 +29,6 @@ class FileRecord(msgspec.Struct, frozen=True):
 
     sha256: str
     size_bytes: int
-
-
-class WindowForm(msgspec.Struct, frozen=True, kw_only=True):
-    """How the windows were made that the model knows; serving must make them the same way."""
-
-    length: int
-    resample_period_us: int | None
-    longer: str
-    max_missing: float
-    min_samples: int
-
-    @classmethod
-    def of(cls, window: WindowSettings) -> WindowForm:
-        """Return the form that the settings describe."""
-        return cls(
-            length=window.length,
-            resample_period_us=window.resample.period if window.resample else None,
-            longer=window.longer,
-            max_missing=window.max_missing,
-            min_samples=window.min_samples,
-        )
 
 
 class DetectorRecord(msgspec.Struct, frozen=True):

@@ -5,8 +5,6 @@ Layout: ``<root>/<name>/versions/0007/`` holds a version, ``<root>/<name>/CURREN
 
 from __future__ import annotations
 
-__all__ = ["NoModelError", "OvertakenError", "Registry"]
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -24,11 +22,12 @@ from streamad.learn.registry.manifest import (
 )
 from streamad.learn.registry.staging import StagedVersion, staged_version
 from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, verify_files
+from streamad.messages import ModelRef
 from streamad.ports import Detector
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import locked
-from streamad.types import ChannelSpec, ModelRef
+from streamad.types import ChannelSpec
 
 _LOCK_TIMEOUT_S = 10.0
 _CURRENT_MAX_BYTES = 256

@@ -5,8 +5,6 @@ A killed writer leaves a staging folder that nobody reads; its lock died with it
 
 from __future__ import annotations
 
-__all__ = ["StagedVersion", "clear_leftovers", "staged_version"]
-
 import os
 import secrets
 import shutil

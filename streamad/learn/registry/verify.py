@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "NAME",
-    "TRAIN_COMMAND",
-    "check_channels",
-    "check_detector",
-    "check_window",
-    "describe_files",
-    "verify_files",
-]
-
 import re
 from pathlib import Path
 
 from streamad.errors import ArtifactError
-from streamad.learn.registry.manifest import MANIFEST_FILE, FileRecord, Manifest, WindowForm
+from streamad.learn.registry.manifest import MANIFEST_FILE, FileRecord, Manifest
+from streamad.learn.store.records import WindowForm
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.files import sha256_of

@@ -6,8 +6,6 @@ A process killed in between leaves copies, of which only the last counts (see ``
 
 from __future__ import annotations
 
-__all__ = ["FAN", "Extent", "compact", "groups_to_join"]
-
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple

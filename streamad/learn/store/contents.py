@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["IDS", "Contents", "Survey", "survey"]
-
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple

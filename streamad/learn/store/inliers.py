@@ -5,8 +5,6 @@ Its guarantees, its layout and what its policies are based on stand in docs/lear
 
 from __future__ import annotations
 
-__all__ = ["InlierStore"]
-
 import re
 import secrets
 import threading
@@ -17,10 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from streamad.errors import StoreError
-from streamad.learn.registry.manifest import WindowForm
 from streamad.learn.store.compaction import compact
 from streamad.learn.store.contents import Contents, Survey, survey
-from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
+from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence, WindowForm
 from streamad.learn.store.sampling import Bounds, key_of, keys_of
 from streamad.learn.store.shards import FileName, Form, ShardIndex
 from streamad.learn.store.storage import open_storage

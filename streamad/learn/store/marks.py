@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FOLDER", "Marks"]
-
 import re
 from collections.abc import Collection
 from hashlib import blake2b

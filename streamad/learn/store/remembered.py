@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REMEMBERED", "IdList", "Remembered", "decode_ids", "encode_ids"]
-
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Bounds", "Kept", "KeyArray", "kept", "key_of", "keys_of"]
-
 import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass

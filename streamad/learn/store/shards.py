@@ -7,8 +7,6 @@ that the end of a file is enough to know what it holds.
 
 from __future__ import annotations
 
-__all__ = ["FileName", "ForeignError", "Form", "ShardIndex", "decode_shard", "encode_shard", "index_of", "read_index"]
-
 import hashlib
 import io
 import re
@@ -20,12 +18,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from streamad.learn.registry.manifest import WindowForm
-from streamad.learn.store.records import StoredSequence
+from streamad.learn.store.records import StoredSequence, WindowForm
 from streamad.learn.store.sampling import KeyArray, keys_of
 from streamad.learn.store.storage import UnreadableError
+from streamad.messages import Decision
 from streamad.system.untrusted_json import decode_json
-from streamad.types import ChannelSpec, Decision, IntArray, Window
+from streamad.types import ChannelSpec, IntArray, Window
 
 _SCHEMA_VERSION = 1
 _TAIL_BYTES = 1 << 17

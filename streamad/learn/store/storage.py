@@ -6,8 +6,6 @@ an object store by one PUT.
 
 from __future__ import annotations
 
-__all__ = ["Storage", "UnreadError", "UnreadableError", "open_storage"]
-
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

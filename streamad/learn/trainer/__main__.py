@@ -6,8 +6,6 @@ input (the worker has died) interrupt the training, which saves its state and go
 
 from __future__ import annotations
 
-__all__ = ["lower_priority", "main"]
-
 import os
 import sys
 from contextlib import suppress

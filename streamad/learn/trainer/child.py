@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "LOST_LEASE_CODE",
-    "Ended",
-    "Retrainer",
-    "TrainerProcess",
-    "TrainerSpec",
-    "settings_from_json",
-    "settings_to_json",
-    "trainer_environment",
-]
-
 import asyncio
 import json
 import os
@@ -24,13 +13,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import IO, NamedTuple
 
 import msgspec
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from streamad.errors import ConfigError, Problem, RegistryError, StreamadError
+from streamad.learn.parts import registry_of
 from streamad.learn.trainer.lease import LeaseTimes, LeaseWatch, read_record
 from streamad.learn.trainer.requests import (
     FailureKind,
@@ -40,8 +29,7 @@ from streamad.learn.trainer.requests import (
     posted_requests,
 )
 from streamad.learn.trainer.status import read_status
-from streamad.ports import Clock
-from streamad.runtime.wiring import registry_of
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.system.threads import LoneThread, in_thread
 from streamad.telemetry.logs import get_logger
@@ -216,10 +204,8 @@ class Retrainer:
 
     def __init__(
         self,
-        settings: Settings,
-        base_dir: Path,
+        plant: Plant,
         model: str,
-        clock: Clock,
         on_event: Callable[[TrainingResult], None],
         *,
         turns: asyncio.Semaphore | None = None,
@@ -228,8 +214,8 @@ class Retrainer:
         retry_s: float = 10.0,
         command: Sequence[str] = _COMMAND,
     ) -> None:
-        self._settings = settings
-        self._base_dir = base_dir
+        clock = plant.clock
+        self._plant = plant
         self._model = model
         self._clock = clock
         self._on_event = on_event
@@ -238,7 +224,7 @@ class Retrainer:
         self._grace_s = grace_s
         self._first_pause_us = round(retry_s * 1e6)
         self._command = command
-        self._registry = registry_of(settings, base_dir)
+        self._registry = registry_of(plant)
         self._training = self._registry.training_folder(model)
         self._watch = LeaseWatch(self._training, self._times.stopped_after_s, lambda: clock.monotonic_us() / 1e6)
         self._looking = LoneThread("streamad-retraining")
@@ -332,7 +318,7 @@ class Retrainer:
         return result
 
     async def _run(self, spec: TrainerSpec) -> Ended:
-        learning = self._settings.learning
+        learning = self._plant.settings.learning
         environment = trainer_environment(learning.threads if learning is not None else 1)
         process = TrainerProcess(self._command, msgspec.json.encode(spec) + b"\n", environment)
         self._process = process
@@ -358,8 +344,8 @@ class Retrainer:
             posted = next((path.name for path, other in asked.items() if other == request), None)
             request = msgspec.structs.replace(request, requested_us=now_us)
         return TrainerSpec(
-            settings=settings_to_json(self._settings),
-            base_dir=str(self._base_dir.absolute()),
+            settings=settings_to_json(self._plant.settings),
+            base_dir=str(self._plant.base_dir.absolute()),
             model=self._model,
             request=request,
             posted=posted,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["UNASKED", "one_line", "run_job"]
-
 import math
 import os
 import platform
@@ -16,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from streamad.errors import ConfigError, DetectorError, OutputError, Problem, StreamadError
+from streamad.learn.parts import detector_for, registry_of, store_for
 from streamad.learn.registry.registry import Registry
-from streamad.learn.store.inliers import InlierStore
 from streamad.learn.trainer.child import TrainerSpec, settings_from_json
 from streamad.learn.trainer.lease import Heartbeat, Lease, LeaseRecord, LeaseRefusedError, take_lease
 from streamad.learn.trainer.requests import (
@@ -29,8 +27,8 @@ from streamad.learn.trainer.requests import (
 )
 from streamad.learn.trainer.retrain import retrain
 from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_status
+from streamad.plant import Plant
 from streamad.ports import Clock
-from streamad.runtime.wiring import detector_for, registry_of
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
 
@@ -67,8 +65,8 @@ class _Job:
         self._clock = clock
         self._settings = settings_from_json(spec.settings)
         self._learning = _learning(self._settings)
-        self._base_dir = Path(spec.base_dir)
-        self._registry: Registry = registry_of(self._settings, self._base_dir)
+        self._plant = Plant(self._settings, Path(spec.base_dir), clock)
+        self._registry: Registry = registry_of(self._plant)
         self._training = self._registry.training_folder(spec.model)
         self._status: StatusWriter | None = None
 
@@ -156,19 +154,11 @@ class _Job:
 
     def _retrain(self, lease: Lease, status: StatusWriter) -> TrainingOutcome:
         settings, spec = self._settings, self._spec
-        store = InlierStore(
-            self._learning.store,
-            spec.model,
-            channels=settings.channel_specs,
-            window=settings.window,
-            settings=self._learning,
-            clock=self._clock,
-            base_dir=self._base_dir,
-        )
+        store = store_for(self._plant, spec.model)
         store.open()
         return retrain(
             store,
-            detector_for(settings),
+            detector_for(self._plant),
             settings=settings,
             model=spec.model,
             registry=self._registry,

@@ -6,19 +6,6 @@ that one that lost its lease cannot write over its successor's. No wall clock de
 
 from __future__ import annotations
 
-__all__ = [
-    "Heartbeat",
-    "Lease",
-    "LeaseRecord",
-    "LeaseRefusedError",
-    "LeaseTimes",
-    "LeaseWatch",
-    "is_held",
-    "read_record",
-    "status_path",
-    "take_lease",
-]
-
 import fcntl
 import os
 import platform

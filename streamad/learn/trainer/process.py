@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["serve"]
-
 import os
 import signal
 import sys

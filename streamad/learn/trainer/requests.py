@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FailureKind",
-    "TrainingFailed",
-    "TrainingOutcome",
-    "TrainingReason",
-    "TrainingRequest",
-    "TrainingResult",
-    "post_request",
-    "posted_requests",
-]
-
 import hashlib
 from contextlib import suppress
 from pathlib import Path

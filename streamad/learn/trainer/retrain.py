@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["retrain"]
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -261,7 +259,7 @@ class _Retraining:
             TestMaterial.of(plan.comparison, selection),
             rate=self.rate,
             seed=self.settings.model.seed,
-            progress=partial(self._tell, n_fits),
+            progress=partial(self._emit, n_fits),
         )
         self.figures |= comparison.figures()
         return rule(comparison, self.learning.promotion, self.parent)
@@ -277,7 +275,7 @@ class _Retraining:
                 "say so (streamad feedback --confirmed, or learning.presumed_anomalies), else their like goes unnoticed"
             )
 
-    def _tell(self, n_fits: int, done: int, total: int) -> None:
+    def _emit(self, n_fits: int, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(FitStep("comparison", n_fits, n_fits, TrainingStep(done, total, 0.0)))
 

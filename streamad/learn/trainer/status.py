@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["StatusWriter", "TrainingStatus", "read_status", "written_status"]
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Need", "Trainings"]
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from streamad.drift.lasting_change import Changed
@@ -24,14 +21,13 @@ from streamad.learn.trainer.requests import (
 )
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.learn.trainer.triggers import Triggers
-from streamad.ports import Clock
+from streamad.messages import ModelRef
+from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
-from streamad.settings.plant_yaml import Settings
 from streamad.system.threads import in_thread
-from streamad.telemetry.events import Tell
+from streamad.telemetry.events import Emit
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
-from streamad.types import ModelRef
 
 _RELEARN_AGAIN_US = 3_600_000_000
 _GRACE_SHARE = 0.8
@@ -61,7 +57,7 @@ class Need:
     alert_share: float = 0.0
 
 
-class Stored(Protocol):
+class StoreCounts(Protocol):
     """What the inlier store holds by now; called in a thread."""
 
     def kept_since(self, since_us: int) -> int:
@@ -83,26 +79,25 @@ class Trainings:
     def __init__(
         self,
         name: str,
-        settings: Settings,
-        base_dir: Path,
+        plant: Plant,
         registry: Registry,
         *,
-        stored: Stored,
+        stored: StoreCounts,
         thread: Executor,
-        clock: Clock,
-        tell: Tell,
+        emit: Emit,
         counters: LearningCounters,
         on_new: Callable[[], None],
         turns: asyncio.Semaphore | None = None,
     ) -> None:
+        settings = plant.settings
         assert settings.learning is not None
         self._name = name
         self._settings: LearningSettings = settings.learning
         self._registry = registry
         self._stored = stored
         self._thread = thread
-        self._clock = clock
-        self._tell = tell
+        self._clock = plant.clock
+        self._emit = emit
         self._counters = counters
         self._on_new = on_new
         self._n_accepted = 0
@@ -117,7 +112,7 @@ class Trainings:
         self._triggers: Triggers | None = None
         self._status = TrainingStatus()
         grace_s = max(0.5, _GRACE_SHARE * settings.run.stop_timeout / 1e6)
-        self._retrainer = Retrainer(settings, base_dir, name, clock, self.ended, turns=turns, grace_s=grace_s)
+        self._retrainer = Retrainer(plant, name, self.ended, turns=turns, grace_s=grace_s)
 
     @property
     def is_running(self) -> bool:
@@ -176,7 +171,7 @@ class Trainings:
         if isinstance(result, TrainingFailed):
             if result.kind == "failed":
                 self._counters.trainings += 1
-                self._tell("training_failed", f"{self._name} ({why}): {result.error}")
+                self._emit("training_failed", f"{self._name} ({why}): {result.error}")
             else:
                 self._is_overtaken = self._is_overtaken or result.kind == "refused"
                 get_logger().info("training ended", model=self._name, kind=result.kind, reason=result.error)
@@ -184,7 +179,7 @@ class Trainings:
         self._trained(self._clock.now_us())
         self._counters.trainings += 1
         self._counters.promotions += result.promoted
-        self._tell(
+        self._emit(
             "model_promoted" if result.promoted else "model_not_promoted",
             f"{self._name} {result.version or '(no version)'} ({why}): {result.reason}",
             model=None if result.version is None else ModelRef(self._name, result.version),

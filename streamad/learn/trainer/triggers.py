@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Triggers"]
-
 from cronsim import CronSim
 
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult

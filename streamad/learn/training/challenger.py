@@ -5,8 +5,6 @@ Shapes: N training sequences, n for calibration, K transformations.
 
 from __future__ import annotations
 
-__all__ = ["Challenger"]
-
 from dataclasses import dataclass
 from hashlib import blake2b
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["check_not_constant", "check_training_data"]
-
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from streamad.errors import TrainingDataError
-from streamad.types import ChannelSpec, WindowSet, constant_channels
+from streamad.types import ChannelSpec, WindowSet
 
 
 def check_training_data(data: WindowSet, channels: tuple[ChannelSpec, ...], length: int) -> None:
@@ -45,7 +43,7 @@ def _check_ids(ids: Sequence[str]) -> None:
 
 def check_not_constant(data: WindowSet, channels: tuple[ChannelSpec, ...]) -> None:
     """Raise TrainingDataError naming the channels that never change: no scale can be fitted to them."""
-    constant = constant_channels(data)
+    constant = data.constant_channels()
     if len(constant):
         names = ", ".join(repr(channels[index].name) for index in constant)
         what = "channel {} never changes" if len(constant) == 1 else "channels {} never change"

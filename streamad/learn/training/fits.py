@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FitProgress", "FitStep", "Fits", "fingerprint", "joined", "score_windows", "work_folder"]
-
 import hashlib
 import os
 import shutil
@@ -165,10 +163,10 @@ class Fits:
         resume = self.folder / f"{phase}-{fit}.resume"
         progress = self.progress
 
-        def tell(step: TrainingStep) -> None:
+        def emit(step: TrainingStep) -> None:
             if progress is not None:
                 progress(FitStep(phase, fit, self.n_fits, step))
 
         seed = self.settings.model.seed  # the same for every fit: fold models then start from the final model's weights
         with writing(resume):
-            return self.detector.fit(data, seed=seed, device=self.device, progress=tell, resume=resume)
+            return self.detector.fit(data, seed=seed, device=self.device, progress=emit, resume=resume)

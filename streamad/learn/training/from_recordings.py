@@ -5,8 +5,6 @@ Shapes: N sequences, n of them for calibration, K transformations, C channels, L
 
 from __future__ import annotations
 
-__all__ = ["FitProgress", "FitStep", "promotion_doubt", "train_model"]
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +14,7 @@ from streamad.judge.calibration import scores_of
 from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.checks import check_training_data
-from streamad.learn.training.fits import FitProgress, Fits, FitStep, fingerprint, score_windows, work_folder
+from streamad.learn.training.fits import FitProgress, Fits, fingerprint, score_windows, work_folder
 from streamad.learn.training.publishing import Calibrated, Publisher
 from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, folds_of, hash_order
 from streamad.ports import Clock, Detector
@@ -55,7 +53,7 @@ def train_model(
         split = len(ordered) >= OUT_OF_FOLD_BELOW
         fits = Fits(detector, settings, where, folder, 1 if split else model.folds + 1, progress)
         learning = _learned_since(registry, model.name, parent)
-        run = _Run(fits, Publisher(fits, registry, model.name, parent, clock, learning))
+        run = _TrainingRun(fits, Publisher(fits, registry, model.name, parent, clock, learning))
         version = run.split(ordered) if split else run.out_of_fold(ordered)
     if promote:
         doubt = promotion_doubt(registry.manifest(model.name, version).metrics)
@@ -79,7 +77,7 @@ def _learned_since(registry: Registry, name: str, parent: str | None) -> Learnin
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _TrainingRun:
     fits: Fits
     publisher: Publisher
 

@@ -5,8 +5,6 @@ Derivation, simulations and alternatives: docs/learning/promotion.md.
 
 from __future__ import annotations
 
-__all__ = ["Scores", "excess_alerts", "most_presumed", "presumed_anomalies", "separated"]
-
 import math
 import sys
 

@@ -5,8 +5,6 @@ Shapes: N training and n calibration sequences, K transformations, C channels, L
 
 from __future__ import annotations
 
-__all__ = ["Calibrated", "Publisher", "check_finite"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,10 +21,10 @@ from streamad.learn.registry.manifest import (
     Manifest,
     Metrics,
     TrainingRecord,
-    WindowForm,
     package_versions,
 )
 from streamad.learn.registry.registry import Registry
+from streamad.learn.store.records import WindowForm
 from streamad.learn.training.fits import Fits, score_windows
 from streamad.ports import Clock, FittedDetector, Scorer
 from streamad.types import FloatArray, IntArray, WindowSet, from_us

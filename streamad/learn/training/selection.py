@@ -5,19 +5,6 @@ The rules and their reasons: docs/learning/promotion.md.
 
 from __future__ import annotations
 
-__all__ = [
-    "HeldOut",
-    "Plan",
-    "Selection",
-    "Stored",
-    "judges_of",
-    "learned_since_us",
-    "plan_calibration",
-    "read_stored",
-    "select",
-    "to_windows",
-]
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, TrainingDataError
-from streamad.learn.live.gate import is_reserved, reserve_half
 from streamad.learn.registry.manifest import CalibrationMethod
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, StoredSequence
+from streamad.learn.store.records import Mark, StoredSequence, is_reserved, reserve_half
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
 from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, hash_order
 from streamad.settings.learning import LearningSettings

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OUT_OF_FOLD_BELOW", "calibration_count", "folds_of", "hash_order"]
-
 import math
 from hashlib import blake2b
 

@@ -16,11 +16,12 @@ import pytest
 
 from streamad.errors import CheckpointError
 from streamad.judge.scoring import MicroBatcher
+from streamad.messages import Role
 from streamad.plugins import ConnectorContext
 from streamad.runtime.pipeline import Pipeline
 from streamad.system.clock import SystemClock
 from streamad.testing import ListSource
-from streamad.types import ChannelSpec, PartitionAssigned, Record, RecordBatch, Role
+from streamad.types import ChannelSpec, PartitionAssigned, Record, RecordBatch
 from streamad_connectors.kafka import KafkaSource
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, KafkaSourceOptions, progress_topic_of
 from streamad_connectors.kafka.client.stopping import discard

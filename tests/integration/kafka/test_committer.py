@@ -14,9 +14,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from streamad.errors import CheckpointError, PartitionLost, SourceError
+from streamad.messages import OutputRecord
 from streamad.progress import StreamProgress
 from streamad.testing import ListSink, ManualClock
-from streamad.types import OutputRecord
 from streamad_connectors.kafka.client.options import transactional_id_of
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
 from tests.support.kafka.broker import Broker, unique_name

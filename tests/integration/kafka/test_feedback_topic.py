@@ -23,17 +23,18 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
+from streamad.commands.shared.plants import check_parts
 from streamad.errors import OutputError
 from streamad.learn.feedback.control import ControlReader, announce
 from streamad.learn.feedback.feedback import FeedbackReader, send_feedback
-from streamad.plugins import ConnectorContext
-from streamad.runtime.wiring import check_parts, context_for
+from streamad.messages import Feedback, ModelRef
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
-from streamad.types import Feedback, ModelRef, from_us
+from streamad.types import from_us
 from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
 from tests.support.kafka.child import PLUGINS
-from tests.support.kafka.topics import Plant, errors_of, texts
+from tests.support.kafka.topics import TopicsPlant, errors_of, texts
 from tests.support.learning.stored import (
     LEARNING,
     SHARES,
@@ -62,10 +63,10 @@ class Place:
             source={"url": f"kafka://{bootstrap}/{self.name}.in"},  # type: ignore[arg-type]
             learning={"feedback": f"kafka:///{self.feedback}", "control": f"kafka:///{self.control}"},  # type: ignore[arg-type]
         )
-        self.context: ConnectorContext = context_for(self.settings, Path(), SystemClock())
+        self.plant = Plant(self.settings, Path(), SystemClock())
 
     def said(self, alert_id: str, **changes: Any) -> Feedback:
-        now = from_us(self.context.clock.now_us()) - timedelta(seconds=1)
+        now = from_us(self.plant.clock.now_us()) - timedelta(seconds=1)
         return Feedback(**{"alert_id": alert_id, "judgement": "false_alarm", "created_at": now, **changes})
 
 
@@ -103,7 +104,7 @@ class Ear:
         self.n_woken += 1
         self.changed.set()
 
-    def tell(self, kind: str, message: str) -> None:
+    def emit(self, kind: str, message: str) -> None:
         self.told.append((kind, message))
         self.changed.set()
 
@@ -118,7 +119,7 @@ class Ear:
 
 
 async def test_topics_create_makes_them_and_check_agrees(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     plant.sink_topics |= {"feedback": f"{plant.name}.feedback", "control": f"{plant.name}.control"}
     made = await plant.create(partitions=3)
     (feedback,) = texts(made, f"{plant.name}.feedback", "ok")
@@ -132,7 +133,7 @@ async def test_topics_create_makes_them_and_check_agrees(kafka: Broker) -> None:
 
 
 async def test_a_topic_for_feedback_and_something_else_is_an_error(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     plant.sink_topics |= {"feedback": f"{plant.name}.alerts", "control": f"{plant.name}.alerts"}
     assert errors_of(await plant.create(dry_run=True)) == [
         (f"{plant.name}.alerts", "is the place of learning.feedback and of sinks.alerts at once: "
@@ -143,7 +144,7 @@ async def test_a_topic_for_feedback_and_something_else_is_an_error(kafka: Broker
 
 
 async def test_a_control_topic_that_is_not_compacted_is_a_warning(kafka: Broker) -> None:
-    plant = Plant(kafka.bootstrap)
+    plant = TopicsPlant(kafka.bootstrap)
     await create_topics(kafka.bootstrap, {f"{plant.name}.c": 1})
     plant.sink_topics["control"] = f"{plant.name}.c"
     (warning,) = texts(await plant.check(), f"{plant.name}.c", "warning")
@@ -156,7 +157,7 @@ def test_wrong_places_are_problems_of_the_config(kafka: Broker) -> None:
     settings = place.settings.model_copy(
         update={"learning": place.settings.learning.model_copy(update=learning)}  # type: ignore[union-attr]
     )
-    problems = {problem.path: problem.message for problem in check_parts(settings, place.context)}
+    problems = {problem.path: problem.message for problem in check_parts(Plant(settings, Path(), SystemClock()))}
     assert "lacks its port" in next(text for path, text in problems.items() if "no-port" in text)
     assert "no subscription 'carrier-pigeon'" in problems["learning.control"]
 
@@ -166,7 +167,7 @@ def test_wrong_places_are_problems_of_the_config(kafka: Broker) -> None:
 
 async def test_feedback_is_keyed_by_its_id_and_says_what_it_is(place: Place) -> None:
     sent = [place.said("a1", note="Filter getauscht, ä"), place.said("a2", judgement="veto", model="m.B")]
-    await send_feedback(place.settings, place.context, sent)
+    await send_feedback(place.plant, sent)
     records = {record.key: record for record in await read_committed(place.bootstrap, place.feedback)}
     assert set(records) == {b"a1", b"a2"}
     for feedback in sent:
@@ -176,7 +177,7 @@ async def test_feedback_is_keyed_by_its_id_and_says_what_it_is(place: Place) -> 
 
 
 async def test_what_came_before_the_first_worker_is_heard_and_foreign_messages_are_skipped(place: Place) -> None:
-    await send_feedback(place.settings, place.context, [place.said("a1")])
+    await send_feedback(place.plant, [place.said("a1")])
     alert = [("streamad-message", b"alert")]
     foreign = [
         Message(b"not json", b"x"),
@@ -188,7 +189,7 @@ async def test_what_came_before_the_first_worker_is_heard_and_foreign_messages_a
     bare = msgspec.json.encode(place.said("a2"))  # any producer's: no headers
     await produce(place.bootstrap, place.feedback, [Message(bare, b"a2")])
     ear = Ear()
-    reader = FeedbackReader(place.settings, place.context, ear.hear, ear.tell)
+    reader = FeedbackReader(place.plant, ear.hear, ear.emit)
     async with running(reader):
         await ear.until(lambda: len(ear.heard) == 2 and reader.n_malformed == len(foreign))
     assert {feedback.alert_id for feedback in ear.heard} == {"a1", "a2"}
@@ -202,9 +203,9 @@ async def test_the_workers_of_a_plant_share_the_messages_and_go_on_after_a_resta
     for _ in range(2):
         async with AsyncExitStack() as stack:
             for ear in ears:
-                reader = FeedbackReader(place.settings, place.context, ear.hear, ear.tell)
+                reader = FeedbackReader(place.plant, ear.hear, ear.emit)
                 await stack.enter_async_context(running(reader))
-            await send_feedback(place.settings, place.context, [place.said(f"a{n + i}") for i in range(10)])
+            await send_feedback(place.plant, [place.said(f"a{n + i}") for i in range(10)])
             n += 10
             async with asyncio.timeout(WAIT_S):
                 while len(ears[0].heard) + len(ears[1].heard) < n:  # noqa: ASYNC110 - two ears, one condition
@@ -216,11 +217,11 @@ async def test_the_workers_of_a_plant_share_the_messages_and_go_on_after_a_resta
 
 async def test_a_topic_that_is_not_there_is_told_once_and_a_sender_fails_in_one_line(kafka: Broker) -> None:
     place, ear = Place(kafka.bootstrap), Ear()
-    async with running(FeedbackReader(place.settings, place.context, ear.hear, ear.tell)):
+    async with running(FeedbackReader(place.plant, ear.hear, ear.emit)):
         await ear.until(lambda: len(ear.told) == 1)
     assert ear.told[0][0] == "feedback_unreadable"
     with pytest.raises(OutputError) as caught:
-        await send_feedback(place.settings, place.context, [place.said("a1")])
+        await send_feedback(place.plant, [place.said("a1")])
     assert place.feedback in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -230,7 +231,7 @@ async def test_a_topic_that_is_not_there_is_told_once_and_a_sender_fails_in_one_
 
 async def test_every_worker_is_woken_by_a_promotion_and_none_by_those_before(place: Place) -> None:
     model = ModelRef(place.settings.model.name, "0007")
-    assert await announce(place.settings, place.context, model)
+    assert await announce(place.plant, model)
     (record,) = await read_committed(place.bootstrap, place.control)
     assert record.key == b"default"
     assert json.loads(record.value or b"").items() >= {"model": "default", "version": "0007"}.items()
@@ -239,11 +240,11 @@ async def test_every_worker_is_woken_by_a_promotion_and_none_by_those_before(pla
     n_sent = 0
     async with AsyncExitStack() as stack:
         for ear in ears:
-            reader = ControlReader(place.settings, place.context, ear.wake, ear.tell)
+            reader = ControlReader(place.plant, ear.wake, ear.emit)
             await stack.enter_async_context(running(reader))
         async with asyncio.timeout(WAIT_S):
             while not all(ear.n_woken for ear in ears):  # until both have found the topic's end
-                await announce(place.settings, place.context, model)
+                await announce(place.plant, model)
                 n_sent += 1
     assert all(0 < ear.n_woken <= n_sent for ear in ears)
     assert not any(ear.told for ear in ears)

@@ -15,7 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
-from streamad.ranges import EVERYTHING, Span, cut
+from streamad.ranges import EVERYTHING, Span
+from streamad.runtime.replay import cut
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
 from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name

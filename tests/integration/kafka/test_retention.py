@@ -31,7 +31,7 @@ def guarded(kafka: Broker, topic: str, low_watermark: int, age_us: int) -> tuple
     """Return a source whose partition was judged up to ``low_watermark``, and all before ``age_us`` ago."""
     source = source_of(kafka.bootstrap, topic, group=unique_name("group"), retention_check="1s")
     clock_us = time.time_ns() // 1000 - age_us
-    source._shared.progress_of[f"{topic}-0"] = (low_watermark, clock_us)
+    source._state.progress_of[f"{topic}-0"] = (low_watermark, clock_us)
     return Pulling(source), source
 
 
@@ -62,7 +62,7 @@ async def test_records_deleted_before_they_were_judged_are_told_once_until_more_
         assert notices(pulling) == [("retention_passed_low_watermark", name)]
         await delete_before(kafka, topic, 6)
         await pulling.until(lambda: len(pulling.of(SourceNotice)) == 2)
-        source._shared.progress_of[name] = (10, time.time_ns() // 1000)
+        source._state.progress_of[name] = (10, time.time_ns() // 1000)
         await asyncio.sleep(1.5)
         assert notices(pulling) == [("retention_passed_low_watermark", name)] * 2
         assert not pulling.is_over
@@ -79,11 +79,11 @@ async def test_records_older_than_half_the_retention_are_told_once_until_they_we
         message = pulling.of(SourceNotice)[0].message
         assert "is 5.0 h old" in message
         assert "for 10.0 h" in message
-        old = source._shared.progress_of[name]
-        source._shared.progress_of[name] = (4, time.time_ns() // 1000)
+        old = source._state.progress_of[name]
+        source._state.progress_of[name] = (4, time.time_ns() // 1000)
         await asyncio.sleep(2.5)
         assert len(notices(pulling)) == 1
-        source._shared.progress_of[name] = old
+        source._state.progress_of[name] = old
         await pulling.until(lambda: len(notices(pulling)) == 2)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from streamad.errors import OutputError
+from streamad.messages import Event, LateRecord, Origin, OutputRecord
 from streamad.plugins import ConnectorContext, connect_sink
 from streamad.ports import DurableSink, Sink
 from streamad.testing import ManualClock, check_sink
-from streamad.types import Event, LateRecord, Origin, OutputRecord, from_us
+from streamad.types import from_us
 from tests.support.kafka.broker import Broker, create_topics, read_committed, unique_name
 
 CONTEXT = ConnectorContext((), ManualClock())

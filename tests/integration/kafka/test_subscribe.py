@@ -17,8 +17,16 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from streamad import subscribe
 from streamad.errors import SourceError
+from streamad.messages import (
+    Alert,
+    Attribution,
+    Event,
+    ModelRef,
+    OutputRecord,
+    Role,
+    Verdict,
+)
 from streamad.runtime.subscribing import Messages
-from streamad.types import Alert, Attribution, Event, ModelRef, OutputRecord, Role, Verdict
 from streamad_connectors.kafka.writing.messages import encode
 from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
 from tests.support.runtime.cli import streamad

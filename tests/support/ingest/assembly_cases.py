@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["arrivals", "sequence_settings", "us"]
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -6,8 +6,6 @@ swapped, huge and special numbers, deep nesting, wrong shapes, renamed keys), so
 
 from __future__ import annotations
 
-__all__ = ["CHANNELS", "START_S", "mutated_messages", "valid_message"]
-
 import copy
 import json
 import math

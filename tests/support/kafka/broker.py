@@ -8,21 +8,6 @@ That thread is one of this module's own, since a broker may be started from a th
 
 from __future__ import annotations
 
-__all__ = [
-    "Broker",
-    "KafkaUnavailableError",
-    "Message",
-    "create_topics",
-    "fetch_jars",
-    "free_ports",
-    "jars_or_skip",
-    "produce",
-    "read",
-    "read_committed",
-    "scratch_folder",
-    "unique_name",
-]
-
 import asyncio
 import atexit
 import contextlib

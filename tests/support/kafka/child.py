@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PLUGINS", "streamad"]
-
 import os
 import sys
 from pathlib import Path

@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "OUTPUT_PARTITIONS",
-    "CommitPlant",
-    "Step",
-    "Written",
-    "make_plant",
-    "merged",
-    "message",
-    "run",
-    "steps_of",
-    "texts_of",
-]
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -24,11 +11,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from streamad.errors import PartitionLost
+from streamad.messages import Event, OutputRecord, Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import Clock
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.system.clock import SystemClock
-from streamad.types import Event, OutputRecord, Role, from_us
+from streamad.types import from_us
 from streamad_connectors.kafka.client.options import (
     Client,
     KafkaSinkOptions,
@@ -36,7 +24,7 @@ from streamad_connectors.kafka.client.options import (
     group_of,
     progress_topic_of,
 )
-from streamad_connectors.kafka.client.shared import Shared
+from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
 from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
 from streamad_connectors.kafka.writing.sink import KafkaSink
@@ -73,12 +61,12 @@ class CommitPlant:
         """Return the name of a partition of the input."""
         return f"{self.topic}-{number}"
 
-    def shared(self, clock: Clock | None = None, **options: Any) -> Shared:
+    def shared(self, clock: Clock | None = None, **options: Any) -> SourceState:
         """Return what a source shares with its committer; short time-outs unless ``options`` say otherwise."""
         short = {"request_timeout": "5s", "heartbeat_interval": "100ms", "give_up_after": "20s"}
         model = KafkaSourceOptions.model_validate({**short, **options})
         client = Client.of(f"{self.bootstrap}/{self.topic}", model, self.context)
-        return Shared(client.place, client, model, self.group, clock or SystemClock())
+        return SourceState(client.place, client, model, self.group, clock or SystemClock())
 
     def sinks(self, **options: Any) -> dict[Role, KafkaSink]:
         """Return the sinks of this cluster."""

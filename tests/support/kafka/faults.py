@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaPlants", "configure", "finish", "position_of", "until_read", "until_so", "until_verdicts"]
-
 import asyncio
 import signal
 import time

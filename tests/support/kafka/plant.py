@@ -6,8 +6,6 @@ what an undisturbed run over the same input writes, every message once, each str
 
 from __future__ import annotations
 
-__all__ = ["Difference", "Flow", "KafkaPlant", "Traffic", "Worker", "traffic"]
-
 import asyncio
 import json
 import os
@@ -27,13 +25,15 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from streamad.judge.scoring import MicroBatcher
+from streamad.learn.parts import model_in_service
+from streamad.messages import OutputRecord, Role
+from streamad.plant import Plant
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
-from streamad.runtime.wiring import model_in_service
 from streamad.settings.plant_yaml import load_settings
 from streamad.system.clock import SystemClock
 from streamad.testing import ListSink, ListSource, ManualClock
-from streamad.types import OutputRecord, PartitionAssigned, Record, RecordBatch, Role
+from streamad.types import PartitionAssigned, Record, RecordBatch
 from tests.support.kafka.broker import Message, create_topics, read, read_committed, unique_name
 from tests.support.kafka.child import PLUGINS
 from tests.support.kafka.workers import ForkServer, Worker, spawn
@@ -349,7 +349,9 @@ class KafkaPlant:
                 RecordBatch(partition, tuple(records[i : i + 100]), records[min(i + 99, len(records) - 1)].offset + 1)
                 for i in range(0, len(records), 100)
             ]
-        batcher = MicroBatcher(model_in_service(settings, self.folder), SystemClock(), settings.run)
+        batcher = MicroBatcher(
+            model_in_service(Plant(settings, self.folder, SystemClock())), SystemClock(), settings.run
+        )
         pipeline = Pipeline(
             settings,
             ListSource(script),

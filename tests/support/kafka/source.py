@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ACLS",
-    "DESCRIBE_CONFIGS",
-    "GROUP",
-    "READ",
-    "TOPIC",
-    "Pulling",
-    "admin_of",
-    "delete_before",
-    "deny",
-    "our_tasks",
-    "source_of",
-]
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["DAY_US", "Plant", "admin_of", "errors_of", "texts"]
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 
+from streamad.messages import Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding, Topics
 from streamad.system.clock import SystemClock
-from streamad.types import Role
 from streamad_connectors.kafka.client.options import (
     Client,
     KafkaSinkOptions,
@@ -27,7 +25,7 @@ from tests.support.kafka.broker import unique_name
 DAY_US = 86_400_000_000
 
 
-class Plant:
+class TopicsPlant:
     """A source of some topics with sinks, all names unique; its topics are asked for as ``streamad topics`` does."""
 
     def __init__(self, bootstrap: str, *, n_inputs: int = 1, max_duration_us: int | None = DAY_US, **options: Any):

@@ -5,8 +5,6 @@ A life of the second kind begins in milliseconds, so that a test can afford many
 
 from __future__ import annotations
 
-__all__ = ["PLUGINS", "ForkServer", "Worker", "spawn"]
-
 import asyncio
 import json
 import os
@@ -21,7 +19,6 @@ from typing import Any, Protocol
 
 from tests.support.forks import fork_server_context
 from tests.support.kafka import child as kafka_child
-from tests.support.kafka.child import PLUGINS
 
 END_S = 60.0
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamad.learn.registry.manifest import WindowForm
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, StoredSequence
+from streamad.learn.store.records import SHARES, StoredSequence, WindowForm
 from streamad.learn.store.shards import Form
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings

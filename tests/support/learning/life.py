@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.calibration import Calibration
-from streamad.learn.live.gate import is_reserved
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import JudgementWord, Mark, Share, StoredSequence
+from streamad.learn.store.records import JudgementWord, Mark, Share, StoredSequence, is_reserved
 from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
 from streamad.learn.trainer.retrain import retrain
 from streamad.learn.training.fits import FitProgress
+from streamad.messages import Decision
 from streamad.settings.plant_yaml import Settings
-from streamad.types import Decision, Window
+from streamad.types import Window
 from tests.support.learning.plant import NOW_US, C, FixedClock, L, MeanDetector, load, settings_of
 
 MODEL = "default"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LearningPlant", "LearningRun", "learning_run"]
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -17,20 +15,22 @@ import numpy as np
 from streamad.judge.bank import ModelBank
 from streamad.judge.scoring import Batchers, MicroBatcher
 from streamad.learn.live.learners import Learners
+from streamad.learn.parts import registry_of, store_for, versions_of
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Share
 from streamad.learn.training.from_recordings import train_model
+from streamad.messages import Event, Role, Verdict
+from streamad.plant import Plant
 from streamad.ports import Clock, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import JudgedSequence, Pipeline
-from streamad.runtime.wiring import registry_of, store_for, versions_of
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import LearningCounters
 from streamad.testing import ListSink
-from streamad.types import Event, Record, RecordBatch, Role, Verdict, WindowSet
+from streamad.types import Record, RecordBatch, WindowSet
 from tests.support.kafka.child import PLUGINS
 from tests.support.runtime.pipeline import CHANNELS, ROLES, START_US, L, settings_of
 
@@ -52,12 +52,16 @@ class LearningPlant:
         self.settings: Settings = settings_of(**{**given, **sections})
 
     @property
+    def plant(self) -> Plant:
+        return Plant(self.settings, self.folder, SystemClock())
+
+    @property
     def registry(self) -> Registry:
-        return registry_of(self.settings, self.folder)
+        return registry_of(self.plant)
 
     @property
     def versions(self) -> RegistryVersions:
-        return versions_of(self.settings, self.folder)
+        return versions_of(self.plant)
 
     def values(self, number: int, *, level: float = 0.0, seed: int = 0) -> list[list[float]]:
         """One sequence's samples [n, C]; an ordinary one has the level 0."""
@@ -103,7 +107,7 @@ class LearningPlant:
 
     def store(self, name: str = NAME) -> InlierStore:
         """What is in the store now."""
-        store = store_for(self.settings, self.folder, SystemClock(), name)
+        store = store_for(self.plant, name)
         store.open()
         return store
 
@@ -142,7 +146,7 @@ class LearningRun:
         """Wait for the end of the source, then for what is to be trained, as ``streamad run`` does."""
         await self.task
         await self.learners.close(wait=wait)
-        await self.pipeline.commit_told()
+        await self.pipeline.commit_events()
 
 
 @asynccontextmanager
@@ -158,10 +162,10 @@ async def learning_run(
     champions: list[str | None] = []
     pipeline: Pipeline
 
-    def tell(*words: Any, **more: Any) -> None:
-        pipeline.tell(*words, **more)
+    def emit(*words: Any, **more: Any) -> None:
+        pipeline.emit(*words, **more)
 
-    learners = Learners(settings, plant.folder, clock, tell, counters)
+    learners = Learners(Plant(settings, plant.folder, clock), emit, counters)
 
     def on_judged(one: JudgedSequence) -> None:
         judged.append(one)
@@ -193,7 +197,7 @@ async def learning_run(
 
 async def _batchers(plant: LearningPlant, clock: Clock, learners: Learners) -> Batchers:
     def load(name: str) -> Any:
-        versions = versions_of(plant.settings, plant.folder, name)
+        versions = versions_of(plant.plant, name)
         return None if versions.current() is None else versions.load()
 
     if plant.settings.models is not None:

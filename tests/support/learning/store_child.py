@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BOUND", "fill", "fill_and_die", "fill_announced", "fill_on_a_small_disk", "one_flush", "prepare"]
-
 import os
 import resource
 import signal

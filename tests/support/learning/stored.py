@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CHANNELS",
-    "HOUR_US",
-    "LEARNING",
-    "NOW_US",
-    "SHARES",
-    "START_US",
-    "L",
-    "add",
-    "another",
-    "identity",
-    "plant_of",
-    "registry_at",
-    "sequence",
-    "store_of",
-    "train",
-]
-
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from streamad.commands.shared.console import Plant, load_plant
+from streamad.commands.shared.plants import load_plant
+from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Share, StoredSequence
 from streamad.learn.trainer.requests import TrainingRequest
 from streamad.learn.trainer.retrain import retrain
-from streamad.runtime.wiring import detector_for, registry_of
+from streamad.plant import Plant
 from streamad.system.clock import SystemClock
 from streamad.types import Window
 
@@ -113,7 +96,7 @@ def add(config: Path, shares: dict[Share, list[StoredSequence]], model: str = "d
 def registry_at(config: Path) -> Registry:
     """Return the plant's registry."""
     plant = load_plant(config)
-    return registry_of(plant.settings, plant.base_dir)
+    return registry_of(plant)
 
 
 def train(config: Path) -> str | None:
@@ -121,7 +104,7 @@ def train(config: Path) -> str | None:
     plant = load_plant(config)
     outcome = retrain(
         store_of(config),
-        detector_for(plant.settings),
+        detector_for(plant),
         settings=plant.settings,
         model="default",
         registry=registry_at(config),

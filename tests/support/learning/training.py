@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMAND", "TIMES", "TrainingPlant", "WorkerProcess", "until"]
-
 import asyncio
 import json
 import os
@@ -21,6 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
@@ -34,7 +33,7 @@ from streamad.learn.trainer.requests import (
     post_request,
 )
 from streamad.learn.trainer.status import TrainingStatus, read_status
-from streamad.runtime.wiring import registry_of
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.types import Window
@@ -66,8 +65,12 @@ class TrainingPlant:
         )
 
     @property
+    def plant(self) -> Plant:
+        return Plant(self.settings, self.folder, SystemClock())
+
+    @property
     def registry(self) -> Registry:
-        return registry_of(self.settings, self.folder)
+        return registry_of(self.plant)
 
     @property
     def training(self) -> Path:
@@ -115,8 +118,8 @@ class TrainingPlant:
 
     def retrainer(self, results: list[TrainingResult], **options: Any) -> Retrainer:
         """A worker's Retrainer in this process; what comes of its trainings is appended to ``results``."""
-        defaults: dict[str, Any] = {"clock": SystemClock(), "times": TIMES, "command": COMMAND}
-        return Retrainer(self.settings, self.folder, MODEL, on_event=results.append, **{**defaults, **options})
+        defaults: dict[str, Any] = {"times": TIMES, "command": COMMAND}
+        return Retrainer(self.plant, MODEL, on_event=results.append, **{**defaults, **options})
 
     @contextmanager
     def worker(self) -> Iterator[WorkerProcess]:
@@ -175,10 +178,12 @@ async def _work(folder: Path) -> None:
     settings = settings_from_json((folder / "settings.json").read_text())
     ended = asyncio.Event()
 
-    def tell(result: TrainingResult) -> None:
+    def emit(result: TrainingResult) -> None:
         print(msgspec.json.encode(result).decode(), flush=True)
 
-    retrainer = Retrainer(settings, folder, MODEL, SystemClock(), tell, times=TIMES, retry_s=0.05, command=COMMAND)
+    retrainer = Retrainer(
+        Plant(settings, folder, SystemClock()), MODEL, emit, times=TIMES, retry_s=0.05, command=COMMAND
+    )
     asyncio.get_running_loop().add_reader(0, ended.set)
     while not ended.is_set():
         request = retrainer.waiting()

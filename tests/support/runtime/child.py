@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["commits", "monitor"]
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OPTIONS", "CliPlant", "Outcome", "streamad"]
-
 import csv
 import json
 import os

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Crash", "Disk"]
-
 import io
 import os
 from pathlib import Path

@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CHANNELS",
-    "ROLES",
-    "START_US",
-    "L",
-    "Run",
-    "SquareScorer",
-    "TickingClock",
-    "line",
-    "messy_recordings",
-    "model_of",
-    "records_of",
-    "routed",
-    "run_pipeline",
-    "settings_of",
-    "steps",
-    "until",
-]
-
 import asyncio
 import json
 import random
@@ -33,12 +14,13 @@ import numpy as np
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.messages import Event, ModelRef, Role, Verdict
 from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import JudgedSequence, Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSink, ManualClock
-from streamad.types import Event, FloatArray, IntArray, ModelRef, Record, Role, Verdict
+from streamad.types import FloatArray, IntArray, Record
 
 CHANNELS = ("temp", "pressure", "flow")
 L = 16

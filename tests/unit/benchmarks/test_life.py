@@ -20,10 +20,11 @@ from life.watching import Course
 from life_of_a_plant import CONFIG, PHASES
 
 from streamad.ingest.decode import Decoder
+from streamad.messages import Decision
 from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.batch import Recipe
 from streamad.simulation.faults import FAULTS
-from streamad.types import Decision, Record
+from streamad.types import Record
 
 SCRIPT = CONFIG.parents[1] / "life_of_a_plant.py"
 MONITORS = ("streamad", "frozen", "naive")

@@ -17,8 +17,9 @@ from streamad.errors import SourceError, StreamadError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem
 from streamad.learn.feedback.table import read_feedback_csv
 from streamad.learn.store.records import Mark
+from streamad.messages import Feedback, Promotion
 from streamad.system.clock import SystemClock
-from streamad.types import Feedback, Promotion, from_us
+from streamad.types import from_us
 from tests.support.learning.stored import add, identity, plant_of, sequence, store_of
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.commands.init.names import channel_names, unit_of
-from streamad.commands.shared.console import load_plant
+from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, SourceError, StreamadError
 from streamad.runtime.replay import read_sequences
 from streamad.runtime.wiring import source_for
@@ -208,7 +208,7 @@ def settings_of(sample: Path) -> Settings:
 
 async def sequences_of(config: Path) -> tuple[list[FinishedSequence], Counters]:
     plant, counters = load_plant(config), Counters()
-    source = source_for(plant.settings, plant.context)
+    source = source_for(plant)
     return [found async for found in read_sequences(plant.settings, source, plant.clock, counters)], counters
 
 

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands.shared.console import load_plant
+from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import UsageError
 from streamad.learn.store.records import Mark, StoredSequence
@@ -165,7 +165,7 @@ def test_exported_lines_carry_the_field_that_chooses_the_model(routed: Path) -> 
 
 def read_back(config: Path, url: str) -> Recordings:
     plant = load_plant(config)
-    return asyncio.run(read_windows(plant, source_for(plant.settings, plant.context, url)))
+    return asyncio.run(read_windows(plant, source_for(plant, url)))
 
 
 def expect_same(found: Recordings, wanted: list[StoredSequence]) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from streamad.commands.shared.console import Plant
-from streamad.commands.shared.monitor import Monitor, RunReport, alert_line
-from streamad.commands.shared.report import print_summary
+from streamad.commands.shared.monitor import Monitor, alert_line
+from streamad.commands.shared.report import RunReport, print_summary
+from streamad.messages import Alert, Event, ModelRef
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import LearningCounters
-from streamad.types import Alert, Event, ModelRef
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = ModelRef("default.A", "0003")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamad.commands.run.command import _with_options
-from streamad.commands.shared.console import Plant
+from streamad.plant import Plant
 from streamad.plugins import split_url
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings

@@ -10,8 +10,10 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
+from streamad.commands.shared.plants import check_parts
+from streamad.plant import Plant
 from streamad.progress import Progress, StreamProgress
-from streamad.runtime.wiring import check_parts, context_for, sink_urls
+from streamad.runtime.wiring import sink_urls
 from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.sensors import CHANNELS
 from streamad.system.clock import SystemClock
@@ -83,7 +85,7 @@ def test_every_counter_and_gauge_of_the_status_line_is_documented_once() -> None
 
 def test_the_example_is_valid() -> None:
     settings = load_settings(EXAMPLE)
-    assert not check_parts(settings, context_for(settings, EXAMPLE.parent, SystemClock()))
+    assert not check_parts(Plant(settings, EXAMPLE.parent, SystemClock()))
     assert [(channel.name, channel.unit) for channel in settings.channels] == list(CHANNELS)
     assert len({*sink_urls(settings).values()}) == 6
 

@@ -11,8 +11,9 @@ import pytest
 
 from streamad.errors import DecodeError
 from streamad.ingest.intake import dead_letter
+from streamad.messages import DeadLetter, Origin
 from streamad.settings.plant_yaml import DecodeSettings
-from streamad.types import DeadLetter, Origin, Record, from_us
+from streamad.types import Record, from_us
 
 NOW_US = 1_772_352_930_250_000
 ERROR = DecodeError("malformed", "not JSON")

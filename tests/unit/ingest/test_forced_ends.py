@@ -10,10 +10,11 @@ from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.stream import Closed
+from streamad.messages import LateRecord
 from streamad.progress import ForcedEnd, Progress, StreamProgress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.telemetry.metrics import Counters
-from streamad.types import LateRecord, RecordBatch
+from streamad.types import RecordBatch
 from tests.support.ingest.assembly_cases import us
 from tests.support.ingest.assembly_model import Record
 from tests.support.runtime.pipeline import START_US, line, records_of, settings_of

@@ -6,10 +6,11 @@ import pytest
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
+from streamad.messages import DeadLetter, LateRecord
 from streamad.progress import Progress, merge
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import DeadLetter, LateRecord, Record, RecordBatch
+from streamad.types import Record, RecordBatch
 from tests.support.runtime.pipeline import START_US, line, records_of, settings_of
 
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.stream import Closed
+from streamad.messages import DeadLetter, LateRecord, OutputRecord
 from streamad.progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings, Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import DeadLetter, LateRecord, OutputRecord, Record, RecordBatch
+from streamad.types import Record, RecordBatch
 from tests.support.ingest import assembly_model
 from tests.support.ingest.assembly_cases import arrivals, sequence_settings
 from tests.support.ingest.assembly_model import cut_of

@@ -13,19 +13,17 @@ from hypothesis import strategies as st
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.calibration import Calibration
 from streamad.judge.verdicts import alert_id, make_alert, make_attribution, scored, unscorable
-from streamad.messages import message_schemas
-from streamad.settings.plant_yaml import AlertSettings
-from streamad.types import (
-    ChannelSpec,
+from streamad.messages import (
     DeadLetter,
     Event,
-    FinishedSequence,
     LateRecord,
     ModelRef,
     Origin,
-    Position,
+    message_schemas,
     message_types,
 )
+from streamad.settings.plant_yaml import AlertSettings
+from streamad.types import ChannelSpec, FinishedSequence, Position
 
 START_US = 1_772_352_930_250_000
 NOW_US = START_US + 60_000_000

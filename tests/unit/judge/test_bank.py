@@ -17,8 +17,9 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import RETRY_US, ModelBank
 from streamad.judge.judging import Judge
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
+from streamad.messages import ModelRef
 from streamad.testing import ManualClock
-from streamad.types import FinishedSequence, FloatArray, IntArray, ModelRef, Position, Window
+from streamad.types import FinishedSequence, FloatArray, IntArray, Position, Window
 from tests.support.runtime.pipeline import (
     CHANNELS,
     START_US,

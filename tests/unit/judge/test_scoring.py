@@ -10,9 +10,10 @@ import pytest
 from streamad.errors import DetectorError
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import NO_MODEL_YET, MicroBatcher, ModelInService, WaitingLine
+from streamad.messages import ModelRef
 from streamad.settings.plant_yaml import RunSettings
 from streamad.testing import ManualClock
-from streamad.types import ModelRef, Window
+from streamad.types import Window
 
 SHAPE = (2, 4)
 TERMS = Calibration.from_terms(np.array([[1.0, 2.0]], dtype=np.float32))

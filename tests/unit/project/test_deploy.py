@@ -19,7 +19,9 @@ import yaml
 from typer.main import get_command
 
 from streamad.cli import app
-from streamad.runtime.wiring import check_parts, context_for, sink_urls
+from streamad.commands.shared.plants import check_parts
+from streamad.plant import Plant
+from streamad.runtime.wiring import sink_urls
 from streamad.settings.fields import parse_duration_us
 from streamad.settings.plant_yaml import RunSettings, Settings, load_settings
 from streamad.simulation.sensors import CHANNELS
@@ -294,11 +296,11 @@ def in_a_container(compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_plant_is_valid_and_its_parts_exist(compose: dict[str, Any]) -> None:
     settings = load_settings(PLANT)
     assert [(channel.name, channel.unit) for channel in settings.channels] == list(CHANNELS)
-    assert check_parts(settings, context_for(settings, DEPLOY, SystemClock())) == []
+    assert check_parts(Plant(settings, DEPLOY, SystemClock())) == []
 
 
 def test_the_plant_in_the_containers_is_valid_too(compose: dict[str, Any], in_a_container: Settings) -> None:
-    assert check_parts(in_a_container, context_for(in_a_container, DEPLOY, SystemClock())) == []
+    assert check_parts(Plant(in_a_container, DEPLOY, SystemClock())) == []
     advertised = compose["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert in_a_container.source.url.removeprefix("kafka://").partition("/")[0] in advertised
     assert str(in_a_container.model.registry).startswith("/var/lib/streamad/")

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from streamad.errors import CheckpointError, OutputError
+from streamad.messages import Event, OutputRecord, Role
 from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.runtime.checkpoint import LocalCommitter, SavedState, UnsavedCommitter, read_checkpoint
 from streamad.testing import ListSink
-from streamad.types import Event, OutputRecord, Role, from_us
+from streamad.types import from_us
 
 
 def event(number: int, role: Role = "events") -> OutputRecord:

@@ -13,18 +13,16 @@ import pytest
 
 from streamad.errors import DecodeError, DetectorError, OutputError, SourceError
 from streamad.ingest.decode import Decoder
+from streamad.messages import Alert, OutputRecord, Verdict
 from streamad.progress import Progress, ProgressUpdate
 from streamad.runtime.partition import IdleClock
 from streamad.testing import ListSink, ListSource, ManualClock, Pause
 from streamad.types import (
-    Alert,
-    OutputRecord,
     PartitionAssigned,
     PartitionEnded,
     PartitionRevoked,
     Record,
     RecordBatch,
-    Verdict,
 )
 from tests.support.ingest.mutations import START_S, mutated_messages
 from tests.support.runtime.pipeline import (

@@ -10,9 +10,9 @@ from typing import Any
 
 from streamad.judge.bank import ModelBank
 from streamad.judge.scoring import ModelInService
+from streamad.messages import ModelRef, Verdict
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
-from streamad.types import ModelRef, Verdict
 from tests.support.runtime.pipeline import (
     Run,
     TickingClock,

@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from streamad.errors import OutputError, PartitionLost, StalledError
+from streamad.messages import OutputRecord, Role
 from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.testing import ListSink, ListSource, ManualClock
 from streamad.types import (
-    OutputRecord,
     PartitionAssigned,
     PartitionEnded,
     PartitionRevoked,
     Rebalanced,
     Record,
     RecordBatch,
-    Role,
     SourceNotice,
 )
 from tests.support.runtime.pipeline import (

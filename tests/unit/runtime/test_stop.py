@@ -8,10 +8,17 @@ from collections.abc import Sequence
 
 import pytest
 
+from streamad.messages import OutputRecord
 from streamad.progress import ProgressUpdate
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.testing import ListSource, ManualClock
-from streamad.types import FloatArray, IntArray, OutputRecord, PartitionAssigned, PartitionEnded, RecordBatch
+from streamad.types import (
+    FloatArray,
+    IntArray,
+    PartitionAssigned,
+    PartitionEnded,
+    RecordBatch,
+)
 from tests.support.runtime.pipeline import (
     Run,
     SquareScorer,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from streamad import subscribe
-from streamad.types import Feedback, Message, Promotion
+from streamad.messages import Feedback, Message, Promotion
 from tests.unit.test_types import MESSAGES
 
 WAIT_S = 20

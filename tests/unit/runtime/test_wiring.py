@@ -11,8 +11,10 @@ import yaml
 from typer.testing import CliRunner
 
 from streamad.cli import app
+from streamad.commands.shared.plants import check_parts
 from streamad.errors import ConfigError
-from streamad.runtime.wiring import check_parts, context_for, source_for
+from streamad.plant import Plant
+from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
 
@@ -24,7 +26,7 @@ def problems(folder: Path, source: str, recordings: str | None = None, **sinks: 
         model={"recordings": recordings},  # type: ignore[arg-type]
         sinks=sinks,  # type: ignore[arg-type]
     )
-    found = check_parts(settings, context_for(settings, folder, ManualClock()))
+    found = check_parts(Plant(settings, folder, ManualClock()))
     assert len({problem.path for problem in found}) == len(found)
     return {problem.path: problem.message for problem in found}
 
@@ -126,10 +128,10 @@ def test_recordings_of_the_sources_kind_are_read_with_its_options(tmp_path: Path
         channels=[{"name": "x"}],  # type: ignore[list-item]
         source={"url": "live.csv", "options": {"decimal": ","}},  # type: ignore[arg-type]
     )
-    context = context_for(settings, tmp_path, ManualClock())
+    plant = Plant(settings, tmp_path, ManualClock())
 
     def decimal_of(url: str) -> str:
-        source: Any = source_for(settings, context, url)
+        source: Any = source_for(plant, url)
         return str(source._options.decimal)
 
     assert [decimal_of(url) for url in ("other.csv", "other.csv?decimal=.", "other.jsonl")] == [",", ".", "."]
@@ -142,6 +144,6 @@ def test_a_store_that_cannot_be_is_told_with_its_key(tmp_path: Path, store: str,
         source={"url": "rec"},  # type: ignore[arg-type]
         learning={"store": store},  # type: ignore[arg-type]
     )
-    found = check_parts(settings, context_for(settings, tmp_path, ManualClock()))
+    found = check_parts(Plant(settings, tmp_path, ManualClock()))
     assert [problem.path for problem in found] == ([] if words is None else ["learning.store"])
     assert all(words in problem.message for problem in found if words)

@@ -10,7 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from streamad.errors import ConfigError
-from streamad.settings.plant_yaml import SecretSource, Settings, load_settings
+from streamad.settings.fields import SecretSource
+from streamad.settings.plant_yaml import Settings, load_settings
 from streamad.types import ChannelSpec
 
 MINIMAL = "channels:\n- name: temp_c\n  unit: °C\nsource: {url: recordings/*.jsonl}\n"

@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from streamad.telemetry.events import Telling
+from streamad.messages import Event, ModelRef
+from streamad.telemetry.events import EventLog
 from streamad.telemetry.logs import configure_logs
 from streamad.testing import ListSource, ManualClock
-from streamad.types import Event, ModelRef
 from tests.support.runtime.pipeline import Run, line, records_of, run_pipeline, settings_of
 
 
 def test_the_log_shows_each_level_also_where_only_warnings_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs()
-    telling = Telling("p", ManualClock())
-    telling.tell("good", "it is better", model=ModelRef("m", "0002"), figures={"rate": 0.5}, level="info")
-    telling.tell("odd", "look", partition="t/0")
-    telling.tell("bad", "do something", stream="s", level="error")
+    events = EventLog("p", ManualClock())
+    events.emit("good", "it is better", model=ModelRef("m", "0002"), figures={"rate": 0.5}, level="info")
+    events.emit("odd", "look", partition="t/0")
+    events.emit("bad", "do something", stream="s", level="error")
     said = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
     assert [(entry["event"], entry["level"]) for entry in said] == [
         ("good", "info"),
@@ -32,26 +32,26 @@ def test_the_log_shows_each_level_also_where_only_warnings_are_asked_for(capsys:
 
 def test_what_is_given_back_goes_first() -> None:
     told: list[Event] = []
-    telling = Telling("p", ManualClock(), told.append)
-    telling.tell("a", "1")
-    taken = telling.take()
-    telling.tell("b", "2")
-    telling.give_back(taken)
-    assert [event.kind for event in telling.take()] == ["a", "b"]
-    assert len(telling) == 0
+    events = EventLog("p", ManualClock(), told.append)
+    events.emit("a", "1")
+    taken = events.take()
+    events.emit("b", "2")
+    events.give_back(taken)
+    assert [event.kind for event in events.take()] == ["a", "b"]
+    assert len(events) == 0
     assert [event.kind for event in told] == ["a", "b"]
 
 
 @pytest.mark.parametrize("given_back", [0, 10])
 def test_where_nothing_is_committed_the_latest_thousand_wait(given_back: int) -> None:
-    telling = Telling("p", ManualClock(), lambda _: None)
+    events = EventLog("p", ManualClock(), lambda _: None)
     for number in range(given_back):
-        telling.tell("before", str(number))
-    taken = telling.take()
+        events.emit("before", str(number))
+    taken = events.take()
     for number in range(1500 if not given_back else 995):
-        telling.tell("later", str(number))
-    telling.give_back(taken)
-    waiting = [event.message for event in telling.take()]
+        events.emit("later", str(number))
+    events.give_back(taken)
+    waiting = [event.message for event in events.take()]
     assert len(waiting) == 1000
     first = ["500"] if not given_back else ["5", "6", "7", "8", "9", "0"]
     assert waiting[: len(first)] == first
@@ -60,7 +60,7 @@ def test_where_nothing_is_committed_the_latest_thousand_wait(given_back: int) ->
 
 async def test_what_is_told_beside_a_run_is_committed_with_it_and_what_is_told_after_it_too() -> None:
     async def beside(run: Run, _: object) -> None:
-        run.pipeline.tell("beside", "while it runs", model=ModelRef("m", "0001"), figures={"share": 0.25})
+        run.pipeline.emit("beside", "while it runs", model=ModelRef("m", "0001"), figures={"share": 0.25})
 
     run = await run_pipeline(
         ListSource.of({"p": records_of([line("a", "1", range(4), end=True)])}), settings_of(), while_running=beside
@@ -68,17 +68,17 @@ async def test_what_is_told_beside_a_run_is_committed_with_it_and_what_is_told_a
     (event,) = run.messages("events")
     assert (event.kind, event.model, event.figures) == ("beside", ModelRef("m", "0001"), {"share": 0.25})
     commits = run.sinks["events"].n_flushes
-    await run.pipeline.commit_told()
+    await run.pipeline.commit_events()
     assert run.sinks["events"].n_flushes == commits, "there was nothing to tell"
-    run.pipeline.tell("after", "when it was through")
-    await run.pipeline.commit_told()
+    run.pipeline.emit("after", "when it was through")
+    await run.pipeline.commit_events()
     assert [event.kind for event in run.messages("events")] == ["beside", "after"]
     assert len(run.verdicts) == 1
 
 
 async def test_without_any_partition_there_is_no_progress_to_commit_with() -> None:
     run = await run_pipeline(ListSource([]))
-    run.pipeline.tell("after", "nothing was read")
-    await run.pipeline.commit_told()
+    run.pipeline.emit("after", "nothing was read")
+    await run.pipeline.commit_events()
     assert run.messages("events") == []
     assert [event.kind for event in run.events] == ["after"]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from streamad.errors import OutputError
+from streamad.messages import OutputRecord
 from streamad.testing import (
     ListSink,
     ListSource,
@@ -25,7 +26,6 @@ from streamad.testing import (
 from streamad.types import (
     FloatArray,
     IntArray,
-    OutputRecord,
     PartitionAssigned,
     PartitionEnded,
     PartitionRevoked,

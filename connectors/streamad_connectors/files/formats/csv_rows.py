@@ -5,8 +5,6 @@ A record's value is a msgpack map from column to number, text or nil; ``decode.f
 
 from __future__ import annotations
 
-__all__ = ["read_csv"]
-
 import csv
 import io
 from collections.abc import Iterator

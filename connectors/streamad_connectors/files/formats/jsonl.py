@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["read_jsonl"]
-
 import codecs
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ The arrays may come in two parts, ``train_x`` ... and ``test_x`` ...
 
 from __future__ import annotations
 
-__all__ = ["npz_channels", "npz_labels", "read_npz"]
-
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FileFormat", "FileOptions", "options_without_use"]
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal

@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "MAX_BATCH_BYTES",
-    "MAX_BATCH_RECORDS",
-    "READ_FAILURES",
-    "BatchReader",
-    "ReadRecord",
-    "Reader",
-    "batched",
-    "open_bytes",
-    "read_error",
-    "shrunk_error",
-]
-
 import asyncio
 import gzip
 import zipfile

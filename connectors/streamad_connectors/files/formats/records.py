@@ -7,8 +7,6 @@ as readers of the topic did.
 
 from __future__ import annotations
 
-__all__ = ["RECORDS_ENDING", "encode_header", "encode_record", "is_seen_from_start", "read_records"]
-
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterator

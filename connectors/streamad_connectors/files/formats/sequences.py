@@ -5,8 +5,6 @@ Shapes: C channels, n samples.
 
 from __future__ import annotations
 
-__all__ = ["CHUNK_SAMPLES", "Recorded", "channel_order", "merge_labels", "native_records", "stream_name"]
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

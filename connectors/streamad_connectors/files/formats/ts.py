@@ -5,8 +5,6 @@ Format: https://www.aeon-toolkit.org/en/stable/api_reference/file_specifications
 
 from __future__ import annotations
 
-__all__ = ["read_ts", "ts_cases", "ts_labels"]
-
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ nothing that would tell which rights are there.
 
 from __future__ import annotations
 
-__all__ = ["Admin", "NewTopic", "TopicState"]
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["find_topics", "make_consumer"]
-
 import asyncio
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +13,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from streamad.errors import SourceError
 from streamad_connectors.kafka.client.errors import explain, why_unreachable
-from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions
+from streamad_connectors.kafka.client.options import FETCH_WAIT_MS, Client, KafkaSourceOptions
 from streamad_connectors.kafka.client.stopping import connected
-from streamad_connectors.kafka.reading.reader import FETCH_WAIT_MS
 
 _MAX_FETCH_BYTES = 50_000_000
 

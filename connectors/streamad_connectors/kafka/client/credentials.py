@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Credentials", "TokenError", "TokenSource"]
-
 import asyncio
 import base64
 import json
@@ -22,7 +20,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
 from streamad.errors import ConfigError, Problem
-from streamad.settings.plant_yaml import SecretSource
+from streamad.settings.fields import SecretSource
 
 if TYPE_CHECKING:
     from streamad_connectors.kafka.client.security import Security

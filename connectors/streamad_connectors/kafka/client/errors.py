@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["UNKNOWN_TOPIC", "explain", "is_retriable", "why_silent", "why_unreachable"]
-
 import asyncio
 import re
 import ssl

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["LogEnds", "log_ends", "offsets_at"]
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping

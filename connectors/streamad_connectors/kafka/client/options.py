@@ -2,25 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "Client",
-    "ClientOptions",
-    "KafkaFeedOptions",
-    "KafkaSinkOptions",
-    "KafkaSourceOptions",
-    "KafkaSubscriptionOptions",
-    "Place",
-    "Security",
-    "group_of",
-    "is_topic_name",
-    "partition_name",
-    "place_of",
-    "progress_topic_of",
-    "tame_logs",
-    "transactional_id_of",
-    "with_shared",
-]
-
 import logging
 import re
 from dataclasses import dataclass, field
@@ -412,3 +393,6 @@ class Client:
             "enable_auto_commit": False,
             "auto_offset_reset": "none",
         }
+
+
+FETCH_WAIT_MS = 250

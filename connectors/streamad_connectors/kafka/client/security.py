@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["Security"]
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from streamad.settings.plant_yaml import SecretSource
+from streamad.settings.fields import SecretSource
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -6,8 +6,6 @@ so.
 
 from __future__ import annotations
 
-__all__ = ["connected", "discard", "look_at", "stop_client"]
-
 import asyncio
 import inspect
 from collections.abc import Coroutine

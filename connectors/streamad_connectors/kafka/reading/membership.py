@@ -6,8 +6,6 @@ not know the error FENCED_INSTANCE_ID: two members with one static id (KIP-345) 
 
 from __future__ import annotations
 
-__all__ = ["FencedInstanceIdError", "Membership", "sticky_assignor"]
-
 import time
 from collections import deque
 from collections.abc import Callable, Collection

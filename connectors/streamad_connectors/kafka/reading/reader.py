@@ -5,8 +5,6 @@ aiokafka delivers nothing of a partition that is paused, and this room nothing o
 
 from __future__ import annotations
 
-__all__ = ["FETCH_WAIT_MS", "MAX_SILENCE_S", "Reader", "Reading", "to_records"]
-
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +19,6 @@ from streamad_connectors.kafka.client.options import partition_name
 # Without a fetch answered for so long nobody knows whether a partition is silent or its broker away; fetches are
 # answered at least every FETCH_WAIT_MS.
 MAX_SILENCE_S = 1.5
-FETCH_WAIT_MS = 250
 # An answer older than this says nothing of the silence until now.
 _FRESH_S = 0.5
 _POLL_MS = 200

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["RetentionGuard", "retention_of"]
-
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,7 +16,7 @@ from streamad.telemetry.logs import get_logger
 from streamad.types import SourceNotice
 from streamad_connectors.kafka.client.errors import explain, is_retriable
 from streamad_connectors.kafka.client.options import partition_name
-from streamad_connectors.kafka.client.shared import Shared
+from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.client.stopping import connected
 
 _RETENTION_AGE_S = 3600.0
@@ -34,9 +32,9 @@ class RetentionGuard:
     """
 
     def __init__(
-        self, shared: Shared, consumer: AIOKafkaConsumer, assigned: Callable[[], Collection[TopicPartition]]
+        self, shared: SourceState, consumer: AIOKafkaConsumer, assigned: Callable[[], Collection[TopicPartition]]
     ) -> None:
-        self._shared = shared
+        self._state = shared
         self._consumer = consumer
         self._assigned = assigned
         self._retention_us: Mapping[str, int | None] = {}
@@ -48,12 +46,12 @@ class RetentionGuard:
     async def run(self) -> NoReturn:
         """Check at the interval ``retention_check`` until cancelled."""
         while True:
-            await asyncio.sleep(self._shared.options.retention_check / 1e6)
+            await asyncio.sleep(self._state.options.retention_check / 1e6)
             try:
                 await self.check()
             except KafkaError as error:
                 # No reason to end: reading meets the same outage or refusal, and says what to do.
-                get_logger().info("retention not checked", reason=explain(error, self._shared.client))
+                get_logger().info("retention not checked", reason=explain(error, self._state.client))
 
     async def check(self) -> None:
         """Check once. Raises KafkaError where no broker answers."""
@@ -67,17 +65,17 @@ class RetentionGuard:
         ends = await self._consumer.end_offsets(assigned)
         for tp in assigned:
             name = partition_name(*tp)
-            if name in self._shared.progress_of:
+            if name in self._state.progress_of:
                 self._check_start(name, begins[tp])
                 self._check_age(name, ends[tp], self._retention_us.get(tp.topic))
 
     def _check_start(self, name: str, begin: int) -> None:
-        low_watermark, _ = self._shared.progress_of[name]
+        low_watermark, _ = self._state.progress_of[name]
         if begin <= low_watermark:
             self._lost.pop(name, None)
         elif self._lost.get(name) != (low_watermark, begin):
             self._lost[name] = (low_watermark, begin)
-            self._tell(
+            self._emit(
                 "retention_passed_low_watermark",
                 f"retention has deleted offsets {low_watermark} to {begin - 1} before their sequences were judged: "
                 "after a restart they cannot be read again; raise retention.ms of the topic, or shorten max_duration",
@@ -85,14 +83,14 @@ class RetentionGuard:
             )
 
     def _check_age(self, name: str, end: int, retention_us: int | None) -> None:
-        low_watermark, record_us = self._shared.progress_of[name]
+        low_watermark, record_us = self._state.progress_of[name]
         is_waiting = low_watermark < end and record_us is not None
-        age_us = self._shared.clock.now_us() - record_us if is_waiting and record_us is not None else 0
+        age_us = self._state.clock.now_us() - record_us if is_waiting and record_us is not None else 0
         if retention_us is None or 2 * age_us <= retention_us:
             self._old.discard(name)
         elif name not in self._old:
             self._old.add(name)
-            self._tell(
+            self._emit(
                 "low_watermark_old",
                 f"the oldest record that is not judged yet is {age_us / _HOUR_US:.1f} h old, the topic keeps records "
                 f"for {retention_us / _HOUR_US:.1f} h: raise retention.ms, shorten max_duration, or add workers",
@@ -106,21 +104,21 @@ class RetentionGuard:
 
     async def _learn_retention(self) -> None:
         try:
-            self._retention_us = await retention_of(self._shared)
+            self._retention_us = await retention_of(self._state)
         except KafkaError as error:
             if is_retriable(error):
                 raise
             if not self._is_refused:
                 self._is_refused = True
-                why = explain(error, self._shared.client, f"configure topic {', '.join(self._shared.place.topics)}")
-                self._tell("retention_unknown", f"only the log's start is guarded, not its age: {why}", None)
+                why = explain(error, self._state.client, f"configure topic {', '.join(self._state.place.topics)}")
+                self._emit("retention_unknown", f"only the log's start is guarded, not its age: {why}", None)
         self._retention_s = time.monotonic()
 
-    def _tell(self, kind: str, message: str, partition: str | None) -> None:
-        self._shared.notices.append(SourceNotice(kind, message, partition))
+    def _emit(self, kind: str, message: str, partition: str | None) -> None:
+        self._state.notices.append(SourceNotice(kind, message, partition))
 
 
-async def retention_of(shared: Shared) -> dict[str, int | None]:
+async def retention_of(shared: SourceState) -> dict[str, int | None]:
     """Return each input topic's retention in microseconds, None where it keeps records for ever. Raises KafkaError."""
     admin = AIOKafkaAdminClient(**shared.client.kwargs())
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaSource"]
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
@@ -14,15 +12,22 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaConnectionError,
 from pydantic import BaseModel
 
 from streamad.errors import SourceError
+from streamad.messages import Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import Committer, Sink, Topics
 from streamad.telemetry.logs import get_logger
-from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, Role, SourceEvent, SourceNotice
+from streamad.types import (
+    PartitionAssigned,
+    PartitionRevoked,
+    Rebalanced,
+    SourceEvent,
+    SourceNotice,
+)
 from streamad_connectors.kafka.client.consumers import find_topics, make_consumer
 from streamad_connectors.kafka.client.errors import explain, why_unreachable
 from streamad_connectors.kafka.client.offsets import LogEnds, log_ends
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, group_of
-from streamad_connectors.kafka.client.shared import Shared
+from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.client.stopping import connected, stop_client
 from streamad_connectors.kafka.reading.membership import Membership, sticky_assignor
 from streamad_connectors.kafka.reading.reader import Reader, Reading
@@ -54,7 +59,7 @@ class KafkaSource:
         self._options = cast("KafkaSourceOptions", options)
         self._client = Client.of(rest, self._options, context, "source.url")
         group = group_of(self._options, context)
-        self._shared = Shared(self._client.place, self._client, self._options, group, context.clock)
+        self._state = SourceState(self._client.place, self._client, self._options, group, context.clock)
         self._context = context
         self._consumer: AIOKafkaConsumer | None = None
         self._reader: Reader | None = None
@@ -71,11 +76,11 @@ class KafkaSource:
 
     def committer(self, sinks: Mapping[Role, Sink]) -> Committer:
         """Return the committer that keeps progress and what goes to ``sinks`` in one transaction."""
-        return KafkaCommitter(self._shared, sinks)
+        return KafkaCommitter(self._state, sinks)
 
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
         """Return the keeper of the topics that this source and ``sinks`` need."""
-        return KafkaTopics(self._client, self._shared.place, self._shared.group, sinks, self._context, self._options)
+        return KafkaTopics(self._client, self._state.place, self._state.group, sinks, self._context, self._options)
 
     def between(self, since_us: int | None, until_us: int | None) -> KafkaRange:
         """Return a finite source of what the topics hold between two times; it joins no group."""
@@ -93,8 +98,8 @@ class KafkaSource:
             return
         reader = await self._open()
         while not self._closed:
-            if self._shared.notices:
-                yield self._shared.notices.popleft()
+            if self._state.notices:
+                yield self._state.notices.popleft()
                 continue
             self._raise_failure()
             if reader.events:
@@ -145,7 +150,7 @@ class KafkaSource:
         consumer = self._consumer = make_consumer(
             self._client,
             self._options,
-            group_id=self._shared.group,
+            group_id=self._state.group,
             group_instance_id=self._options.instance,
             session_timeout_ms=self._options.session_timeout // 1000,
             heartbeat_interval_ms=self._options.heartbeat_interval // 1000,
@@ -162,7 +167,7 @@ class KafkaSource:
         self._reader = Reader(consumer)
         self._membership.attach(consumer, assignor)
         consumer.subscribe(self._client.place.topics, listener=self._membership)
-        guard = RetentionGuard(self._shared, consumer, lambda: [reading.tp for reading in self._readings])
+        guard = RetentionGuard(self._state, consumer, lambda: [reading.tp for reading in self._readings])
         self._start("guard", guard.run())
         self._waiting = Waiting(self._reader, self._client, self._give_up_s)
         self._start("listen", self._listen(self._reader))
@@ -204,7 +209,7 @@ class KafkaSource:
 
     def _explain(self, error: KafkaError) -> str:
         is_group = isinstance(error, GroupAuthorizationFailedError)
-        what = f"group {self._shared.group}" if is_group else f"topic {', '.join(self._client.place.topics)}"
+        what = f"group {self._state.group}" if is_group else f"topic {', '.join(self._client.place.topics)}"
         return explain(error, self._client, f"read {what}")
 
     # --- partitions come and go ---
@@ -220,7 +225,7 @@ class KafkaSource:
             self._repartitioned(grown.topic)
         new, lost = reader.share(assigned)
         for reading in lost:
-            self._shared.progress_of.pop(reading.name, None)
+            self._state.progress_of.pop(reading.name, None)
             if reading.is_offered:
                 reader.events.append(PartitionRevoked(reading.name))
         self._unoffered = [reading for reading in self._unoffered if reading not in lost] + new
@@ -266,7 +271,7 @@ class KafkaSource:
                     f"partition {reading.name}: {gap}; go on without them with --accept-gap (source option accept_gap),"
                     " and raise retention.ms of the topic"
                 )
-            self._shared.notices.append(SourceNotice("gap_accepted", gap, reading.name))
+            self._state.notices.append(SourceNotice("gap_accepted", gap, reading.name))
             self._wake.set()
             return ends.begin
         return offset
@@ -298,7 +303,7 @@ class KafkaSource:
         waiting = cast("Waiting", self._waiting)
         if not waiting.is_due():
             return
-        self._shared.notices.extend(waiting.check())
+        self._state.notices.extend(waiting.check())
         silent_s = time.monotonic() - max(self._membership.heard_s, self._awake_s)
         if silent_s > self._give_up_s:
             brokers = ", ".join(self._client.place.brokers)
@@ -328,5 +333,5 @@ class KafkaSource:
             "with as many partitions and name it in source.url (docs/guide/kafka.md, More partitions)"
         )
         if self._failure is None:
-            self._shared.notices.append(SourceNotice("partitions_added", message))
+            self._state.notices.append(SourceNotice("partitions_added", message))
             self._failure = SourceError(message)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaSubscription"]
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

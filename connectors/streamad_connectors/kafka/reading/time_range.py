@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaRange"]
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple, cast

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TICK_S", "Waiting"]
-
 import time
 
 from streamad.errors import SourceError

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BROKER_SETTINGS",
-    "TOPIC_SETTINGS",
-    "broker",
-    "copies",
-    "created",
-    "elsewhere",
-    "existing",
-    "fewer_copies",
-    "is_missing",
-    "missing",
-    "refusal",
-    "security",
-    "settings",
-    "unseen",
-]
-
 from collections.abc import Mapping, Sequence
 
 from aiokafka import errors
 
+from streamad.messages import Role
 from streamad.ports import Topic, TopicFinding
 from streamad.settings.places import place_key
-from streamad.types import Role
 from streamad_connectors.kafka.client.admin import NewTopic, TopicState
 from streamad_connectors.kafka.client.errors import UNKNOWN_TOPIC, explain
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions

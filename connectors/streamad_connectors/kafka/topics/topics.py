@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaTopics"]
-
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
@@ -12,11 +10,10 @@ from typing import TypeVar, cast
 from aiokafka import errors
 
 from streamad.errors import SourceError
-from streamad.learn.feedback.feedback import feedback_group
+from streamad.messages import Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import Sink, Topic, TopicFinding
 from streamad.settings.places import place_key
-from streamad.types import Role
 from streamad_connectors.kafka.client.admin import Admin, NewTopic, TopicState
 from streamad_connectors.kafka.client.errors import explain, why_unreachable
 from streamad_connectors.kafka.client.options import (
@@ -86,7 +83,7 @@ class KafkaTopics:
         self._elsewhere = {
             role: sink for role, sink in sinks.items() if isinstance(sink, KafkaSink) and role not in self._sinks
         }
-        self._plant = context.plant
+        self._feedback_group = context.feedback_group
         self._max_duration_us = context.max_duration_us
         self._options = options
         self._connected: Admin | None = None
@@ -259,7 +256,7 @@ class KafkaTopics:
             ),
         }
         if "feedback" in self._sinks:
-            group = feedback_group(self._plant)
+            group = self._feedback_group
             questions["(feedback)"] = (f"read group {group}", partial(admin.group_refusal, group))
         findings = []
         for name, (doing, question) in questions.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaCommitter"]
-
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -28,13 +26,13 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata
 
 from streamad.errors import CheckpointError, OutputError, PartitionLost, SourceError, StreamadError
+from streamad.messages import OutputRecord, Role
 from streamad.ports import Sink
 from streamad.progress import Progress, ProgressUpdate
 from streamad.telemetry.logs import get_logger
-from streamad.types import OutputRecord, Role
 from streamad_connectors.kafka.client.errors import explain, why_unreachable
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
-from streamad_connectors.kafka.client.shared import Shared
+from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.writing.producer import Outgoing, PartitionProducer, TopicMissingError, is_fenced
 from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
 from streamad_connectors.kafka.writing.sink import KafkaSink
@@ -94,8 +92,8 @@ class KafkaCommitter:
     and the group's offset (the low watermark). Other sinks are written and flushed before it begins: at least once.
     """
 
-    def __init__(self, shared: Shared, sinks: Mapping[Role, Sink]) -> None:
-        self._shared = shared
+    def __init__(self, shared: SourceState, sinks: Mapping[Role, Sink]) -> None:
+        self._state = shared
         self._sinks = sinks
         self._ours: dict[Role, KafkaSink] = {}
         self._others: dict[Role, Sink] = {}
@@ -133,7 +131,7 @@ class KafkaCommitter:
         claim = self._claims[partition] = object()
         await self._let_go(partition)
         await self._wait_after_fence(partition)
-        give_up_us = self._shared.clock.monotonic_us() + self._shared.options.give_up_after
+        give_up_us = self._state.clock.monotonic_us() + self._state.options.give_up_after
         pause_s = _FIRST_PAUSE_S
         while True:
             self._check_claim(partition, claim)
@@ -142,20 +140,20 @@ class KafkaCommitter:
             except StreamadError:
                 raise
             except Exception as error:  # noqa: BLE001 - aiokafka's asserts and surprises: tried again, for a limited time
-                if isinstance(error, _HOPELESS) or self._shared.clock.monotonic_us() >= give_up_us:
+                if isinstance(error, _HOPELESS) or self._state.clock.monotonic_us() >= give_up_us:
                     await self._give_up_restoring(partition, error)
                 self._log.info("partition not restored yet", partition=partition, reason=explain(error))
-            await self._shared.clock.sleep(pause_s)
+            await self._state.clock.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _try_restore(self, partition: str, claim: object) -> Progress | None:
         place = self._place_of(partition)
-        client = self._shared.client
+        client = self._state.client
         producer = PartitionProducer(
             client.kwargs(),
             place.transactional_id,
             timeout_s=client.request_timeout_s,
-            transaction_timeout_s=self._shared.options.transaction_timeout / 1_000_000,
+            transaction_timeout_s=self._state.options.transaction_timeout / 1_000_000,
             max_message_bytes=self._max_message_bytes,
         )
         try:
@@ -180,14 +178,14 @@ class KafkaCommitter:
             raise
         self._held[partition] = _Held(place, producer, log, n_partitions)
         if saved is None:
-            self._shared.progress_of.pop(partition, None)
+            self._state.progress_of.pop(partition, None)
             return None
-        self._shared.progress_of[partition] = (saved.progress.low_watermark, saved.progress.low_watermark_us)
+        self._state.progress_of[partition] = (saved.progress.low_watermark, saved.progress.low_watermark_us)
         return saved.progress
 
     def _place_of(self, partition: str) -> _Place:
         topic, _, number = partition.rpartition("-")
-        group = self._shared.group
+        group = self._state.group
         transactional_id = transactional_id_of(topic, int(number), group)
         return _Place(partition, topic, int(number), progress_topic_of(group, topic), transactional_id)
 
@@ -196,26 +194,26 @@ class KafkaCommitter:
             raise PartitionLost(partition, f"{partition}: given up while it was being restored")
 
     async def _wait_after_fence(self, partition: str) -> None:
-        wait_us = _HEARTBEATS_TO_WAIT * self._shared.options.heartbeat_interval
-        since_us = self._shared.clock.monotonic_us() - max(_FENCES_WITHIN_US, 4 * _MOST_FENCES * wait_us)
+        wait_us = _HEARTBEATS_TO_WAIT * self._state.options.heartbeat_interval
+        since_us = self._state.clock.monotonic_us() - max(_FENCES_WITHIN_US, 4 * _MOST_FENCES * wait_us)
         fences = [at_us for at_us in self._fences_us.get(partition, ()) if at_us >= since_us]
         self._fences_us[partition] = fences
         if len(fences) > _MOST_FENCES:
             raise CheckpointError(
-                f"another process commits for {partition} of group {self._shared.group}: is the same instance id, or "
+                f"another process commits for {partition} of group {self._state.group}: is the same instance id, or "
                 "the same group with another deployment, running twice? Stop one of them, or give it another group"
             )
         if fences:
             self._log.info("waiting after a fence", partition=partition, seconds=wait_us / 1e6)
-            await self._shared.clock.sleep(wait_us / 1e6)
+            await self._state.clock.sleep(wait_us / 1e6)
 
     async def _give_up_restoring(self, partition: str, error: Exception) -> NoReturn:
-        client = self._shared.client
+        client = self._state.client
         if isinstance(error, _HOPELESS):
             raise CheckpointError(self._explain(error, self._place_of(partition))) from error
         unreachable = isinstance(error, KafkaConnectionError | TimeoutError)
         why = await why_unreachable(client) if unreachable else explain(error, client, f"restore {partition}")
-        raise SourceError(f"{why} (tried for {self._shared.options.give_up_after / 1e6:g} s)") from error
+        raise SourceError(f"{why} (tried for {self._state.options.give_up_after / 1e6:g} s)") from error
 
     # --- commit ---
 
@@ -240,7 +238,7 @@ class KafkaCommitter:
             await self._transact(held, update, records)
         self._fences_us.pop(update.partition, None)
         self._failing_us.pop(update.partition, None)
-        self._shared.progress_of[update.partition] = (update.low_watermark, update.low_watermark_us)
+        self._state.progress_of[update.partition] = (update.low_watermark, update.low_watermark_us)
 
     async def _write_others(self, outputs: Sequence[OutputRecord]) -> None:
         if not outputs:
@@ -268,7 +266,7 @@ class KafkaCommitter:
                 progress + records,
                 OffsetAndMetadata(update.low_watermark, f"next_offset={update.next_offset}"),
                 TopicPartition(place.topic, place.number),
-                self._shared.group,
+                self._state.group,
             )
         except BaseException as error:
             self._forget(held)
@@ -283,7 +281,7 @@ class KafkaCommitter:
 
     def _failure(self, held: _Held, cause: BaseException) -> StreamadError:
         partition = held.place.name
-        now_us = self._shared.clock.monotonic_us()
+        now_us = self._state.clock.monotonic_us()
         if is_fenced(cause):
             self._fences_us.setdefault(partition, []).append(now_us)
             return PartitionLost(
@@ -293,28 +291,28 @@ class KafkaCommitter:
                 fenced=True,
             )
         why = self._explain(cause, held.place, held.producer.refused_by)
-        if isinstance(cause, _HOPELESS) or self._fails_for_us(partition, now_us) >= self._shared.options.give_up_after:
+        if isinstance(cause, _HOPELESS) or self._fails_for_us(partition, now_us) >= self._state.options.give_up_after:
             return OutputError(why)
         if isinstance(cause, TimeoutError):
-            why = f"no commit within {self._shared.client.request_timeout_s:g} s, whether it happened is in doubt"
+            why = f"no commit within {self._state.client.request_timeout_s:g} s, whether it happened is in doubt"
         return PartitionLost(partition, f"{partition}: {why}")
 
     def _fails_for_us(self, partition: str, now_us: int) -> int:
         """Return for how long no commit has succeeded though one was tried again and again."""
         since_us, last_us = self._failing_us.get(partition, (now_us, now_us))
-        patience_us = self._shared.options.give_up_after + _TRIES_APART * self._shared.options.request_timeout
+        patience_us = self._state.options.give_up_after + _TRIES_APART * self._state.options.request_timeout
         if now_us - last_us > patience_us:  # the last one may have happened after all, and then there was silence
             since_us = now_us
         self._failing_us[partition] = (since_us, now_us)
         return now_us - since_us
 
     def _explain(self, cause: BaseException, place: _Place, topic: str | None = None) -> str:
-        client = self._shared.client
+        client = self._state.client
         if isinstance(cause, TopicMissingError):
             make = "run `streamad topics create --config FILE`"
             return f"topic {cause.topic} does not exist: {make}, or is its name mistyped?"
         if isinstance(cause, GroupAuthorizationFailedError):
-            return explain(cause, client, f"read group {self._shared.group}")
+            return explain(cause, client, f"read group {self._state.group}")
         if isinstance(cause, TransactionalIdAuthorizationFailed):
             return explain(cause, client, f"write transactional id {place.transactional_id}")
         if isinstance(cause, TopicAuthorizationFailedError) and topic is None:
@@ -327,7 +325,7 @@ class KafkaCommitter:
         """Give ``partition`` up; a commit that is under way is waited for, in bounded time. Never raises."""
         self._claims.pop(partition, None)
         await self._let_go(partition)
-        self._shared.progress_of.pop(partition, None)
+        self._state.progress_of.pop(partition, None)
         self._fences_us.pop(partition, None)
         self._failing_us.pop(partition, None)
 
@@ -336,7 +334,7 @@ class KafkaCommitter:
         if held is None:
             return
         try:
-            async with asyncio.timeout(self._shared.client.request_timeout_s + _MARGIN_S), held.one_at_a_time:
+            async with asyncio.timeout(self._state.client.request_timeout_s + _MARGIN_S), held.one_at_a_time:
                 self._forget(held)
         except TimeoutError:
             self._forget(held)

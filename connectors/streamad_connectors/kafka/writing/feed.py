@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaFeed"]
-
 import asyncio
 import itertools
 from collections.abc import Sequence

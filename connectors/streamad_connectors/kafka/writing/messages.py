@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OutMessage", "encode", "size_bytes"]
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from streamad.errors import OutputError
-from streamad.types import DeadLetter, LateRecord, Message, Origin, OutputRecord, message_types
+from streamad.messages import (
+    DeadLetter,
+    LateRecord,
+    Message,
+    Origin,
+    OutputRecord,
+    message_types,
+)
 
 # A topic's name as brokers allow it, "-" and the number: how this connector's source names its partitions.
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]+)")

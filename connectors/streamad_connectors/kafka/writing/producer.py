@@ -6,8 +6,6 @@ its sender waits for its own tasks, which try again for ever.
 
 from __future__ import annotations
 
-__all__ = ["Outgoing", "PartitionProducer", "TopicMissingError", "is_fenced"]
-
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence

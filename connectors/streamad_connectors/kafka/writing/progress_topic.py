@@ -6,8 +6,6 @@ the buckets of its closed ids and of its starts, each an append-only list of whi
 
 from __future__ import annotations
 
-__all__ = ["SCHEMA_VERSION", "Item", "ProgressLog", "Saved", "read_items"]
-
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice

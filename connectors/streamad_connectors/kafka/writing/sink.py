@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["KafkaSink"]
-
 from collections.abc import Sequence
 from typing import cast
 
 from pydantic import BaseModel
 
+from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
-from streamad.types import OutputRecord
 from streamad_connectors.kafka.client.options import Client, KafkaSinkOptions, Place
 from streamad_connectors.kafka.writing import messages
 from streamad_connectors.kafka.writing.messages import OutMessage

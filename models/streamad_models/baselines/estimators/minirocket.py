@@ -5,8 +5,6 @@ Legend: N windows, C channels, L window length, D features.
 
 from __future__ import annotations
 
-__all__ = ["MiniRocketNearest", "MiniRocketOptions", "padded"]
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field

@@ -5,8 +5,6 @@ Legend: B windows, N training windows, D features.
 
 from __future__ import annotations
 
-__all__ = ["NearestNeighbour", "NearestNeighbourOptions", "nearest_distance"]
-
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict

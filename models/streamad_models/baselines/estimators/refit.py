@@ -9,8 +9,6 @@ Legend: B windows, N training windows, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["RefitDetector", "Refitted", "Score", "study_module"]
-
 import importlib
 import random
 import time

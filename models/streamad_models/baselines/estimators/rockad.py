@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Rockad", "RockadOptions"]
-
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 

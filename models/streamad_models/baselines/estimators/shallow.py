@@ -5,15 +5,6 @@ Their defaults, with which the printed values of Qiu et al. (ICML 2021, tables 1
 
 from __future__ import annotations
 
-__all__ = [
-    "IsolationForest",
-    "IsolationForestOptions",
-    "LocalOutlierFactor",
-    "LocalOutlierFactorOptions",
-    "OneClassSvm",
-    "OneClassSvmOptions",
-]
-
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 

@@ -6,8 +6,6 @@ Legend: B windows, C channels, L window length, E latent dimension, Z = E + 2 wh
 
 from __future__ import annotations
 
-__all__ = ["Dagmm", "DagmmOptions", "SequenceDecoder", "energy", "fit_mixture", "matched_gaussian", "tanh_layers"]
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

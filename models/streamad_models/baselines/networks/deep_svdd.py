@@ -3,8 +3,6 @@
 Legend: B windows, C channels, L window length, Z embedding dimension, D attributes of a table's row.
 """
 
-__all__ = ["DeepSvdd", "DeepSvddOptions"]
-
 import torch
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn

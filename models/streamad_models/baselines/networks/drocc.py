@@ -5,8 +5,6 @@ Legend: B windows, C channels, L window length, Z embedding dimension.
 
 from __future__ import annotations
 
-__all__ = ["Drocc", "DroccOptions", "onto_shell"]
-
 from typing import Literal
 
 import torch

@@ -5,8 +5,6 @@ Legend: B windows, K = 12 transformations, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["N_VIEWS", "FixedTransformations", "FixedTransformationsOptions", "fixed_views"]
-
 import torch
 from pydantic import BaseModel
 from torch import Tensor

@@ -4,8 +4,6 @@
 Legend: B windows, C channels, L window length, D = C L values, M maps, R reduced dimension, Z feature width.
 """
 
-__all__ = ["Goad", "GoadOptions"]
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal

@@ -4,8 +4,6 @@
 Legend: B windows, C channels, L window length, H hidden width.
 """
 
-__all__ = ["LstmEncoderDecoder", "LstmEncoderDecoderOptions"]
-
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn

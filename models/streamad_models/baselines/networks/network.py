@@ -5,19 +5,6 @@ Legend: B windows, C channels, L window length, K terms (1 where a score has no 
 
 from __future__ import annotations
 
-__all__ = [
-    "Network",
-    "NetworkDetector",
-    "NetworkOptions",
-    "TrainingOptions",
-    "embed_shape",
-    "make_encoder",
-    "mean_over_steps",
-    "need_sequences",
-    "run_epochs",
-    "valid_steps",
-]
-
 import math
 import time
 from abc import ABC, abstractmethod

@@ -5,16 +5,6 @@ Legend: B windows, K transformations, C channels, L window length, Z embedding d
 
 from __future__ import annotations
 
-__all__ = [
-    "LearnableViewsOptions",
-    "SimClr",
-    "SimClrOptions",
-    "TransformationPrediction",
-    "prediction_terms",
-    "simclr_reference_terms",
-    "simclr_terms",
-]
-
 import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt

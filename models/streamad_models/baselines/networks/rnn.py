@@ -5,8 +5,6 @@ Legend: B windows, C channels, L window length, H hidden width.
 
 from __future__ import annotations
 
-__all__ = ["Rnn", "RnnOptions"]
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ Legend: B windows, C channels, L window length.
 
 from __future__ import annotations
 
-__all__ = ["SelectingDetector", "hold_out"]
-
 import math
 import time
 from abc import abstractmethod

@@ -4,8 +4,6 @@ A row is a window of one sample. Legend: B rows, K transformations, D attributes
 Z embedding dimension.
 """  # no postponed annotations: TorchScript reads the types of the buffers
 
-__all__ = ["TabularEncoder", "TabularModel", "TabularTransformations", "linear"]
-
 from itertools import pairwise
 
 import torch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["write_digits", "write_ts"]
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["result"]
-
 from typing import Any
 
 from benchmarks.paper.results_table import Result

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from streamad.errors import CheckpointError, OutputError
+from streamad.messages import Event, OutputRecord
 from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
-from streamad.types import Event, OutputRecord
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
 
 FULL_DISK = Path("/dev/full")

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from streamad import subscribe
 from streamad.errors import SourceError
+from streamad.messages import Event, OutputRecord
 from streamad.plugins import ConnectorContext, connect_sink
 from streamad.ports import DurableSink, Subscription
 from streamad.runtime.subscribing import Messages
 from streamad.testing import ManualClock
-from streamad.types import Event, OutputRecord
 from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

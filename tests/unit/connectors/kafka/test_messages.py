@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamad.errors import OutputError
-from streamad.types import (
+from streamad.messages import (
     Alert,
     Attribution,
     ChannelShare,
@@ -26,8 +26,8 @@ from streamad.types import (
     Origin,
     OutputRecord,
     TermShare,
-    from_us,
 )
+from streamad.types import from_us
 from streamad_connectors.kafka.writing.messages import OutMessage, encode, size_bytes
 
 NOW = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)

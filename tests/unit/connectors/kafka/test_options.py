@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from streamad.errors import ConfigError
 from streamad.plugins import ConnectorContext, option_problems
-from streamad.settings.plant_yaml import SecretSource
+from streamad.settings.fields import SecretSource
 from streamad.system.clock import SystemClock
 from streamad_connectors.kafka.client.options import (
     Client,

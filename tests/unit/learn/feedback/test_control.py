@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from streamad.learn.feedback.control import Announcer, ControlReader, announce
-from streamad.plugins import ConnectorContext
+from streamad.messages import ModelRef
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
-from streamad.types import ModelRef
 from tests.support.learning.plant import settings_of
 
 WAIT_S = 20
@@ -32,13 +32,13 @@ class Worker:
     def wake(self) -> None:
         self.n_woken += 1
 
-    def tell(self, kind: str, message: str) -> None:
+    def emit(self, kind: str, message: str) -> None:
         self.told.append((kind, message))
 
 
 @asynccontextmanager
-async def reading(worker: Worker, context: ConnectorContext) -> AsyncIterator[None]:
-    reader = ControlReader(PLANT, context, worker.wake, worker.tell)
+async def reading(worker: Worker, plant: Plant) -> AsyncIterator[None]:
+    reader = ControlReader(plant, worker.wake, worker.emit)
     task = asyncio.create_task(reader.run())
     try:
         yield
@@ -48,17 +48,17 @@ async def reading(worker: Worker, context: ConnectorContext) -> AsyncIterator[No
         await task
 
 
-@pytest.mark.parametrize("plant", [settings_of(), settings_of(learning={})])
-async def test_without_a_place_nothing_is_told_or_read(tmp_path: Path, plant: Settings) -> None:
-    context = ConnectorContext((), ManualClock(), tmp_path)
-    assert await announce(plant, context, MODEL) is False
+@pytest.mark.parametrize("settings", [settings_of(), settings_of(learning={})])
+async def test_without_a_place_nothing_is_told_or_read(tmp_path: Path, settings: Settings) -> None:
+    plant = Plant(settings, tmp_path, ManualClock())
+    assert await announce(plant, MODEL) is False
     async with asyncio.timeout(WAIT_S):
-        await ControlReader(plant, context, Worker().wake).run()
+        await ControlReader(plant, Worker().wake).run()
 
 
 async def test_the_message_names_model_and_version(tmp_path: Path) -> None:
-    context = ConnectorContext((), ManualClock(), tmp_path)
-    assert await announce(PLANT, context, MODEL) is True
+    plant = Plant(PLANT, tmp_path, ManualClock())
+    assert await announce(plant, MODEL) is True
     (line,) = (tmp_path / "control.jsonl").read_text().splitlines()
     assert json.loads(line) == {
         "model": "default",
@@ -69,9 +69,9 @@ async def test_the_message_names_model_and_version(tmp_path: Path) -> None:
 
 
 async def test_a_worker_announces_beside_its_work_and_outlives_a_place_that_is_away(tmp_path: Path) -> None:
-    context = ConnectorContext((), ManualClock(), tmp_path)
+    plant = Plant(PLANT, tmp_path, ManualClock())
     worker = Worker()
-    announcer = Announcer(PLANT, context, worker.tell)
+    announcer = Announcer(plant, worker.emit)
     for version in ("0001", "0002"):
         announcer.announce(ModelRef("default", version))
     await announcer.close()
@@ -88,12 +88,12 @@ async def test_a_worker_announces_beside_its_work_and_outlives_a_place_that_is_a
 
 
 async def test_each_worker_is_woken_by_what_comes_from_now_on_even_if_it_is_forged(tmp_path: Path) -> None:
-    context = ConnectorContext((), ManualClock(), tmp_path)
+    plant = Plant(PLANT, tmp_path, ManualClock())
     path = tmp_path / "control.jsonl"
     path.write_bytes(b"{}\n" * 100)
     workers = [Worker(), Worker()]
     n_sent = 0
-    async with reading(workers[0], context), reading(workers[1], context), asyncio.timeout(WAIT_S):
+    async with reading(workers[0], plant), reading(workers[1], plant), asyncio.timeout(WAIT_S):
         while not all(worker.n_woken for worker in workers):
             with path.open("ab") as file:
                 file.write(b'{"model": "../..", "version": \xff\n')

@@ -17,10 +17,10 @@ import pytest
 from streamad.errors import OutputError, SourceError
 from streamad.learn.feedback.feedback import FeedbackReader, feedback_problem, send_feedback
 from streamad.learn.feedback.table import read_feedback_csv
-from streamad.plugins import ConnectorContext
+from streamad.messages import Feedback
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
-from streamad.types import Feedback
 from tests.support.learning.plant import settings_of
 
 NOW = datetime(2026, 3, 1, 8, 15, 30, tzinfo=UTC)
@@ -54,9 +54,8 @@ class Desk:
     def path(self) -> Path:
         return self.folder / "in/feedback.jsonl"
 
-    @property
-    def context(self) -> ConnectorContext:
-        return ConnectorContext((), self.clock, self.folder)
+    def plant(self, settings: Settings) -> Plant:
+        return Plant(settings, self.folder, self.clock)
 
     def append(self, *lines: bytes) -> None:
         self.path.parent.mkdir(exist_ok=True)
@@ -67,7 +66,7 @@ class Desk:
         self.heard.append(feedback)
         self.changed.set()
 
-    def tell(self, kind: str, message: str) -> None:
+    def emit(self, kind: str, message: str) -> None:
         self.told.append((kind, message))
         self.changed.set()
 
@@ -88,7 +87,7 @@ class Desk:
 
     @asynccontextmanager
     async def reader(self, on_feedback: Callable[[Feedback], Any] | None = None) -> AsyncIterator[FeedbackReader]:
-        reader = FeedbackReader(settings(), self.context, on_feedback or self.hear, self.tell)
+        reader = FeedbackReader(self.plant(settings()), on_feedback or self.hear, self.emit)
         task = asyncio.create_task(reader.run())
         try:
             yield reader
@@ -110,7 +109,7 @@ async def test_lines_of_any_program_are_heard_in_order_and_go_on_where_the_last_
     desk.append(line(said("a1", note="ä")), line(said("a2", judgement="confirmed")))
     async with desk.reader() as reader:
         await desk.until(lambda: len(desk.heard) == 2)
-        await send_feedback(settings(), desk.context, [said("a3"), said("a4")])
+        await send_feedback(desk.plant(settings()), [said("a3"), said("a4")])
         await desk.until(lambda: len(desk.heard) == 4)
     assert desk.heard[:2] == [said("a1", note="ä"), said("a2", judgement="confirmed")]
     assert (reader.n_read, reader.n_malformed) == (4, 0)
@@ -182,7 +181,7 @@ async def test_a_model_that_is_none_of_the_plant_gets_no_marks(
     names = ["default", "default.A", "other", "defaults"]
     desk.append(*(line(said(f"a-{name.replace('.', '_')}", model=name)) for name in names), line(said("last")))
     plant = settings_of(learning={"feedback": "file:in/feedback.jsonl?poll=1ms"}, models=models)
-    reader = FeedbackReader(plant, desk.context, desk.hear, desk.tell)
+    reader = FeedbackReader(desk.plant(plant), desk.hear, desk.emit)
     task = asyncio.create_task(reader.run())
     await desk.until(lambda: "last" in desk.ids)
     await reader.close()
@@ -261,7 +260,7 @@ async def test_a_file_in_which_nobody_has_said_anything_yet_is_no_news(
 async def test_without_a_place_there_is_nothing_to_read(desk: Desk) -> None:
     for plant in (settings_of(), settings_of(learning={})):
         async with asyncio.timeout(WAIT_S):
-            await FeedbackReader(plant, desk.context, desk.hear).run()
+            await FeedbackReader(desk.plant(plant), desk.hear).run()
     assert list(desk.folder.iterdir()) == []
 
 
@@ -300,7 +299,7 @@ def test_what_is_taken(changes: dict[str, Any]) -> None:
 
 async def test_lines_are_whole_after_a_foreign_half_line_and_beside_other_writers(desk: Desk) -> None:
     desk.append(b'{"half')
-    await asyncio.gather(*(send_feedback(settings(), desk.context, [said(f"a{i}", note="x" * 500)]) for i in range(20)))
+    await asyncio.gather(*(send_feedback(desk.plant(settings()), [said(f"a{i}", note="x" * 500)]) for i in range(20)))
     lines = desk.path.read_bytes().splitlines()
     assert lines[0] == b'{"half'
     assert sorted(json.loads(text)["alert_id"] for text in lines[1:]) == sorted(f"a{i}" for i in range(20))
@@ -309,7 +308,7 @@ async def test_lines_are_whole_after_a_foreign_half_line_and_beside_other_writer
 async def test_a_file_that_cannot_be_written_is_one_line(desk: Desk) -> None:
     desk.path.mkdir(parents=True)
     with pytest.raises(OutputError, match=r"cannot write .*feedback\.jsonl"):
-        await send_feedback(settings(), desk.context, [said()])
+        await send_feedback(desk.plant(settings()), [said()])
 
 
 # --- tables ---

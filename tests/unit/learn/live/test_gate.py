@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.learn.live.gate import Gate, gate, is_reserved, reserve_half
-from streamad.learn.store.records import Mark
+from streamad.learn.live.gate import Gate, gate
+from streamad.learn.store.records import Mark, is_reserved, reserve_half
+from streamad.messages import Decision, ModelRef, Verdict
 from streamad.settings.learning import LearningSettings
-from streamad.types import Decision, ModelRef, Verdict
 
 SETTINGS = LearningSettings(reserve=0.2, accept_above=0.05)
 CHAMPION, FORMER = ModelRef("default", "0002"), ModelRef("default", "0001")
@@ -142,7 +142,7 @@ def test_stream_and_sequence_cannot_be_confused() -> None:
 
 
 def test_another_process_draws_the_same_and_so_will_later_releases() -> None:
-    code = "from streamad.learn.live.gate import *; print([is_reserved('r', str(i), .5) for i in range(8)])"
+    code = "from streamad.learn.store.records import *; print([is_reserved('r', str(i), .5) for i in range(8)])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == str([is_reserved("r", str(i), 0.5) for i in range(8)])
     assert [is_reserved("r", str(i), 0.5) for i in range(8)] == [True, False, True, True, True, True, True, False]

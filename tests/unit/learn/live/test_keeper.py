@@ -13,14 +13,14 @@ import pytest
 from streamad.drift.plant_watch import PlantWatch
 from streamad.judge.verdicts import alert_id
 from streamad.learn.live import keeper as keeper_module
-from streamad.learn.live.gate import is_reserved
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, mark_of
+from streamad.learn.store.records import Mark, is_reserved, mark_of
+from streamad.messages import Decision, Feedback, ModelRef, Verdict
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
-from streamad.types import ChannelSpec, Decision, Feedback, ModelRef, Position, Verdict, Window, from_us
+from streamad.types import ChannelSpec, Position, Window, from_us
 
 CHANNELS = (ChannelSpec("temp"), ChannelSpec("flow"))
 L = 6

@@ -20,9 +20,11 @@ from streamad.learn.live.keeper import Keeper
 from streamad.learn.live.learner import Learner
 from streamad.learn.live.learners import Learners
 from streamad.learn.trainer.requests import TrainingFailed, TrainingOutcome, TrainingRequest
+from streamad.messages import Decision, ModelRef, Verdict
+from streamad.plant import Plant
 from streamad.telemetry.metrics import LearningCounters
 from streamad.testing import ManualClock
-from streamad.types import Decision, ModelRef, Position, Verdict, Window, from_us
+from streamad.types import Position, Window, from_us
 from tests.support.learning.store import NAME, QUIET, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, steps, until
 
@@ -43,7 +45,7 @@ class Followed:
         model = None if cold else plant.versions.load()
         self.batcher = MicroBatcher(model, self.clock, plant.settings.run, name=NAME)
         self.counters: dict[str, LearningCounters] = {}
-        self.learners = Learners(plant.settings, plant.folder, self.clock, self.tell, self.counters)
+        self.learners = Learners(Plant(plant.settings, plant.folder, self.clock), self.emit, self.counters)
         self.learners.add(NAME, self.batcher)
         self._next = 0
 
@@ -51,7 +53,7 @@ class Followed:
     def learner(self) -> Learner:
         return self.learners._learners[NAME]
 
-    def tell(self, kind: str, message: str, **more: Any) -> None:
+    def emit(self, kind: str, message: str, **more: Any) -> None:
         self.told.append((kind, message, more))
 
     def kinds(self) -> list[str]:

@@ -13,6 +13,7 @@ from streamad.errors import StoreError
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learners import Learners
 from streamad.learn.store.records import Mark
+from streamad.plant import Plant
 from streamad.testing import ManualClock
 from tests.support.learning.store import QUIET, LearningPlant
 
@@ -27,7 +28,7 @@ def plant_in(folder: Path, **models: Any) -> LearningPlant:
 async def learners_of(plant: LearningPlant, *loaded: str) -> AsyncIterator[Learners]:
     """The learners of a worker that has met the models ``loaded``."""
     clock = ManualClock()
-    learners = Learners(plant.settings, plant.folder, clock, lambda *_, **__: None, {})
+    learners = Learners(Plant(plant.settings, plant.folder, clock), lambda *_, **__: None, {})
     batchers = [MicroBatcher(None, clock, plant.settings.run, name=name) for name in loaded]
     for batcher in batchers:
         learners.add(batcher.name, batcher)

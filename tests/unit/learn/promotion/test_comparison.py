@@ -14,11 +14,12 @@ from streamad.learn.promotion.comparison import (
     compare_versions,
     load_version,
 )
-from streamad.learn.promotion.operating import Operating
+from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.store.records import StoredSequence
 from streamad.learn.training.selection import HeldOut
-from streamad.types import ModelRef, Window, WindowSet
+from streamad.messages import ModelRef
+from streamad.types import Window, WindowSet
 from tests.support.learning.life import MODEL, Life
 from tests.support.learning.plant import C, L, MeanDetector, MeanModel
 
@@ -124,7 +125,7 @@ def test_a_whole_number_of_false_alarms_is_not_rounded_up() -> None:
     model = loaded("0001")
     calibration = Calibration.from_terms(model.calibration_terms)
     for n, expected in ((100, 7), (101, 8)):
-        operating = Operating(model, 0.07, calibration, np.zeros(n), np.zeros(n, np.bool_))
+        operating = OperatingPoint(model, 0.07, calibration, np.zeros(n), np.zeros(n, np.bool_))
         assert operating.n_allowed == expected
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.learn.registry.manifest import WindowForm
-from streamad.learn.store.records import StoredSequence
+from streamad.learn.store.records import StoredSequence, WindowForm
 from streamad.learn.store.shards import (
     FileName,
     ForeignError,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from streamad.errors import ArtifactError, OutputError, RegistryError, StreamadError, TrainingDataError
-from streamad.learn.live.gate import is_reserved, reserve_half
 from streamad.learn.registry.registry import Registry
+from streamad.learn.store.records import is_reserved, reserve_half
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.selection import to_windows
 from streamad.types import WindowSet

@@ -110,7 +110,7 @@ async def test_the_process_has_the_lowest_priority_and_the_threads_of_the_config
     plant = TrainingPlant(tmp_path, threads=2)
     plant.fill()
     results: list[TrainingResult] = []
-    retrainer = Retrainer(plant.settings, plant.folder, "default", SystemClock(), results.append)
+    retrainer = Retrainer(plant.plant, "default", results.append)
     retrainers.append(retrainer)
     own = os.nice(0)
     retrainer.start(request_of())
@@ -548,12 +548,12 @@ async def test_the_next_training_may_be_started_where_the_end_of_one_is_told(
     plant.fill()
     results: list[TrainingResult] = []
 
-    def tell(result: TrainingResult) -> None:
+    def emit(result: TrainingResult) -> None:
         results.append(result)
         if len(results) == 1:
             assert retrainer.start(request_of("command"))
 
-    retrainer = Retrainer(plant.settings, plant.folder, "default", SystemClock(), tell, times=TIMES, command=COMMAND)
+    retrainer = Retrainer(plant.plant, "default", emit, times=TIMES, command=COMMAND)
     retrainers.append(retrainer)
     retrainer.start(request_of("command"))
     await retrainer.wait()

@@ -24,6 +24,7 @@ from streamad.learn.trainer.requests import (
 )
 from streamad.learn.trainer.status import StatusWriter, TrainingStatus
 from streamad.learn.trainer.trainings import Need, Trainings
+from streamad.plant import Plant
 from streamad.telemetry.metrics import LearningCounters
 from streamad.testing import ManualClock
 from tests.support.learning.plant import settings_of
@@ -76,13 +77,11 @@ class Asking:
         self.flushed = 0
         self.trainings = Trainings(
             "default",
-            settings_of(learning={"store": "inliers", **QUIET, **learning}),
-            folder,
+            Plant(settings_of(learning={"store": "inliers", **QUIET, **learning}), folder, self.clock),
             self.registry,
             stored=self.store,
             thread=thread,
-            clock=self.clock,
-            tell=lambda kind, message, **_: self.told.append((kind, message)),
+            emit=lambda kind, message, **_: self.told.append((kind, message)),
             counters=LearningCounters(),
             on_new=lambda: None,
             turns=turns,

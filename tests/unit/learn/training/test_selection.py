@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from streamad.errors import TrainingDataError
-from streamad.learn.live.gate import is_reserved, reserve_half
 from streamad.learn.promotion.comparison import TestMaterial
-from streamad.learn.store.records import JudgementWord, Mark, StoredSequence
+from streamad.learn.store.records import JudgementWord, Mark, StoredSequence, is_reserved, reserve_half
 from streamad.learn.training.selection import (
     HeldOut,
     Plan,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["Following", "models_at_work"]
-
 import asyncio
 from collections.abc import Callable, Mapping
 
-from streamad.commands.shared.console import Plant
 from streamad.errors import UsageError
 from streamad.judge.bank import ModelBank
 from streamad.judge.judging import Judgement
@@ -15,11 +12,12 @@ from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.learn.feedback.control import Announcer, ControlReader
 from streamad.learn.feedback.feedback import FeedbackReader
 from streamad.learn.live.learners import Learners
+from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.store.records import mark_of
-from streamad.runtime.wiring import registry_of, versions_of
-from streamad.telemetry.events import Level, Telling
+from streamad.messages import Feedback, ModelRef
+from streamad.plant import Plant
+from streamad.telemetry.events import EventLog, Level
 from streamad.telemetry.metrics import LearningCounters
-from streamad.types import Feedback, ModelRef
 
 
 async def models_at_work(
@@ -48,7 +46,7 @@ async def models_at_work(
         plant.clock,
         lambda name: _in_service(plant, name, may_learn=settings.learning is not None),
         on_new,
-        existing=[model for model in registry_of(settings, plant.base_dir).names() if model.startswith(f"{name}.")],
+        existing=[model for model in registry_of(plant).names() if model.startswith(f"{name}.")],
     )
     await bank.open()
     return bank
@@ -57,27 +55,26 @@ async def models_at_work(
 def _in_service(
     plant: Plant, name: str, version: str | None = None, *, may_learn: bool = False
 ) -> ModelInService | None:
-    versions = versions_of(plant.settings, plant.base_dir, name)
+    versions = versions_of(plant, name)
     if may_learn and version is None and versions.current() is None:
         return None
     return versions.load(version)
 
 
-class Following:
+class LiveLearning:
     """The models of ``streamad run``, which follow the plant as ``learning`` in the config says.
 
     ``telling`` takes what there is to say; ``counters`` has an entry for each model.
     """
 
-    def __init__(self, plant: Plant, telling: Telling) -> None:
-        settings = plant.settings
+    def __init__(self, plant: Plant, events: EventLog) -> None:
         self.counters: dict[str, LearningCounters] = {}
         self._plant = plant
-        self._telling = telling
-        self._learners = Learners(settings, plant.base_dir, plant.clock, self._tell, self.counters)
-        self._announcer = Announcer(settings, plant.context, telling.tell)
-        self._feedback = FeedbackReader(settings, plant.context, self._on_feedback, telling.tell)
-        self._control = ControlReader(settings, plant.context, self._learners.wake, telling.tell)
+        self._events = events
+        self._learners = Learners(plant, self._emit, self.counters)
+        self._announcer = Announcer(plant, events.emit)
+        self._feedback = FeedbackReader(plant, self._on_feedback, events.emit)
+        self._control = ControlReader(plant, self._learners.wake, events.emit)
         self._reading: list[asyncio.Task[None]] = []
 
     async def begin(self) -> Batchers:
@@ -110,11 +107,11 @@ class Following:
             await reader.close()
         for error in await asyncio.gather(*self._reading, return_exceptions=True):
             if isinstance(error, Exception):  # what was judged must be kept all the same
-                self._tell("learning_failed", f"a reader of feedback or control has ended: {error!r}", level="error")
+                self._emit("learning_failed", f"a reader of feedback or control has ended: {error!r}", level="error")
         await self._learners.close(wait=wait)
         await self._announcer.close()
 
-    def _tell(
+    def _emit(
         self,
         kind: str,
         message: str,
@@ -124,7 +121,7 @@ class Following:
         level: Level = "warning",
     ) -> None:
         """Tell it the operator; that a version went into service, the other workers, too."""
-        self._telling.tell(kind, message, model=model, figures=figures, level=level)
+        self._events.emit(kind, message, model=model, figures=figures, level=level)
         if kind == "model_promoted" and model is not None:
             self._announcer.announce(model)
 

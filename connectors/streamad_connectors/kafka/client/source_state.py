@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Shared"]
-
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Shared:
+class SourceState:
     """One per source.
 
     ``progress_of`` maps a partition's name to (low watermark, ``Progress.low_watermark_us``), as last

@@ -1,0 +1,82 @@
+"""The plant that a command was given, and the lines of its config where problems are."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from streamad.errors import ConfigError, Problem, StreamadError
+from streamad.ingest.decode import Decoder
+from streamad.learn.feedback.exchange import check_exchange, exchange_urls
+from streamad.learn.parts import detector_for, store_for
+from streamad.plant import Plant
+from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for
+from streamad.settings.places import place_key, place_problems
+from streamad.settings.plant_yaml import load_settings, located_problems
+from streamad.system.clock import SystemClock
+
+_CONFIG_HINT = "--config FILE"
+
+
+_configs_in_use: list[Path] = []
+
+
+def load_plant(config: Path) -> Plant:
+    """Load the config; relative paths in it mean its own folder. Raises ConfigError."""
+    _configs_in_use[:] = [config]
+    return Plant(load_settings(config), config.absolute().parent, SystemClock())
+
+
+def load_whole_plant(config: Path) -> Plant:
+    """Load the config and try its decoder, plug-ins and their options; raises ConfigError with all that is wrong."""
+    plant = load_plant(config)
+    if problems := check_parts(plant):
+        raise ConfigError(located(problems), source=str(config))
+    return plant
+
+
+def name_config(text: str) -> str:
+    """Return a hint with the file that the command was given (the one last loaded) in place of ``--config FILE``."""
+    if not _configs_in_use:
+        return text
+    return text.replace(_CONFIG_HINT, f"--config {shlex.quote(str(_configs_in_use[0]))}")
+
+
+def located(problems: Sequence[Problem]) -> list[Problem]:
+    """Return problems with the lines of their keys in the config that was loaded last, where they stand in it."""
+    try:
+        return [problem for config in _configs_in_use for problem in located_problems(problems, config)]
+    except ConfigError:  # the file was changed in between
+        return list(problems)
+
+
+def check_parts(plant: Plant) -> list[Problem]:
+    """Return what is wrong with the config beyond its own keys.
+
+    That is what decoder, plug-ins and their options say of it, and where an output would meet another one or an input.
+    """
+    settings = plant.settings
+    parts: dict[str, Callable[[], Any]] = {
+        "decode": lambda: Decoder(settings.decode, settings.channels, settings.route_field),
+        "source.url": lambda: source_for(plant),
+        "model.detector": lambda: detector_for(plant),
+    }
+    for role, url in sink_urls(settings).items():
+        parts[f"sinks.{role}"] = partial(sink_for, plant, role, url)
+    if settings.learning is not None:
+        parts["learning.store"] = lambda: store_for(plant)
+    for role in exchange_urls(settings):
+        parts[place_key(role)] = partial(check_exchange, plant, role)
+    problems: list[Problem] = []
+    for where, make in parts.items():
+        try:
+            make()
+        except ConfigError as error:
+            problems += error.problems
+        except StreamadError as error:
+            problems.append(Problem(where, str(error)))
+    places = {**sink_urls(settings), **exchange_urls(settings)}
+    return problems + place_problems(places, input_urls(settings), plant.base_dir)

@@ -1,0 +1,33 @@
+"""A plant: its validated settings, its folder and the clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamad.plugins import ConnectorContext
+from streamad.ports import Clock
+from streamad.settings.plant_yaml import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """A validated config, the folder that its relative paths mean, and the clock."""
+
+    settings: Settings
+    base_dir: Path
+    clock: Clock
+
+    @property
+    def context(self) -> ConnectorContext:
+        """What connectors are told of the plant."""
+        settings = self.settings
+        return ConnectorContext(
+            settings.channel_specs,
+            self.clock,
+            self.base_dir,
+            plant=settings.name,
+            source_url=settings.source.url,
+            source_options=settings.source.options,
+            max_duration_us=settings.sequences.max_duration,
+        )
