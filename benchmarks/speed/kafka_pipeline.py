@@ -121,10 +121,11 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
 
     from streamad.commands.run.workers import stop_with_parent  # noqa: PLC0415
     from streamad.commands.shared.monitor import calm_garbage_collector  # noqa: PLC0415
+    from streamad.judge.judging import JudgedSequence  # noqa: PLC0415
     from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415
     from streamad.learn.parts import model_in_service  # noqa: PLC0415
     from streamad.plant import Plant  # noqa: PLC0415
-    from streamad.runtime.pipeline import JudgedSequence, Pipeline  # noqa: PLC0415
+    from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
     from streamad.runtime.wiring import committer_for, source_for  # noqa: PLC0415
     from streamad.settings.plant_yaml import load_settings  # noqa: PLC0415
 
@@ -140,7 +141,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     last_s = 0.0
     began: list[float] = []
 
-    def on_judged(_: JudgedSequence) -> None:
+    def on_judged(_: JudgedSequence, __: int) -> None:
         nonlocal judged, last_s
         judged += 1
         last_s = time.perf_counter()

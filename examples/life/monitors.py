@@ -1,6 +1,6 @@
 """The three monitors: one that follows the plant, one that stays as it is, and one that learns naively.
 
-All three are the product's own pipeline; they differ in what becomes of their judgements.
+All three are the product's own pipeline; they differ in what becomes of the sequences they judged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
-from streamad.judge.judging import Judgement
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
 from streamad.learn.parts import store_for, versions_of
@@ -29,10 +29,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Follower(Protocol):
-    """What becomes of a monitor's judgements."""
+    """What becomes of a monitor's judged sequences."""
 
-    def judged(self, judgement: Judgement) -> None:
-        """Take a committed judgement."""
+    def judged(self, sequence: JudgedSequence) -> None:
+        """Take a committed sequence."""
         ...
 
     async def answered(self, feedback: Feedback) -> None:
@@ -40,7 +40,7 @@ class Follower(Protocol):
         ...
 
     async def settle(self) -> None:
-        """Return once all that the judgements so far call for is done."""
+        """Return once all that the sequences judged so far call for is done."""
         ...
 
     async def close(self) -> None:
@@ -62,9 +62,9 @@ class _Following:
         )
         self._running = asyncio.create_task(self._learner.run())
 
-    def judged(self, judgement: Judgement) -> None:
-        """Hand a judgement to the learner."""
-        self._learner.judged(judgement)
+    def judged(self, sequence: JudgedSequence) -> None:
+        """Hand a judged sequence to the learner."""
+        self._learner.judged(sequence)
 
     async def answered(self, feedback: Feedback) -> None:
         """Mark the sequence of an alert in the inlier store."""
@@ -95,10 +95,10 @@ class _Naive:
         self._kept: list[tuple[str, Window]] = []
         self._n_new = 0
 
-    def judged(self, judgement: Judgement) -> None:
+    def judged(self, sequence: JudgedSequence) -> None:
         """Keep the window where nothing was noticed."""
-        if judgement.window is not None and judgement.verdict.decision != "anomalous":
-            self._kept.append((judgement.verdict.verdict_id, judgement.window))
+        if sequence.window is not None and sequence.verdict.decision != "anomalous":
+            self._kept.append((sequence.verdict.verdict_id, sequence.window))
             self._n_new += 1
 
     async def answered(self, feedback: Feedback) -> None:

@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from life.monitors import Kind, follower_of
 from life.plant import START_US, Batch, Phase
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.messages import Decision, Event, Feedback, Verdict
 from streamad.runtime.checkpoint import UnsavedCommitter
-from streamad.runtime.pipeline import JudgedSequence, Pipeline
+from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource, ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch, from_us
@@ -129,7 +130,7 @@ class _Monitor:
         )
 
     async def settle(self) -> None:
-        """Return once what the judgements so far call for is done: a training, a swap."""
+        """Return once what the sequences judged so far call for is done: a training, a swap."""
         await self._follower.settle()
 
     async def close(self) -> None:
@@ -140,10 +141,10 @@ class _Monitor:
         await self._source.close()
         await self._batcher.close()
 
-    def _on_judged(self, judged: JudgedSequence) -> None:
-        verdict = judged.judgement.verdict
+    def _on_judged(self, judged: JudgedSequence, _: int) -> None:
+        verdict = judged.verdict
         self._verdicts[verdict.sequence] = verdict
-        self._follower.judged(judged.judgement)
+        self._follower.judged(judged)
 
     def _on_event(self, event: Event) -> None:
         told = Told(len(self.course.decisions), event.kind, event.message)

@@ -16,7 +16,7 @@ from streamad.types import FinishedSequence, Window
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class JudgedSequence:
     """What was decided about one sequence: by the model ``model_name`` ("" where none is chosen), over ``window``.
 
     ``window`` is in engineering units, and None for an unscorable sequence.
@@ -44,7 +44,7 @@ class Judgement:
 
 
 class Judge:
-    """Turns finished sequences into judgements, each by the model in service that ``batchers`` choose for it."""
+    """Turns finished sequences into judged sequences, each by the model in service that ``batchers`` choose for it."""
 
     def __init__(self, settings: Settings, batchers: Batchers, clock: Clock, *, explain: bool) -> None:
         self._settings = settings
@@ -53,27 +53,27 @@ class Judge:
         self._clock = clock
         self._explains = explain
 
-    async def judge(self, sequence: FinishedSequence, refused: str | None = None) -> Judgement:
-        """Return the judgement of ``sequence``; ``refused`` says why it must not be scored. Raises DetectorError."""
+    async def judge(self, sequence: FinishedSequence, refused: str | None = None) -> JudgedSequence:
+        """Return ``sequence`` judged; ``refused`` is the reason if it must not be scored. Raises DetectorError."""
         window = to_window(sequence, self._settings.window, self._channels) if refused is None else Unscorable(refused)
         batcher = await self._batchers.batcher_for(sequence.routes)
         if isinstance(batcher, Unscorable):
-            return Judgement(unscorable(sequence, batcher, self._clock.now_us()))
+            return JudgedSequence(unscorable(sequence, batcher, self._clock.now_us()))
         if isinstance(window, Unscorable):
             return self._unscorable(sequence, window, batcher)
         result = await batcher.submit(window)
         if result is None:
             verdict = learning(sequence, batcher.learning(), self._clock.now_us())
-            return Judgement(verdict, window=window, model_name=batcher.name)
+            return JudgedSequence(verdict, window=window, model_name=batcher.name)
         return await self._scored(sequence, window, batcher, result)
 
-    def _unscorable(self, sequence: FinishedSequence, why: Unscorable, batcher: MicroBatcher) -> Judgement:
+    def _unscorable(self, sequence: FinishedSequence, why: Unscorable, batcher: MicroBatcher) -> JudgedSequence:
         model = batcher.model.ref if batcher.model is not None else None
-        return Judgement(unscorable(sequence, why, self._clock.now_us(), model), model_name=batcher.name)
+        return JudgedSequence(unscorable(sequence, why, self._clock.now_us(), model), model_name=batcher.name)
 
     async def _scored(
         self, sequence: FinishedSequence, window: Window, batcher: MicroBatcher, result: Scored
-    ) -> Judgement:
+    ) -> JudgedSequence:
         model = result.model
         verdict = scored(
             sequence,
@@ -84,12 +84,12 @@ class Judge:
             now_us=self._clock.now_us(),
         )
         if verdict.decision == "unscorable":
-            return Judgement(verdict, model_name=batcher.name)
+            return JudgedSequence(verdict, model_name=batcher.name)
         alert = make_alert(verdict, self._settings.alerts)
         attribution = None
         if alert is not None and self._explains:
             attribution = await self._explain(alert, window, batcher, result)
-        return Judgement(verdict, alert, attribution, window, batcher.name)
+        return JudgedSequence(verdict, alert, attribution, window, batcher.name)
 
     async def _explain(self, alert: Alert, window: Window, batcher: MicroBatcher, result: Scored) -> Attribution | None:
         model = result.model

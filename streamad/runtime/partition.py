@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streamad.ingest.intake import Intake
 from streamad.ingest.stream import Closed
-from streamad.judge.judging import Judgement
+from streamad.judge.judging import JudgedSequence
 from streamad.messages import DeadLetter, Event, LateRecord, OutputRecord
 from streamad.progress import ProgressUpdate
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
@@ -45,7 +45,7 @@ class InFlight:
     """A finished sequence on its way to its verdict; ``record_us`` is the partition's record clock at its end."""
 
     closed: Closed
-    task: asyncio.Task[Judgement]
+    task: asyncio.Task[JudgedSequence]
     since_us: int
     nbytes: int
     record_us: int | None = None
@@ -57,7 +57,7 @@ class Committing:
 
     update: ProgressUpdate
     done: list[InFlight]
-    judgements: list[Judgement]
+    judged: list[JudgedSequence]
     task: asyncio.Task[None]
     n_messages: int
     since_us: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
 from streamad.errors import PartitionLost
 from streamad.ingest.stream import Closed
-from streamad.judge.judging import Judge, Judgement
+from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
 from streamad.messages import Event
 from streamad.ports import Clock, Committer, Source
@@ -38,13 +38,6 @@ _SHORTEST_TICK_US = 10_000
 _REREADING_SHARE = 2
 
 
-class JudgedSequence(NamedTuple):
-    """One committed judgement; ``latency_us`` from the arrival of what ended the sequence to the commit."""
-
-    judgement: Judgement
-    latency_us: int
-
-
 class Pipeline:
     """Runs one source through assembly and judging to a committer, until the source ends or ``request_stop``.
 
@@ -52,8 +45,9 @@ class Pipeline:
     records of everything read so far and the progress that says so; partitions commit independently of each other and
     of reading. A partition that its committer lost is restored from its progress and read again.
     ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
-    called after the commit, ``on_event`` instead of a line in the log. What runs beside the pipeline speaks through
-    ``telling``, which it may be given before there is a pipeline, or ``tell``.
+    called after the commit with the latency in us since the batch that ended the sequence; ``on_event`` replaces
+    the line in the log. Tasks beside the pipeline log through
+    ``events``, which may exist before the pipeline, or through ``emit``.
     """
 
     def __init__(
@@ -66,7 +60,7 @@ class Pipeline:
         *,
         explain: bool,
         with_verdicts: bool,
-        on_judged: Callable[[JudgedSequence], None] | None = None,
+        on_judged: Callable[[JudgedSequence, int], None] | None = None,
         on_event: Callable[[Event], None] | None = None,
         events: EventLog | None = None,
     ) -> None:
@@ -393,20 +387,20 @@ class Pipeline:
     def _commit(self, partition: Partition) -> None:
         """Begin to commit what is judged; whatever becomes of it is taken up by ``_settle``."""
         done = partition.take_judged()
-        judgements = [waiting.task.result() for waiting in done]
+        judged = [waiting.task.result() for waiting in done]
         outputs = partition.take_aside()
         told = self._told.take()
         outputs += self._told.records(told)
-        for waiting, judgement in zip(done, judgements, strict=True):
+        for waiting, sequence in zip(done, judged, strict=True):
             partition.intake.assembler.committed(waiting.closed)
-            outputs += judgement.outputs(with_verdicts=self._with_verdicts)
+            outputs += sequence.outputs(with_verdicts=self._with_verdicts)
             self._in_flight_bytes -= waiting.nbytes
         partition.moved = False
         update = partition.intake.progress(ended=partition.ended)
         task = asyncio.create_task(self._committer.commit(update, outputs))
         task.add_done_callback(self._on_done)
         since_us = self._clock.monotonic_us()
-        partition.committing = Committing(update, done, judgements, task, len(outputs), since_us, told)
+        partition.committing = Committing(update, done, judged, task, len(outputs), since_us, told)
 
     def _committed(self, partition: Partition, commit: Committing) -> None:
         partition.committing = None
@@ -438,13 +432,13 @@ class Pipeline:
             messages=commit.n_messages,
         )
         self.counters.commits += 1
-        for waiting, judgement in zip(commit.done, commit.judgements, strict=True):
-            self.counters.verdicts[judgement.verdict.decision] += 1
-            self.counters.alerts += judgement.alert is not None
+        for waiting, sequence in zip(commit.done, commit.judged, strict=True):
+            self.counters.verdicts[sequence.verdict.decision] += 1
+            self.counters.alerts += sequence.alert is not None
             if waiting.record_us is not None:
                 self._status.latencies.add(self._clock.now_us() - waiting.record_us)
             if self._on_judged is not None:
-                self._on_judged(JudgedSequence(judgement, now_us - waiting.since_us))
+                self._on_judged(sequence, now_us - waiting.since_us)
         if commit.update.ended:
             self._log.info("partition ended", partition=partition.name, next_offset=commit.update.next_offset)
             del self._partitions[partition.name]

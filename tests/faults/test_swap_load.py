@@ -53,7 +53,7 @@ async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path) -> None:
         def look() -> None:
             timeline.note(run)
             for one in run.judged[len(judged_s) :]:
-                judged_s[one.judgement.verdict.sequence] = time.perf_counter()
+                judged_s[one.verdict.sequence] = time.perf_counter()
 
         for number in range(0, SEQUENCES, AT_ONCE):
             source.feed(batch("p", plant.records(range(number, number + AT_ONCE))))
@@ -88,7 +88,7 @@ async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path) -> None:
     versions = {version: plant.versions.load(version) for version in ["0001", *challengers]}
     used: Counter[str] = Counter()
     for one in run.judged:
-        verdict, window = one.judgement.verdict, one.judgement.window
+        verdict, window = one.verdict, one.window
         assert window is not None
         assert verdict.model is not None
         version, number = verdict.model.version, int(verdict.sequence[2:])

@@ -15,12 +15,13 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 from streamad.commands.shared.console import err, stop_on_signals
 from streamad.commands.shared.report import RunReport
 from streamad.errors import StalledError
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers
 from streamad.learn.live.live_learning import LiveLearning, models_at_work
 from streamad.messages import Alert, Attribution, Event, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
-from streamad.runtime.pipeline import JudgedSequence, Pipeline
+from streamad.runtime.pipeline import Pipeline
 from streamad.telemetry.events import EventLog
 
 _LATENCIES = 10_000
@@ -197,9 +198,9 @@ class Monitor:
             judged = f"{_n_of(self._n_judged, 'sequence')}, none judged yet"
         self._status.update(self._task, description=", ".join(part for part in (judged, progress) if part))
 
-    def _on_judged(self, judged: JudgedSequence) -> None:
-        verdict, alert = judged.judgement.verdict, judged.judgement.alert
-        self._latencies_us.append(judged.latency_us)
+    def _on_judged(self, judged: JudgedSequence, latency_us: int) -> None:
+        verdict, alert = judged.verdict, judged.alert
+        self._latencies_us.append(latency_us)
         if self._keep:
             self._verdicts.append(verdict)
         self._n_judged += 1
@@ -208,11 +209,11 @@ class Monitor:
         self._n_scored += verdict.decision in ("normal", "anomalous")
         self._show()
         if self._following is not None:
-            self._following.judged(judged.judgement)
+            self._following.judged(judged)
         if self._quiet:
             return
         if alert is not None:
-            err.print(alert_line(alert, judged.judgement.attribution))
+            err.print(alert_line(alert, judged.attribution))
         elif verdict.decision == "unscorable":
             err.print(unscorable_line(verdict))
 

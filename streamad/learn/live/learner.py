@@ -11,7 +11,7 @@ from collections import Counter, deque
 
 from streamad.drift.plant_watch import Notice, PlantWatch
 from streamad.errors import StoreError, StreamadError
-from streamad.judge.judging import Judgement
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
 from streamad.learn.registry.hot_swap import ModelWatch, RegistryVersions, Swap
@@ -50,7 +50,7 @@ _LEAST_END_S = 1.0
 class Learner:
     """Lets the model behind ``batcher`` follow the plant.
 
-    Give it every committed judgement (``judged``), run it beside the pipeline (``run``), then ``close`` it. Each
+    Give it every committed sequence (``judged``), run it beside the pipeline (``run``), then ``close`` it. Each
     sequence is offered to ``store`` at most once, after its commit, and is durable there after ``flush_interval``.
     ``counters`` count what became of them; ``turns`` is shared by learners whose trainings take turns.
     """
@@ -109,15 +109,15 @@ class Learner:
         batcher.learning = self._next_of_cold_start
         self._count_version()
 
-    def judged(self, judgement: Judgement) -> None:
-        """Take a committed judgement of this model; returns at once."""
+    def judged(self, sequence: JudgedSequence) -> None:
+        """Take a committed sequence of this model; returns at once."""
         self._n_in_hand = max(0, self._n_in_hand - 1)
-        if judgement.window is None:
+        if sequence.window is None:
             return
         self._n_given += 1
         if len(self._inbox) >= self._keeper.limit:  # the thread waits for a store that does not answer
             self._n_lost += drop_oldest(self._inbox)
-        self._inbox.append(ToKeep(judgement.verdict, judgement.window, self._champion(), self._clock.now_us()))
+        self._inbox.append(ToKeep(sequence.verdict, sequence.window, self._champion(), self._clock.now_us()))
         if len(self._inbox) >= _SHARD_SEQUENCES:
             self._woken.set()
 

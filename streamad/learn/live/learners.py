@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Collection, Mapping
 
 from streamad.errors import StoreError, StreamadError
-from streamad.judge.judging import Judgement
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
 from streamad.learn.parts import known_models, may_be_added, store_for, stored_names, versions_of
@@ -25,7 +25,7 @@ _STEADY_US = 600_000_000
 
 
 class Learners:
-    """Makes a learner for every batcher it hears of and hands each judgement to the learner of its model.
+    """Makes a learner for every batcher it hears of and hands each judged sequence to the learner of its model.
 
     Trainings take turns. A learner that fails in a way that nobody foresaw says so as an event and begins anew after
     10 s, 20 s, ... an hour (10 s again after ten minutes without trouble), and scoring goes on. ``counters`` is filled
@@ -64,10 +64,10 @@ class Learners:
         """Return once the learners so far know what their stores hold, or ten seconds have passed."""
         await asyncio.gather(*(learner.begun() for learner in self._learners.values()))
 
-    def judged(self, judgement: Judgement) -> None:
-        """Take a committed judgement; returns at once."""
-        if (learner := self._learners.get(judgement.model_name)) is not None:
-            learner.judged(judgement)
+    def judged(self, sequence: JudgedSequence) -> None:
+        """Take a committed sequence; returns at once."""
+        if (learner := self._learners.get(sequence.model_name)) is not None:
+            learner.judged(sequence)
 
     def wake(self) -> None:
         """Look into the registry at once."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from streamad.errors import UsageError
 from streamad.judge.bank import ModelBank
-from streamad.judge.judging import Judgement
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.learn.feedback.control import Announcer, ControlReader
 from streamad.learn.feedback.feedback import FeedbackReader
@@ -88,9 +88,9 @@ class LiveLearning:
         self._reading = [asyncio.create_task(reader.run()) for reader in (self._feedback, self._control)]
         return batchers
 
-    def judged(self, judgement: Judgement) -> None:
-        """Take a committed judgement; returns at once."""
-        self._learners.judged(judgement)
+    def judged(self, sequence: JudgedSequence) -> None:
+        """Take a committed sequence; returns at once."""
+        self._learners.judged(sequence)
 
     @property
     def progress(self) -> str:

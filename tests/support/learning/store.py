@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.bank import ModelBank
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers, MicroBatcher
 from streamad.learn.live.learners import Learners
 from streamad.learn.parts import registry_of, store_for, versions_of
@@ -25,7 +26,7 @@ from streamad.messages import Event, Role, Verdict
 from streamad.plant import Plant
 from streamad.ports import Clock, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
-from streamad.runtime.pipeline import JudgedSequence, Pipeline
+from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import LearningCounters
@@ -136,7 +137,7 @@ class LearningRun:
 
     @property
     def verdicts(self) -> list[Verdict]:
-        return [one.judgement.verdict for one in self.judged]
+        return [one.verdict for one in self.judged]
 
     def messages(self, role: Role) -> list[Any]:
         """The committed messages of a role."""
@@ -167,10 +168,10 @@ async def learning_run(
 
     learners = Learners(Plant(settings, plant.folder, clock), emit, counters)
 
-    def on_judged(one: JudgedSequence) -> None:
+    def on_judged(one: JudgedSequence, _: int) -> None:
         judged.append(one)
-        champions.append(counters[one.judgement.model_name].version)
-        learners.judged(one.judgement)
+        champions.append(counters[one.model_name].version)
+        learners.judged(one)
 
     batchers = await _batchers(plant, clock, learners)
     await learners.begun()

@@ -13,11 +13,12 @@ import numpy as np
 
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.messages import Event, ModelRef, Role, Verdict
 from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
-from streamad.runtime.pipeline import JudgedSequence, Pipeline
+from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSink, ManualClock
 from streamad.types import FloatArray, IntArray, Record
@@ -96,6 +97,7 @@ class Run:
     pipeline: Pipeline
     sinks: dict[Role, ListSink]
     judged: list[JudgedSequence] = field(default_factory=list)
+    latencies_us: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def messages(self, role: Role) -> list[Any]:
@@ -124,7 +126,13 @@ async def run_pipeline(
     sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
     batcher = batchers or MicroBatcher(model or model_of(), clock, settings.run)
     judged: list[JudgedSequence] = []
+    latencies_us: list[int] = []
     events: list[Event] = []
+
+    def on_judged(sequence: JudgedSequence, latency_us: int) -> None:
+        judged.append(sequence)
+        latencies_us.append(latency_us)
+
     pipeline = Pipeline(
         settings,
         source,
@@ -133,10 +141,10 @@ async def run_pipeline(
         clock,
         explain=True,
         with_verdicts=with_verdicts,
-        on_judged=judged.append,
+        on_judged=on_judged,
         on_event=events.append,
     )
-    run = Run(pipeline, sinks, judged, events)
+    run = Run(pipeline, sinks, judged, latencies_us, events)
     task = asyncio.create_task(pipeline.run())
     try:
         if while_running is not None:

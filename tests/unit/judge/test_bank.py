@@ -179,10 +179,10 @@ async def test_an_alert_is_explained_by_the_model_that_raised_it() -> None:
     async with bank_of(models) as bank:
         settings = settings_of(models={"field": "recipe"}, model={"name": "press"})
         judge = Judge(settings, bank, ManualClock(START_US), explain=True)
-        judgement = await judge.judge(sequence_of("A", value=10.0))
-        assert judgement.alert is not None
-        assert judgement.attribution is not None
-        assert judgement.alert.model == judgement.attribution.model == ModelRef("press.A", "0001")
+        sequence = await judge.judge(sequence_of("A", value=10.0))
+        assert sequence.alert is not None
+        assert sequence.attribution is not None
+        assert sequence.alert.model == sequence.attribution.model == ModelRef("press.A", "0001")
         assert len(models.scorers["press.A"].threads) == 1
 
 

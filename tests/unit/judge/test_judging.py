@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.judging import Judge, Judgement
+from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position
@@ -31,7 +31,7 @@ async def judged(
     explain: bool = True,
     explains: bool = True,
     scorer: SquareScorer | None = None,
-) -> tuple[Judgement, SquareScorer]:
+) -> tuple[JudgedSequence, SquareScorer]:
     settings = settings_of()
     scorer, clock = scorer or SquareScorer(), ManualClock(START_US)
     batcher = MicroBatcher(model_of(scorer, explains=explains), clock, settings.run)
@@ -42,50 +42,50 @@ async def judged(
 
 
 async def test_a_normal_sequence_gets_a_verdict_and_nothing_else() -> None:
-    judgement, _ = await judged(sequence_of(5))
-    assert (judgement.verdict.decision, judgement.verdict.score) == ("normal", pytest.approx(3.0))
-    assert [record.role for record in judgement.outputs(with_verdicts=True)] == ["verdicts"]
-    assert judgement.outputs(with_verdicts=False) == []
+    sequence, _ = await judged(sequence_of(5))
+    assert (sequence.verdict.decision, sequence.verdict.score) == ("normal", pytest.approx(3.0))
+    assert [record.role for record in sequence.outputs(with_verdicts=True)] == ["verdicts"]
+    assert sequence.outputs(with_verdicts=False) == []
 
 
 async def test_an_anomalous_sequence_gets_verdict_alert_and_attribution_under_its_streams_key() -> None:
-    judgement, _ = await judged(sequence_of(5, 10.0))
-    records = judgement.outputs(with_verdicts=True)
+    sequence, _ = await judged(sequence_of(5, 10.0))
+    records = sequence.outputs(with_verdicts=True)
     assert [(record.role, record.key) for record in records] == [
         ("verdicts", "a"),
         ("alerts", "a"),
         ("attributions", "a"),
     ]
-    assert [record.role for record in judgement.outputs(with_verdicts=False)] == ["alerts", "attributions"]
+    assert [record.role for record in sequence.outputs(with_verdicts=False)] == ["alerts", "attributions"]
 
 
 @pytest.mark.parametrize(("explain", "explains"), [(False, True), (True, False)])
 async def test_an_alert_stands_alone_where_nobody_asks_why_or_the_model_cannot_say(
     explain: bool, explains: bool
 ) -> None:
-    judgement, scorer = await judged(sequence_of(5, 10.0), explain=explain, explains=explains)
-    assert judgement.alert is not None
-    assert judgement.attribution is None
+    sequence, scorer = await judged(sequence_of(5, 10.0), explain=explain, explains=explains)
+    assert sequence.alert is not None
+    assert sequence.attribution is None
     assert scorer.n_windows == 1
 
 
 @pytest.mark.parametrize(("partial", "refused"), [(True, None), (False, "split between two partitions")])
 async def test_what_is_refused_is_not_scored_and_says_why(partial: bool, refused: str | None) -> None:
-    judgement, scorer = await judged(sequence_of(5, 10.0, partial=partial), refused=refused)
-    assert judgement.verdict.decision == "unscorable"
-    assert judgement.verdict.detail is not None
-    assert (refused or "partial") in judgement.verdict.detail
-    assert judgement.verdict.model is not None
+    sequence, scorer = await judged(sequence_of(5, 10.0, partial=partial), refused=refused)
+    assert sequence.verdict.decision == "unscorable"
+    assert sequence.verdict.detail is not None
+    assert (refused or "partial") in sequence.verdict.detail
+    assert sequence.verdict.model is not None
     assert scorer.n_windows == 0
-    assert [record.role for record in judgement.outputs(with_verdicts=False)] == ["alerts"]
-    assert [record.role for record in judgement.outputs(with_verdicts=True)] == ["verdicts"]
+    assert [record.role for record in sequence.outputs(with_verdicts=False)] == ["alerts"]
+    assert [record.role for record in sequence.outputs(with_verdicts=True)] == ["verdicts"]
 
 
 async def test_a_judgement_holds_the_window_it_is_about_and_the_models_name() -> None:
-    judgement, _ = await judged(sequence_of(5, 2.0))
-    assert judgement.window is not None
-    assert (judgement.window.length, judgement.window.values[0, :6].tolist()) == (5, [2.0] * 5 + [0.0])
-    assert judgement.model_name == "test"
+    sequence, _ = await judged(sequence_of(5, 2.0))
+    assert sequence.window is not None
+    assert (sequence.window.length, sequence.window.values[0, :6].tolist()) == (5, [2.0] * 5 + [0.0])
+    assert sequence.model_name == "test"
     refused, _ = await judged(sequence_of(5), refused="split between two partitions")
     assert (refused.window, refused.model_name) == (None, "test")
     not_finite, _ = await judged(sequence_of(5), scorer=InfiniteScorer())
@@ -98,13 +98,13 @@ async def test_without_a_model_the_verdict_says_how_far_learning_is_and_no_alert
     batcher = MicroBatcher(None, clock, settings.run, name="press")
     batcher.learning = lambda: "3 of 200"
     judge = Judge(settings, batcher, clock, explain=True)
-    judgement = await judge.judge(sequence_of(5, 10.0))
-    verdict = judgement.verdict
+    sequence = await judge.judge(sequence_of(5, 10.0))
+    verdict = sequence.verdict
     assert (verdict.decision, verdict.detail, verdict.model, verdict.score) == ("learning", "3 of 200", None, None)
-    assert judgement.window is not None
-    assert judgement.model_name == "press"
-    assert [record.role for record in judgement.outputs(with_verdicts=True)] == ["verdicts"]
-    assert judgement.outputs(with_verdicts=False) == []
+    assert sequence.window is not None
+    assert sequence.model_name == "press"
+    assert [record.role for record in sequence.outputs(with_verdicts=True)] == ["verdicts"]
+    assert sequence.outputs(with_verdicts=False) == []
     refused = await judge.judge(sequence_of(5, partial=True))
     assert (refused.verdict.decision, refused.verdict.model) == ("unscorable", None)
     await batcher.close()
@@ -118,13 +118,13 @@ async def test_a_sequence_for_which_there_is_no_model_is_unscorable_and_says_why
     settings = settings_of()
     clock = ManualClock(START_US)
     batcher = Nobody(model_of(), clock, settings.run)
-    judgement = await Judge(settings, batcher, clock, explain=True).judge(sequence_of(5))
-    assert (judgement.verdict.decision, judgement.verdict.detail) == ("unscorable", "no model for ()")
-    assert (judgement.verdict.model, judgement.window, judgement.model_name) == (None, None, "")
+    sequence = await Judge(settings, batcher, clock, explain=True).judge(sequence_of(5))
+    assert (sequence.verdict.decision, sequence.verdict.detail) == ("unscorable", "no model for ()")
+    assert (sequence.verdict.model, sequence.window, sequence.model_name) == (None, None, "")
     await batcher.close()
 
 
 async def test_a_sequence_of_exactly_the_windows_length_and_one_beyond_are_scored() -> None:
     for n in (L, L + 1):
-        judgement, _ = await judged(sequence_of(n))
-        assert (judgement.verdict.n_samples, judgement.verdict.decision) == (n, "normal")
+        sequence, _ = await judged(sequence_of(n))
+        assert (sequence.verdict.n_samples, sequence.verdict.decision) == (n, "normal")

@@ -90,7 +90,7 @@ async def test_an_alert_comes_with_its_attribution_and_verdict() -> None:
     assert alert.alert_id == attribution.alert_id == verdict.verdict_id
     assert alert.score == pytest.approx(300.0)
     assert sum(share.share for share in attribution.channels) == pytest.approx(1.0)
-    assert run.judged[0].judgement.alert == alert
+    assert run.judged[0].alert == alert
 
 
 async def test_without_a_verdicts_sink_unscorable_verdicts_go_to_the_alerts_and_normal_ones_nowhere() -> None:
@@ -235,7 +235,7 @@ async def test_the_latency_of_a_decision_is_the_time_from_the_sequences_end_to_i
         run.pipeline.request_stop()
 
     run = await run_pipeline(source, model=model_of(scorer), clock=clock, while_running=watch)
-    assert [judged.latency_us for judged in run.judged] == [round(waited_s * 1e6)]
+    assert run.latencies_us == [round(waited_s * 1e6)]
 
 
 async def test_while_scoring_lags_the_source_is_not_pulled_beyond_the_bound() -> None:
@@ -556,7 +556,7 @@ async def test_a_caught_up_source_gets_its_verdict_at_once_not_after_the_commit_
 
     run = await run_pipeline(source, clock=clock, while_running=wait)
     assert clock.monotonic_us() == 0
-    assert run.judged[0].latency_us == 0
+    assert run.latencies_us == [0]
 
 
 async def test_progress_without_verdicts_commits_once_per_interval() -> None:

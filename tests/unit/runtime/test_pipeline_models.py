@@ -57,7 +57,7 @@ async def test_every_sequence_is_judged_by_the_model_of_its_recipe() -> None:
     assert len(run.verdicts) == len(expected)
     assert [alert.sequence for alert in run.messages("alerts")] == ["r-3", "s-3"]
     assert [why.model.name for why in run.messages("attributions")] == ["default.B", "default.B"]
-    assert Counter(judged.judgement.model_name for judged in run.judged) == {
+    assert Counter(judged.model_name for judged in run.judged) == {
         "default.A": 8,
         "default.B": 8,
         "default": 2,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from streamad.errors import StoreError
-from streamad.judge.judging import Judgement
+from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.judge.verdicts import alert_id
 from streamad.learn.live.keeper import Keeper
@@ -60,10 +60,10 @@ class Followed:
         return [kind for kind, _, _ in self.told]
 
     def judge(self, n: int, *, decision: Decision = "normal", level: float = 0.0, version: str | None = None) -> None:
-        """Hand over ``n`` judgements, of the champion or of ``version``."""
+        """Hand over ``n`` judged sequences, of the champion or of ``version``."""
         for _ in range(n):
             self._next += 1
-            self.learners.judged(judgement(self._next, decision, level, version or self.counters[NAME].version))
+            self.learners.judged(judged_sequence(self._next, decision, level, version or self.counters[NAME].version))
 
     async def turn(self, seconds: float = 1.0) -> None:
         """Let time pass, and the learner do what is due by then."""
@@ -79,7 +79,7 @@ class Followed:
         await steps()
 
 
-def judgement(number: int, decision: Decision, level: float, version: str | None) -> Judgement:
+def judged_sequence(number: int, decision: Decision, level: float, version: str | None) -> JudgedSequence:
     rng = np.random.default_rng(number)
     values = (level + rng.normal(0, 1, (len(CHANNELS), 1)) + rng.normal(0, 0.1, (len(CHANNELS), L))).astype(np.float32)
     end_us = START_US + number * 1_000_000
@@ -98,7 +98,7 @@ def judgement(number: int, decision: Decision, level: float, version: str | None
         model=None if version is None else ModelRef(NAME, version),
         created_at=from_us(end_us),
     )
-    return Judgement(verdict, window=Window(values, L), model_name=NAME)
+    return JudgedSequence(verdict, window=Window(values, L), model_name=NAME)
 
 
 @asynccontextmanager
@@ -169,7 +169,7 @@ async def test_handing_over_never_waits_and_what_a_stuck_store_cannot_take_is_co
 
 async def test_an_unscorable_sequence_is_nothing_to_learn_from(tmp_path: Path) -> None:
     async with followed(tmp_path) as at:
-        at.learners.judged(Judgement(judgement(1, "unscorable", 0.0, "0001").verdict, model_name=NAME))
+        at.learners.judged(JudgedSequence(judged_sequence(1, "unscorable", 0.0, "0001").verdict, model_name=NAME))
         await at.turn(20)
         assert at.counters[NAME].accepted + at.counters[NAME].reserved + at.counters[NAME].aside == 0
 
@@ -284,7 +284,7 @@ async def test_the_count_never_runs_backwards_while_the_store_is_at_work(
         gate.set()
         await at.turn()
         await at.turn()
-        assert at.batcher.learning() == "11 of 50"  # the one without a judgement was of a commit that failed
+        assert at.batcher.learning() == "11 of 50"  # the one without a verdict was of a commit that failed
 
 
 async def test_what_is_judged_again_after_a_failed_commit_counts_once(tmp_path: Path) -> None:
