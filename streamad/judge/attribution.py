@@ -1,4 +1,4 @@
-"""Which channel made a sequence anomalous: channels replaced by those of normal windows, scored by the model itself.
+"""Channel shares of an alert: the model scores the window with each channel replaced by that of normal windows.
 
 Shapes: M reference windows, C channels, L window length.
 """
@@ -20,7 +20,7 @@ METHOD = "channel-replacement"
 """Name of the method in attribution messages."""
 _SCORE_BATCH = 256
 _BATCH_VALUES = 4_000_000  # bounds the memory of a batch of wide or long windows to 16 MB
-# Measured against other choices: docs/guide/judging.md
+# Chosen by measurement: docs/guide/judging.md
 _NEAREST = 8  # reference windows used for one attribution
 _BEST_SHARE = 0.5  # of their replacements count
 
@@ -43,9 +43,9 @@ class Reference:
 def reference_windows(
     values: FloatArray, lengths: IntArray, scores: npt.NDArray[np.floating], m: int = 24
 ) -> Reference:
-    """Choose at most ``m`` windows of values [N, C, L] to stand for the normal ones.
+    """Choose at most ``m`` normal windows of values [N, C, L].
 
-    They are spread over the lengths within the half of the lowest ``scores`` [N], where no anomaly hides.
+    They are spread over the lengths within the half with the lowest ``scores`` [N], which holds no anomaly.
     """
     lowest = np.argsort(scores, kind="stable")[: max(m, len(scores) // 2)]
     by_length = lowest[np.argsort(lengths[lowest], kind="stable")]
@@ -54,11 +54,11 @@ def reference_windows(
 
 
 def channel_shares(scorer: Scorer, window: Window, reference: Reference) -> npt.NDArray[np.float64]:
-    """Return each channel's share [C] in how far the score falls when channels become normal; sum 1, or all 0.
+    """Return each channel's share [C] of the fall of the score when channels are replaced; sum 1, or all 0.
 
     Counterfactual: each channel in turn is replaced by that of the nearest reference windows, stretched to this
-    window's length, and the model scores the results. A channel counts with the fall of the score under its better
-    half of replacements, since not every normal course fits the other channels; where none helps it counts 0.
+    window's length, and the model scores the results. A channel counts with the mean fall over its better half of
+    replacements, since not every normal course fits the other channels, and 0 if the score does not fall.
     """
     before = float(_scores(scorer, window.values[None], window.length)[0])
     after = _scores_replaced(scorer, window, _nearest(window, _stretched(reference, window.length)))
@@ -69,7 +69,7 @@ def channel_shares(scorer: Scorer, window: Window, reference: Reference) -> npt.
 
 
 def _nearest(window: Window, candidates: FloatArray) -> FloatArray:
-    """Return the candidates [M, C, L] nearest to ``window``; the median over channels leaves the odd ones out."""
+    """Return the candidates [M, C, L] nearest to ``window``; the median over channels ignores anomalous ones."""
     ours, theirs = window.values[:, : window.length], candidates[:, :, : window.length].astype(np.float64)
     spread = theirs.std(axis=(0, 2))
     distance_per_channel = np.square(theirs - ours).mean(axis=2) / np.where(spread > 0, spread, 1.0) ** 2
@@ -97,7 +97,7 @@ def _scores(scorer: Scorer, values: FloatArray, length: int) -> npt.NDArray[np.f
 
 
 def _stretched(reference: Reference, to_length: int) -> FloatArray:
-    """Return the reference windows [M, C, L] stretched in time to ``to_length``, so that the phases meet."""
+    """Return the reference windows [M, C, L] stretched in time to ``to_length``."""
     stretched = np.zeros_like(reference.values)
     for values, length, target in zip(reference.values, reference.lengths.tolist(), stretched, strict=True):
         at, points = np.linspace(0.0, length - 1, to_length), np.arange(length)

@@ -1,4 +1,4 @@
-"""Several models side by side: each with a micro-batcher of its own, all of them scoring in one thread."""
+"""Several models at once: each has its own micro-batcher, and all score in one thread."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger
 
 RETRY_US = 10_000_000
-"""A model that cannot be used is looked at again after this long, and its sequences are unscorable until then."""
+"""A model that cannot be loaded is tried again after this long; its sequences are unscorable until then."""
 _LABELS = 5
 _MAX_FAILED = 1000
 
 
 class ModelBank:
-    """Chooses who scores a sequence by its routes (``Router``) and loads each model at the first sight of its value.
+    """Chooses the model of a sequence by its routes (``Router``) and loads each model when its value first appears.
 
-    ``load`` returns the model in service under a name and None before its first one; it runs in a thread of its own, so
-    that neither the event loop nor the scoring waits, once for all who ask at the same time. Where it raises,
-    sequences are unscorable and say why; after 10 s it is asked again. ``on_new`` hears of every batcher before it gets
-    its first window. At most ``models.max_models`` values have a model, that for all others aside; those of the config
-    and the ``existing`` ones (names of models) keep their places, whichever values come first. Satisfies ``Batchers``;
-    use inside one running event loop.
+    ``load`` returns the model in service under a name, None before its first version. It runs in its own thread, once
+    for all sequences that wait for the model; if it raises, sequences are unscorable with that reason, and it is
+    called again after 10 s. ``on_new`` is called with every batcher before its first window. At most
+    ``models.max_models`` values have a model, not counting the default one; those of the config and the ``existing``
+    models always fit. Satisfies ``Batchers``; use inside one running event loop.
     """
 
     def __init__(
@@ -57,9 +56,9 @@ class ModelBank:
         self._log = get_logger().bind(plant=settings.name)
 
     async def open(self) -> None:
-        """Load the models that are wanted for certain, so that what is wrong says so before the first sequence.
+        """Load the models that the config names, so that errors come before the first sequence.
 
-        Those are the values of the config; that for all others may never be asked for. Raises what ``load`` raises.
+        The default model of a routed config is not loaded. Raises what ``load`` raises.
         """
         for name in self._router.known_names():
             await self._loaded(name)
@@ -69,7 +68,7 @@ class ModelBank:
         return tuple(self._batchers)
 
     def batchers(self) -> Mapping[str, MicroBatcher]:
-        """Return the batchers of the models seen so far by their names; it follows what comes."""
+        """Return a live view of the batchers by model name."""
         return MappingProxyType(self._batchers)
 
     @property
@@ -79,13 +78,13 @@ class ModelBank:
 
     @property
     def label(self) -> str:
-        """Return name and version of the models in service, for people; of many, the first ones."""
+        """Return name and version of the first models in service, for people."""
         labels = [batcher.label for batcher in self._batchers.values()]
         more = [f"and {len(labels) - _LABELS} more"] if len(labels) > _LABELS else []
         return ", ".join(labels[:_LABELS] + more) or "none yet"
 
     async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
-        """Return who scores a sequence with these routes, loading the model if need be, or why nobody does."""
+        """Return the batcher for a sequence with these routes, its model loaded if need be, or why there is none."""
         name = self._router.name_for(routes)
         if isinstance(name, Unscorable):
             return name
@@ -102,7 +101,7 @@ class ModelBank:
             return Unscorable(str(error))
 
     def flush(self) -> None:
-        """Let what waits now, with whichever model, wait no longer for company."""
+        """Score the windows that wait now, of every model, without waiting for more."""
         for batcher in self._batchers.values():
             batcher.flush()
 
@@ -116,7 +115,7 @@ class ModelBank:
             thread.shutdown(wait=not self._abandoned)
 
     def abandon(self) -> None:
-        """Give up models that hang: nothing more is scored or loaded, and ``close`` waits for nothing."""
+        """Abandon models that hang: nothing more is scored or loaded, and ``close`` waits for nothing."""
         self._closed = self._abandoned = True
         for batcher in self._batchers.values():
             batcher.abandon()
@@ -126,12 +125,12 @@ class ModelBank:
             thread.shutdown(wait=False, cancel_futures=True)
 
     def _has_place(self, name: str) -> bool:
-        """Return whether ``name`` may have a model here: those of values that nobody knew before are bounded."""
+        """Return whether ``name`` may have a model: the number of models of new values is bounded."""
         taken = self._reserved | self._batchers.keys() | self._loading.keys() | {self._settings.model.name}
         return name in taken or self._settings.models is None or len(taken) <= self._settings.models.max_models
 
     async def _loaded(self, name: str) -> MicroBatcher:
-        """Return the batcher of ``name``, loading its model once for all who wait. Raises StreamadError."""
+        """Return the batcher of ``name``; concurrent callers share one load. Raises StreamadError."""
         if (batcher := self._batchers.get(name)) is not None:
             return batcher
         if self._closed:
@@ -139,7 +138,7 @@ class ModelBank:
         if name not in self._loading:
             self._loading[name] = asyncio.create_task(self._new(name))
             self._loading[name].add_done_callback(_looked_at)
-        return await asyncio.shield(self._loading[name])  # one who gives up must not take it from the others
+        return await asyncio.shield(self._loading[name])  # a cancelled caller must not cancel it for the others
 
     async def _new(self, name: str) -> MicroBatcher:
         try:
@@ -161,7 +160,7 @@ class ModelBank:
             self._log.warning("model cannot be used", model=name, reason=str(error))
         self._failed.pop(name, None)
         self._failed[name] = self._clock.monotonic_us(), error
-        if len(self._failed) > _MAX_FAILED:  # values are input: nothing may grow with them
+        if len(self._failed) > _MAX_FAILED:  # values are input: memory must not grow with them
             del self._failed[next(iter(self._failed))]
 
     def _in_service(self, name: str) -> ModelInService | None:
@@ -175,4 +174,4 @@ class ModelBank:
 
 def _looked_at(task: asyncio.Task[MicroBatcher]) -> None:
     if not task.cancelled():
-        task.exception()  # those who wait raise it, if anybody still does
+        task.exception()  # the waiting callers raise it, if there are any left

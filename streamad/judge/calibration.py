@@ -1,4 +1,4 @@
-"""From score to p-value: split-conformal ranks among held-out inliers, with a tail for where they are too few.
+"""From score to p-value: split-conformal ranks among held-out inliers, extrapolated if they are too few.
 
 Shapes: n calibration sequences, K transformations.
 """
@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import genpareto
 
 from streamad.errors import ArtifactError
 from streamad.messages import Tail
 from streamad.types import FloatArray
 
 _TOP_SHARE = 0.2  # exceedances taken for the tail
-_MIN_TOP = 10  # but never fewer than these, where there are as many
-_MIN_FIT = 20  # fewer exceedances: an exponential tail, whose one parameter they still carry
-_MAX_SHAPE = 1.0  # a heavier tail has no mean; a fit that says so has failed
+_MIN_TOP = 10  # but at least these, if there are so many
+_MIN_FIT = 20  # fewer exceedances: an exponential tail, which has one parameter
+_MAX_SHAPE = 1.0  # a heavier tail has no mean: such a fit has failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,11 @@ class ParetoTail:
 
 
 def fit_tail(scores: npt.NDArray[np.float64]) -> ParetoTail | None:
-    """Fit the tail of ascending ``scores`` [n]; None where they cannot carry one (fewer than two distinct).
+    """Fit the tail of ascending ``scores`` [n]; None if fewer than two are distinct.
 
-    The tail leans to the safe side, that is to larger p-values. It never ends: a negative shape would call every score
-    beyond a fitted end point impossible, which a few exceedances cannot know, so it becomes 0. And half a standard
-    error of the shape, (1 + shape) / sqrt(exceedances) (Coles 2001), is added: with maximum likelihood alone the false
+    The tail is conservative, that is its p-values err upwards. It never ends: a negative shape would call every score
+    beyond a fitted end point impossible, which a few exceedances cannot show, so it becomes 0. Half a standard error
+    of the shape, (1 + shape) / sqrt(exceedances) (Coles 2001), is added: with maximum likelihood alone the false
     alarms came out at 1.3 to 3.4 times the configured rate on distributions with tails heavier than normal.
     """
     n = len(scores)
@@ -62,7 +61,9 @@ def fit_tail(scores: npt.NDArray[np.float64]) -> ParetoTail | None:
 
 
 def _fit(excesses: npt.NDArray[np.float64], mean: float) -> tuple[float, float]:
-    """Return shape and scale by maximum likelihood; the exponential (0, mean) where that fails or has an end."""
+    """Return shape and scale by maximum likelihood; the exponential (0, mean) if that fails or has an end."""
+    from scipy.stats import genpareto  # noqa: PLC0415 - scipy.stats takes 0.75 s to import
+
     if len(excesses) < _MIN_FIT:
         return 0.0, mean
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -81,7 +82,7 @@ def certifiable_rate(n: int) -> float:
 
 
 def score_of(terms: FloatArray) -> float:
-    """Return the score of the terms float32 [K]: their sum, in float64, the one way everywhere."""
+    """Return the score of the terms float32 [K]: their sum in float64."""
     return float(terms.sum(dtype=np.float64))
 
 
@@ -93,7 +94,7 @@ def scores_of(terms: FloatArray) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """What held-out inliers scored: ``scores`` float64 [n], ``terms`` float32 [n, K], both ascending by column."""
+    """Scores float64 [n] and terms float32 [n, K] of held-out inliers, both ascending by column."""
 
     scores: npt.NDArray[np.float64]
     terms: FloatArray
@@ -101,10 +102,9 @@ class Calibration:
 
     @classmethod
     def from_terms(cls, terms: FloatArray, false_alarm_rate: float | None = None) -> Calibration:
-        """Make a calibration of terms float32 [n, K].
+        """Make a calibration of terms float32 [n, K]; raises ArtifactError if they are empty, misshapen or not finite.
 
-        Where ``false_alarm_rate`` lies below what n sequences can certify, the tail is extrapolated.
-        Raises ArtifactError for an empty, misshapen or not finite array.
+        The tail is extrapolated if ``false_alarm_rate`` is below the rate that n sequences certify.
         """
         if terms.ndim != 2 or not terms.size:
             raise ArtifactError(f"calibration terms are {terms.shape}, not sequences x transformations: train again")
@@ -121,7 +121,7 @@ class Calibration:
 
     @property
     def tail(self) -> Tail:
-        """Say whether p-values are ranks alone or rest on the extrapolated tail."""
+        """Return whether p-values are ranks alone or use the extrapolated tail."""
         return "empirical" if self._pareto is None else "extrapolated"
 
     def p_value(self, score: float) -> tuple[float, Tail]:

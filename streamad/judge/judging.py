@@ -1,4 +1,4 @@
-"""Judges finished sequences one by one: window, score, p-value, verdict, and for an alert why it was raised."""
+"""Judges finished sequences one by one: window, score, p-value, verdict, and for an alert its attribution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamad.types import FinishedSequence, Window
 
 @dataclass(frozen=True, slots=True)
 class JudgedSequence:
-    """What was decided about one sequence: by the model ``model_name`` ("" where none is chosen), over ``window``.
+    """A sequence's verdict, alert and attribution, by the model ``model_name`` ("" if no model was chosen).
 
     ``window`` is in engineering units, and None for an unscorable sequence.
     """
@@ -29,7 +29,7 @@ class JudgedSequence:
     model_name: str = ""
 
     def outputs(self, *, with_verdicts: bool) -> list[OutputRecord]:
-        """Return the messages; without a verdicts sink an unscorable verdict goes to the alerts: never silence."""
+        """Return the messages; without a verdicts sink an unscorable verdict goes to the alerts, so that it is seen."""
         key = self.verdict.stream
         records = []
         if with_verdicts:
@@ -44,7 +44,7 @@ class JudgedSequence:
 
 
 class Judge:
-    """Turns finished sequences into judged sequences, each by the model in service that ``batchers`` choose for it."""
+    """Judges finished sequences, each with the model in service that ``batchers`` choose for it."""
 
     def __init__(self, settings: Settings, batchers: Batchers, clock: Clock, *, explain: bool) -> None:
         self._settings = settings

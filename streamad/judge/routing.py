@@ -1,4 +1,4 @@
-"""Which model judges a sequence: the one named after its route, by the rules of ``models`` in the config. Pure."""
+"""Chooses the model of a sequence by its route, as ``models`` in the config says. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """``model`` is the model for all others, ``routing`` the config's ``models``; without it there is but one."""
+    """``model`` is the default model, ``routing`` the config's ``models``; without it ``model`` is the only one."""
 
     model: str
     routing: RoutingSettings | None
@@ -30,8 +30,7 @@ class Router:
     def name_for(self, routes: tuple[str, ...]) -> str | Unscorable:
         """Return the name of the model for a sequence with these routes, or why it has none.
 
-        The value that chose it is everything behind ``model`` and a dot: ``model.name`` and ``model.name.value`` can be
-        told apart, because a value begins with no dot and is never empty.
+        The name is ``model`` or ``model.value``, which are distinct: a value is not empty and begins with no dot.
         """
         routing = self.routing
         if routing is None:
@@ -48,7 +47,7 @@ class Router:
         return Unscorable(f"{routing.field} {_shown(value)} is not among models.values (models.unknown is unscorable)")
 
     def known_names(self) -> tuple[str, ...]:
-        """Return the names of the models wanted for certain: the one for all, or those of ``models.values``."""
+        """Return the models that the config names: the only one, or those of ``models.values``."""
         if self.routing is None:
             return (self.model,)
         return tuple(f"{self.model}.{value}" for value in self.routing.values)
@@ -69,7 +68,7 @@ class Router:
 
 
 def settings_for(settings: Settings, model: str) -> Settings:
-    """Return ``settings`` with ``model`` as the name of the model: those of one of several models."""
+    """Return ``settings`` with ``model`` as the name of the model."""
     return settings.model_copy(update={"model": settings.model.model_copy(update={"name": model})})
 
 

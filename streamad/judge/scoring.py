@@ -1,4 +1,4 @@
-"""The micro-batcher: joins windows that wait and scores them in a thread, so that the event loop never blocks.
+"""The micro-batcher: joins waiting windows into batches and scores them in a thread; the event loop never blocks.
 
 Shapes: B windows, C channels, L window length, K transformations.
 """
@@ -21,14 +21,19 @@ from streamad.judge.calibration import Calibration
 from streamad.messages import ModelRef
 from streamad.ports import Clock, Scorer
 from streamad.settings.plant_yaml import RunSettings
+from streamad.system.clock import pause
 from streamad.types import FloatArray, Window
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+NO_MODEL_YET = "no model yet"
+"""Detail of a verdict without a model if no learner counts sequences."""
 
 
 @dataclass(slots=True)
 class WaitingLine(Generic[T]):
-    """What waits for company, in order of arrival; pure. A batch is due when full or when its first item waited."""
+    """Items waiting for a batch, in order of arrival; pure. A batch is due when full or when its first item waited."""
 
     batch_size: int
     wait_us: int
@@ -38,7 +43,7 @@ class WaitingLine(Generic[T]):
         return len(self._items)
 
     def push(self, item: T, now_us: int) -> None:
-        """Append ``item``, which waits from ``now_us`` on."""
+        """Append ``item``, which waits from ``now_us``."""
         self._items.append((now_us, item))
 
     def due_in_us(self, now_us: int) -> int | None:
@@ -54,15 +59,9 @@ class WaitingLine(Generic[T]):
         return [self._items.popleft()[1] for _ in range(min(self.batch_size, len(self._items)))]
 
 
-P = ParamSpec("P")
-
-NO_MODEL_YET = "no model yet"
-"""What a verdict without a model says where nobody counts what is learned."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelInService:
-    """A model and what judging with it needs; without ``reference`` there is no attribution."""
+    """A model with its calibration; without ``reference`` there is no attribution."""
 
     ref: ModelRef
     scorer: Scorer
@@ -85,7 +84,7 @@ class _Request:
 
 
 class Batchers(Protocol):
-    """Who scores which sequence; a MicroBatcher alone is one model for all."""
+    """Chooses the batcher of each sequence; a MicroBatcher is one model for all."""
 
     @property
     def is_idle(self) -> bool:
@@ -98,11 +97,11 @@ class Batchers(Protocol):
         ...
 
     async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
-        """Return who scores a sequence with these routes (``FinishedSequence.routes``), or why nobody does."""
+        """Return the batcher for a sequence with these routes (``FinishedSequence.routes``), or why there is none."""
         ...
 
     def flush(self) -> None:
-        """Let what waits now wait no longer for company."""
+        """Score the windows that wait now without waiting for more."""
         ...
 
     async def close(self) -> None:
@@ -110,17 +109,17 @@ class Batchers(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Give up models that hang: nothing more is scored, and ``close`` waits for nothing."""
+        """Abandon models that hang: nothing more is scored, and ``close`` waits for nothing."""
         ...
 
 
 class MicroBatcher:
     """Scores windows in order of submission with the model in service, if there is one.
 
-    At most ``capacity`` windows wait or are being scored; ``submit`` holds further ones back (back-pressure).
-    ``name`` is the model's name, which it has before its first version. ``thread`` is shared with other batchers and
-    remains its owner's; without it the batcher has one of its own. ``learning`` says how far a first model is, for the
-    verdicts given without one. Use inside one running event loop; ``close`` ends its task and its own thread.
+    At most ``capacity`` windows wait or are being scored; ``submit`` blocks beyond that (back-pressure). ``name`` is
+    the model's name, also before its first version. ``thread`` is shared with other batchers and never shut down here;
+    without it the batcher makes its own. ``learning`` returns the progress of a first model, for the verdicts given
+    before it. Use inside one running event loop; ``close`` ends the task and its own thread.
     """
 
     def __init__(
@@ -170,10 +169,10 @@ class MicroBatcher:
         return self
 
     async def submit(self, window: Window) -> Scored | None:
-        """Return the terms of ``window`` once its batch was scored; None, at once, where there is no model yet.
+        """Return the terms of ``window`` once its batch was scored; None, at once, if there is no model yet.
 
-        Which of the two it is, is decided when this is called: a first model that comes later scores what comes later.
-        Raises DetectorError where the window does not fit the model, the model fails or the batcher is closed.
+        A first model scores only windows submitted after it came. Raises DetectorError if the window does not fit the
+        model, the model fails or the batcher is closed.
         """
         if self._closed:
             raise DetectorError("the scorer is closed: no more windows are taken")
@@ -192,24 +191,21 @@ class MicroBatcher:
                 self._wake()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return ``function(...)`` run in the scoring thread, so that it may use a scorer: one caller at a time."""
+        """Run ``function(...)`` in the scoring thread, the only thread that may use a scorer."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*args, **kwargs))
 
     async def swap(self, model: ModelInService) -> None:
-        """Put ``model`` into service between two batches: no window is scored by half of each.
-
-        It may be the first one.
-        """
+        """Put ``model``, perhaps the first one, into service between two batches."""
         async with self._between_batches:
             self._model = model
 
     def flush(self) -> None:
-        """Let what waits now wait no longer for company (a commit is near, or the input has ended)."""
+        """Score the windows that wait now without waiting for more (a commit is near, or the input has ended)."""
         self._to_flush = len(self._line)
         self._wake()
 
     async def close(self) -> None:
-        """Score all that was submitted, then end the task and the thread, if that is its own; safe to call twice."""
+        """Score all that was submitted, then end the task and its own thread; safe to call twice."""
         self._closed = True
         self._wake()
         if self._task is not None:
@@ -218,9 +214,9 @@ class MicroBatcher:
             self._thread.shutdown(wait=not self._abandoned)
 
     def abandon(self) -> None:
-        """Give up a model that hangs: nothing more is scored, and ``close`` waits for nothing.
+        """Abandon a model that hangs: nothing more is scored, and ``close`` waits for nothing.
 
-        Its thread cannot be ended; the process must leave without waiting for it.
+        Its thread cannot be ended; the process must exit without waiting for it.
         """
         self._closed = True
         if self._task is not None:
@@ -249,31 +245,18 @@ class MicroBatcher:
                     self._to_flush = max(0, self._to_flush - len(batch))
                     await self._score(batch)
             else:
-                await self._changed_within(due_in_us / 1e6)
-
-    async def _changed_within(self, seconds: float) -> None:
-        """Return when something changed or ``seconds`` have passed on the injected clock."""
-        tasks = {
-            asyncio.ensure_future(self._changed.wait()),
-            asyncio.ensure_future(self._clock.sleep(seconds)),
-        }
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+                await pause(due_in_us / 1e6, self._clock, self._changed)
 
     async def _score(self, requests: list[_Request]) -> None:
-        """Score one batch and answer its requests; whatever goes wrong is told to them, never lost."""
+        """Score one batch and set the results of its requests, errors included."""
         model = self._model
-        assert model is not None  # nothing waits in line before the first one, and none is ever taken away
-        wanted = [request for request in requests if not request.result.done()]  # a cancelled submit wants nothing
+        assert model is not None  # nothing is submitted before the first one, and none is ever removed
+        wanted = [request for request in requests if not request.result.done()]  # others were cancelled
         try:
             terms = await self.run(_terms, model, [request.window for request in wanted])
         except StreamadError as error:
             _fail(wanted, error)
-        except Exception as error:  # noqa: BLE001 - the model is foreign code, and the waiting ones must hear of it
+        except Exception as error:  # noqa: BLE001 - the model is foreign code, and the waiting requests must fail
             _fail(wanted, DetectorError(f"model {model.ref.name} {model.ref.version} failed: {error!r}"), error)
         else:
             for request, own in zip(wanted, terms, strict=True):
@@ -282,7 +265,7 @@ class MicroBatcher:
 
 
 def _terms(model: ModelInService, windows: list[Window]) -> FloatArray:
-    """Return terms float32 [B, K]; raises DetectorError where windows or terms have not the model's shape."""
+    """Return terms float32 [B, K]; raises DetectorError if windows or terms do not have the model's shape."""
     if not windows:
         return np.zeros((0, model.scorer.n_terms), dtype=np.float32)
     shape = model.scorer.window_shape
@@ -299,6 +282,6 @@ def _terms(model: ModelInService, windows: list[Window]) -> FloatArray:
 def _fail(requests: list[_Request], error: StreamadError, cause: BaseException | None = None) -> None:
     for request in requests:
         if not request.result.done():
-            copy = DetectorError(str(error))  # one each: a traceback must not grow over several waiters
+            copy = DetectorError(str(error))  # one each: several waiters would extend one traceback
             copy.__cause__ = cause or error
             request.result.set_exception(copy)

@@ -1,4 +1,4 @@
-"""The alert policy: from terms to a verdict, and from a verdict to the messages that leave the house. Pure.
+"""The alert policy: from terms to a verdict, and from a verdict to alert and attribution. Pure.
 
 Shapes: K transformations, C channels.
 """
@@ -16,28 +16,15 @@ import numpy.typing as npt
 
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.calibration import Calibration, score_of
-from streamad.messages import (
-    Alert,
-    Attribution,
-    ChannelShare,
-    ModelRef,
-    TermShare,
-    Verdict,
-)
+from streamad.messages import Alert, Attribution, ChannelShare, ModelRef, TermShare, Verdict
 from streamad.settings.plant_yaml import AlertSettings
-from streamad.types import (
-    ChannelSpec,
-    FinishedSequence,
-    FloatArray,
-    Position,
-    from_us,
-)
+from streamad.types import ChannelSpec, FinishedSequence, FloatArray, Position, from_us
 
 
 def alert_id(stream: str, sequence: str, first_position: Position) -> str:
-    """Return 32 hex digits that depend on nothing but the sequence's identity; verdict and attribution share them.
+    """Return the id of the sequence's verdict, alert and attribution: 32 hex digits of the SHA-256 of its identity.
 
-    The SHA-256 of a JSON array, which unlike joined text cannot mean two identities.
+    The identity is hashed as a JSON array, because joined text could be ambiguous.
     """
     identity = msgspec.json.encode([stream, sequence, first_position.offset, first_position.index])
     return hashlib.sha256(identity).hexdigest()[:32]
@@ -49,7 +36,7 @@ def unscorable(sequence: FinishedSequence, why: Unscorable, now_us: int, model: 
 
 
 def learning(sequence: FinishedSequence, detail: str, now_us: int) -> Verdict:
-    """Return the verdict of a sequence that no model can judge yet; ``detail`` says how far learning is."""
+    """Return the verdict of a sequence that has no model yet; ``detail`` is the progress of learning."""
     return Verdict(decision="learning", detail=detail, **_identity(sequence, now_us))
 
 

@@ -203,12 +203,12 @@ def test_real_messages_fit_their_schema(message):
         with pytest.raises(jsonschema.ValidationError):
             validator.validate({key: value for key, value in sent.items() if key != required})
     with pytest.raises(jsonschema.ValidationError):
-        validator.validate({**sent, "schema_version": 2})
+        validator.validate({**sent, "schema_version": 3})
 
 
 def test_every_schema_says_what_each_field_means():
     for name, schema in message_schemas().items():
-        assert schema["$id"] == f"urn:streamad:message:{name}:1"
+        assert schema["$id"] == f"urn:streamad:message:{name}:2"
         assert schema["$schema"].endswith("2020-12/schema")
         for definition in [schema, *schema.get("$defs", {}).values()]:
             assert definition["title"]

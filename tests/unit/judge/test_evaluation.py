@@ -27,7 +27,7 @@ def test_auc_is_the_share_of_pairs_in_order(pairs):
     positive = [s for s, label in pairs if label]
     negative = [s for s, label in pairs if not label]
     if not positive or not negative:
-        with pytest.raises(ValueError, match="both kinds"):
+        with pytest.raises(ValueError, match="anomalous and normal"):
             auc([s for s, _ in pairs], [label for _, label in pairs])
         return
     wins = sum((p > n) + 0.5 * (p == n) for p in positive for n in negative)
@@ -49,7 +49,7 @@ def test_clopper_pearson(k, n, low, high):
 
 @pytest.mark.parametrize(("k", "n"), [(-1, 5), (6, 5), (0, 0)])
 def test_clopper_pearson_refuses_impossible_counts(k, n):
-    with pytest.raises(ValueError, match="cannot have seen"):
+    with pytest.raises(ValueError, match="must"):
         clopper_pearson(k, n)
 
 
