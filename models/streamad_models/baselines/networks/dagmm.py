@@ -4,8 +4,6 @@ Mixture Model for Unsupervised Anomaly Detection", ICLR 2018).
 Legend: B windows, C channels, L window length, E latent dimension, Z = E + 2 what the mixture is over, K components.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

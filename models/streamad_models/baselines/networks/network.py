@@ -3,8 +3,6 @@
 Legend: B windows, C channels, L window length, K terms (1 where a score has no parts).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from abc import ABC, abstractmethod

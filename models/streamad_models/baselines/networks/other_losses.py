@@ -3,8 +3,6 @@
 Legend: B windows, K transformations, C channels, L window length, Z embedding dimension, R reference windows.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
