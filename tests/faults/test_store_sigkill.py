@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from streamad.learn.store import compaction
 from streamad.learn.store.records import SHARES
 from tests.support.forks import fork_server_context
 from tests.support.learning import store_child
@@ -28,6 +29,12 @@ LIMIT_S = 60.0
 KILLS = 16
 N_RANDOM = 240
 Start = Callable[..., ForkServerProcess]
+
+
+@pytest.fixture(autouse=True)
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take back what the child's functions set in this process."""
+    monkeypatch.setattr(compaction, "MAX_FILES", store_child.MAX_FILES)
 
 
 @pytest.fixture(scope="module")

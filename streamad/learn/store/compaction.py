@@ -1,12 +1,11 @@
-"""Keeping a store within its bounds: dropping what is not needed and joining files, in an order that survives a crash.
+"""Keep a store within its bounds: drop what is not needed and join small files, in an order that survives a crash.
 
-First the ids of what is dropped are remembered, then joined files are written, last of all the old ones are deleted.
-A process killed in between leaves copies, of which only the last counts (see ``_survey``); the next flush clears them.
+The ids of dropped sequences are remembered first, then joined files are written, then the old files are deleted. A
+process killed in between leaves copies, of which only the last counts (see ``survey``); the next flush deletes them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -18,12 +17,13 @@ from streamad.learn.store.remembered import REMEMBERED
 from streamad.learn.store.sampling import KeyArray
 from streamad.learn.store.shards import FileName
 
-FAN = 8
-"""So many files of one size are joined."""
+MAX_FILES = 64
+"""More small files of a share than this, or more lists of ids, are joined."""
+_SLACK = 1.25
 
 
 class Extent(NamedTuple):
-    """A file, the rows in it, and how many of them are needed."""
+    """A shard, the number of its rows, and how many of them are needed."""
 
     name: FileName
     n_rows: int
@@ -33,48 +33,24 @@ class Extent(NamedTuple):
 def groups_to_join(
     extents: Sequence[Extent], *, max_rows: int, rewrite: Collection[FileName] = ()
 ) -> list[list[Extent]]:
-    """Return which files each become one new file, none of more than ``max_rows`` rows; a file may be alone.
+    """Return which shards of one share become one new file each, none of more than ``max_rows`` rows.
 
-    Those in ``rewrite`` are written anew in any case. Files of which nothing is needed are in no group: they are only
-    deleted.
+    A shard is rewritten if it is in ``rewrite`` or less than half of it is needed, and a small one (at most half of
+    ``max_rows``) if there are more than ``MAX_FILES`` of those. A shard of which nothing is needed is in no group.
     """
-    tiers: dict[int, list[Extent]] = defaultdict(list)
-    wasteful = []
-    for extent in sorted(extents):
-        if extent.n_needed and _must_be_written(extent, rewrite):
-            wasteful.append(extent)
-        elif extent.n_needed and extent.n_needed <= max_rows // 2:
-            tiers[_tier(extent.n_needed)].append(extent)
-    chosen = wasteful + [extent for tier in tiers.values() if len(tier) >= FAN for extent in tier]
-    groups = _packed(chosen, max_rows)
-    return [group for group in groups if len(group) > 1 or _must_be_written(group[0], rewrite)]
-
-
-def _must_be_written(extent: Extent, rewrite: Collection[FileName]) -> bool:
-    return extent.n_needed < extent.n_rows / 2 or extent.name in rewrite
-
-
-def _tier(n: int) -> int:
-    tier = 0
-    while n >= FAN:
-        n //= FAN
-        tier += 1
-    return tier
-
-
-def _packed(extents: Sequence[Extent], max_rows: int) -> list[list[Extent]]:
+    needed = sorted(one for one in extents if one.n_needed)
+    forced = {one for one in needed if one.n_needed < one.n_rows / 2 or one.name in rewrite}
+    small = {one for one in needed if one.n_needed <= max_rows // 2}
+    chosen = forced | small if len(small) > MAX_FILES else forced
     groups: list[list[Extent]] = []
     room = 0
-    for extent in extents:
-        if not groups or extent.n_needed > room:
+    for extent in (one for one in needed if one in chosen):
+        if extent.n_needed > room:
             groups.append([])
             room = max_rows
         groups[-1].append(extent)
         room -= extent.n_needed
-    return groups
-
-
-_SLACK = 1.25
+    return [group for group in groups if len(group) > 1 or group[0] in forced]
 
 
 def compact(
@@ -82,37 +58,30 @@ def compact(
 ) -> None:
     """Drop from storage what ``judged`` does not need, remember those ids and ``lost``, and join files.
 
-    ``judged`` is a survey of ``contents`` as they are; ``rewrite`` are files to write anew whatever they hold. Raises
-    StoreError; then the rest is done next time.
+    ``judged`` is a survey of ``contents`` as they are; ``rewrite`` names files to rewrite in any case. Raises
+    StoreError; the next call does the rest.
     """
-    extents = _extents(judged)
+    n_rows = np.bincount(judged.files, minlength=len(judged.names)).tolist()
+    n_needed = np.bincount(judged.files[judged.needed], minlength=len(judged.names)).tolist()
+    extents = [Extent(*values) for values in zip(judged.names, n_rows, n_needed, strict=True)]
+    useless = [extent.name for extent in extents if not extent.n_needed]
     groups = [
-        group
+        [extent.name for extent in group]
         for share in SHARES
         for group in groups_to_join(
             [extent for extent in extents if extent.name.folder == share], max_rows=max_rows, rewrite=rewrite
         )
     ]
-    useless = [extent.name for extent in extents if not extent.n_needed]
-    _remember_dropped(contents, judged, lost, [*useless, *(extent.name for group in groups for extent in group)])
-    for group in groups:
-        _join(contents, judged, [extent.name for extent in group])
-    for name in useless:
-        contents.delete(name)
-    _join_ids(contents)
-
-
-def _extents(judged: Survey) -> list[Extent]:
-    n_rows = np.bincount(judged.files, minlength=len(judged.names)).tolist()
-    n_needed = np.bincount(judged.files[judged.needed], minlength=len(judged.names)).tolist()
-    return [Extent(*values) for values in zip(judged.names, n_rows, n_needed, strict=True)]
-
-
-def _remember_dropped(contents: Contents, judged: Survey, lost: KeyArray, replaced: Collection[FileName]) -> None:
+    replaced = {*useless, *(name for group in groups for name in group)}
     in_replaced = np.array([name in replaced for name in judged.names], dtype=bool)[judged.files]
     dropped = np.concatenate([judged.keys[in_replaced & judged.alive & ~judged.needed], lost])
     if len(dropped):
         contents.write_ids(dropped)
+    for names in groups:
+        _join(contents, judged, names)
+    for name in useless:
+        contents.delete(name)
+    _join_ids(contents)
 
 
 def _join(contents: Contents, judged: Survey, names: Sequence[FileName]) -> None:
@@ -121,7 +90,7 @@ def _join(contents: Contents, judged: Survey, names: Sequence[FileName]) -> None
     for name in names:
         try:
             content = contents.load(name)
-        except FileNotFoundError:  # another process has joined it: the next listing shows where it went
+        except FileNotFoundError:  # another process has joined it: the next listing shows the new file
             continue
         if content is not None:
             read.append(name)
@@ -134,13 +103,8 @@ def _join(contents: Contents, judged: Survey, names: Sequence[FileName]) -> None
 
 
 def _join_ids(contents: Contents) -> None:
-    lists = {one.name: one.keys for one in contents.remembered.lists}
-    if len(contents.remembered) > _SLACK * REMEMBERED:
-        groups = [list(lists)]
-    else:
-        extents = [Extent(name, len(keys), len(keys)) for name, keys in lists.items()]
-        groups = [[extent.name for extent in group] for group in groups_to_join(extents, max_rows=2 * REMEMBERED)]
-    for names in groups:
-        contents.write_ids(np.concatenate([lists[name] for name in sorted(names)])[-REMEMBERED:])
-        for name in names:
-            contents.delete(name)
+    remembered = contents.remembered
+    if len(remembered.lists) > MAX_FILES or len(remembered) > _SLACK * REMEMBERED:
+        contents.write_ids(np.concatenate([one.keys for one in remembered.lists])[-REMEMBERED:])
+        for one in remembered.lists:
+            contents.delete(one.name)

@@ -11,15 +11,19 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from streamad.errors import StoreError
+from streamad.learn.store import compaction
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import SHARES, Mark
 from tests.support.learning.inlier_cases import sequence_of, store_of
 
 BOUND = 20
+MAX_FILES = 7
+"""More small files than this are joined: few, so that few flushes come to it."""
 N_PREPARED, N_MORE = 70, 14
 
 
 def opened(folder: Path, policy: str = "newest") -> InlierStore:
+    compaction.MAX_FILES = MAX_FILES
     return store_of(folder, policy=policy, max_accepted=BOUND, max_reserve=BOUND, max_aside=BOUND)
 
 

@@ -75,7 +75,7 @@ class Watched:
     async def idle(self) -> None:
         """Return once the watch has looked and waits for its next look."""
         await steps()
-        await until(lambda: self.clock.n_sleepers > 0 and not self.watch._one_at_a_time.locked())
+        await until(lambda: self.clock.n_sleepers > 0)
 
 
 @asynccontextmanager

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from streamad.errors import StoreError
-from streamad.learn.store import compaction as _keeping
-from streamad.learn.store import storage as _storage
+from streamad.learn.store import compaction
 from streamad.learn.store.contents import Contents
 from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
 from streamad.learn.store.remembered import REMEMBERED
+from streamad.learn.store.storage import Folder, open_storage
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, Window
@@ -194,7 +194,7 @@ def test_what_another_writer_stored_meanwhile_is_let_go(tmp_path: Path) -> None:
 
 def test_the_memory_of_ids_is_bounded_and_keeps_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert REMEMBERED == 1_000_000
-    monkeypatch.setattr(_keeping, "REMEMBERED", 1000)
+    monkeypatch.setattr(compaction, "REMEMBERED", 1000)
     store = store_of(tmp_path, max_accepted=20, max_age="30s")
     for i in range(2500):
         store.offer(sequence_of(i), "accepted")
@@ -435,7 +435,7 @@ def test_a_stale_handle_of_a_network_share_is_an_outage_and_no_more(
         with pytest.raises(StoreError, match="Stale file handle"):
             store.flush()
         if place == "accepted":
-            storage = _storage.open_storage("inliers/default", tmp_path)
+            storage = open_storage("inliers/default", tmp_path)
             with pytest.raises(StoreError, match="Stale file handle"):
                 storage.write("accepted/new", b"")
     store.flush()
@@ -737,6 +737,7 @@ def test_the_work_grows_with_what_is_offered_not_with_its_square(
         real(self, sequences, share)
 
     monkeypatch.setattr(Contents, "write_shard", counted)
+    monkeypatch.setattr(compaction, "MAX_FILES", 64)
     store = store_of(tmp_path, policy=policy, max_accepted=1000)
     n = 12_000
     for i in range(n):
@@ -754,14 +755,14 @@ def test_opening_reads_no_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for i in range(300):
         store.offer(sequence_of(i, window=Window(np.zeros((C, 1024), np.float32), 9)), "accepted")
     store.flush()
-    real = _storage._Folder.read
+    real = Folder.read
     n_bytes = []
 
-    def counted(self: _storage._Folder, name: str, start: int = 0) -> bytes:
+    def counted(self: Folder, name: str, start: int = 0) -> bytes:
         n_bytes.append(len(content := real(self, name, start)))
         return content
 
-    monkeypatch.setattr(_storage._Folder, "read", counted)
+    monkeypatch.setattr(Folder, "read", counted)
     assert store_of(tmp_path, window=long).counts()["accepted"] == 300
     assert sum(n_bytes) <= 1 << 17
     assert shards_of(tmp_path)[0].stat().st_size > 2_000_000

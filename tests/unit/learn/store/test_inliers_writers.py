@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from streamad.learn.store import storage as _storage
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import SHARES
 from streamad.testing import ManualClock
@@ -103,22 +103,20 @@ def test_a_listing_that_misses_what_is_joined_in_the_middle_of_it_is_repeated(
         store.flush()
     writer, reader = store_of(tmp_path), store_of(tmp_path)
     writer.offer(sequence_of(7), "accepted")
-    real = _storage._Folder._entries
+    real = Path.iterdir
     n_listed = 0
 
-    def listed(self: _storage._Folder, folder: Path) -> list[Path]:
+    def listed(folder: Path) -> Iterator[Path]:
         """A folder may be listed without entries that appear or vanish meanwhile (POSIX readdir)."""
         nonlocal n_listed
-        if folder.name != "accepted":
-            return real(self, folder)
-        n_listed += 1
-        if n_listed > 1:
-            return real(self, folder)
-        before = set(real(self, folder))
+        n_listed += folder.name == "accepted"
+        if folder.name != "accepted" or n_listed > 1:
+            return real(folder)
+        before = set(real(folder))
         writer.flush()
-        return sorted(before & set(real(self, folder)))
+        return iter(sorted(before & set(real(folder))))
 
-    monkeypatch.setattr(_storage._Folder, "_entries", listed)
+    monkeypatch.setattr(Path, "iterdir", listed)
     assert len(reader.read("accepted")) == 8
 
 
