@@ -180,10 +180,9 @@ class Feed(Protocol):
 
 
 class StoredMessage(NamedTuple):
-    """A message as a sink's system keeps it: its JSON, its name in ``message_types`` (None: unsaid), where it lies."""
+    """A message as a sink's system keeps it: its JSON and its place there, as text."""
 
     value: bytes
-    kind: str | None
     place: str
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 import msgspec
 
 from streamad.messages import (
+    SCHEMA_VERSION,
     Alert,
     Attribution,
     DeadLetter,
@@ -23,8 +24,9 @@ from streamad.messages import (
     message_types,
 )
 from streamad.plugins import ConnectorContext, connect_subscription
-from streamad.ports import StoredMessage, Subscription
+from streamad.ports import Subscription
 from streamad.system.clock import SystemClock
+from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 
 Start = Literal["earliest", "latest"]
@@ -148,15 +150,15 @@ def subscribe(
 
 
 async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) -> AsyncIterator[M_co]:
-    decoders = {name: msgspec.json.Decoder(kind) for name, kind in kinds.items()}
+    untagged = "feedback" if "feedback" in kinds else None  # people and other programs write it without a type
     received = subscription.messages()
     try:
         async for message in received:
             try:
-                decoder = decoders.get(message.kind if message.kind is not None else _kind_of(message))
-                found = None if decoder is None else decoder.decode(message.value)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                get_logger().warning("passed over what is no message of streamad", place=message.place, why=str(error))
+                kind = kinds.get(_type_of(message.value, untagged))
+                found = None if kind is None else decode_json(message.value, kind)
+            except msgspec.DecodeError as error:
+                get_logger().warning("skipped what is no message of streamad", place=message.place, why=str(error))
                 continue
             if found is not None:
                 yield found
@@ -165,33 +167,15 @@ async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) 
         await subscription.close()
 
 
-class _Marks(msgspec.Struct):
-    """The fields by which messages without a name are told apart."""
-
-    created_at: msgspec.Raw
-    judgement: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    alert_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    terms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    verdict_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    sha256: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    cause: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    version: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+class _Tag(msgspec.Struct):
+    type: str | None = None
 
 
-_marks = msgspec.json.Decoder(_Marks)
-
-
-def _kind_of(message: StoredMessage) -> str:
-    """Return the name of the type that only this message can be of; raises MsgspecError where it is no object."""
-    marks = _marks.decode(message.value)
-    if marks.judgement is not msgspec.UNSET:
-        return "feedback"
-    if marks.alert_id is not msgspec.UNSET:
-        return "alert" if marks.terms is msgspec.UNSET else "attribution"
-    if marks.verdict_id is not msgspec.UNSET:
-        return "verdict"
-    if marks.sha256 is not msgspec.UNSET:
-        return "dead_letter"
-    if marks.version is not msgspec.UNSET:
-        return "promotion"
-    return "late" if marks.cause is not msgspec.UNSET else "event"
+def _type_of(value: bytes, untagged: str | None) -> str:
+    """Return the ``type`` of a message, or ``untagged`` if it has none. Raises DecodeError if there is no such type."""
+    name = decode_json(value, _Tag).type or untagged
+    if name is None:
+        raise msgspec.ValidationError(f"it has no field `type`, which messages have from schema {SCHEMA_VERSION} on")
+    if name not in message_types():
+        raise msgspec.ValidationError(f"`type` is {name!r}, known are {', '.join(message_types())}")
+    return name

@@ -90,6 +90,7 @@ def test_ctrl_c_ends_it_with_exit_code_0_and_what_comes_meanwhile_is_printed(jud
 
 def test_sequences_that_could_not_be_judged_are_shown(tmp_path: Path) -> None:
     verdict = {
+        "type": "verdict",
         "verdict_id": "v",
         "stream": "reactor-1",
         "sequence": "B-9",
@@ -100,7 +101,7 @@ def test_sequences_that_could_not_be_judged_are_shown(tmp_path: Path) -> None:
         "n_samples": 1,
         "detail": "too short",
         "created_at": "2026-01-01T00:00:00Z",
-        "schema_version": 1,
+        "schema_version": 2,
     }
     normal = {**verdict, "decision": "normal"}
     (tmp_path / "a.jsonl").write_text(f"{json.dumps(normal)}\n{json.dumps(verdict)}\n")

@@ -106,7 +106,7 @@ class FileSubscription:
                     self._take(found)
                     continue
                 self._yielded = found
-                yield StoredMessage(line, None, f"{self._path}, byte {start}")
+                yield StoredMessage(line, f"{self._path}, byte {start}")
                 self.done()
                 await self._save_if_due()
             if not lines:

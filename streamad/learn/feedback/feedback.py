@@ -10,7 +10,7 @@ import msgspec
 
 from streamad.errors import StreamadError
 from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send, subscription_to
-from streamad.messages import Feedback, OutputRecord, message_types
+from streamad.messages import Feedback, OutputRecord
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
 from streamad.settings.fields import NAME_PATTERN
@@ -23,7 +23,6 @@ _NOTE_CHARACTERS = 2_000
 _BY_CHARACTERS = 200
 _TOLD_EVERY_US = 60_000_000
 _RETRY_S = 10.0
-_KINDS = {kind: name for name, kind in message_types().items()}
 
 
 def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
@@ -92,7 +91,7 @@ class FeedbackReader:
 
     async def _take(self, message: StoredMessage) -> None:
         try:
-            feedback = _decoded(message)
+            feedback = decode_json(message.value, Feedback)  # also without ``type``, as people write it
             problem = feedback_problem(feedback, self._clock.now_us() + self._skew_us) or self._foreign(feedback)
         except (msgspec.DecodeError, OverflowError) as error:
             problem = str(error)
@@ -132,9 +131,3 @@ class FeedbackReader:
         more = f" (and {self._n_untold - 1} before it)" if self._n_untold > 1 else ""
         self._told_us, self._n_untold = now_us, 0
         self._on_event("feedback_malformed", f"{message.place}: no feedback message, skipped{more}: {problem[:300]}")
-
-
-def _decoded(message: StoredMessage) -> Feedback:
-    if message.kind not in (None, _KINDS[Feedback]):
-        raise msgspec.ValidationError(f"its header says that it is of kind {message.kind!r}")
-    return decode_json(message.value, Feedback)

@@ -1,4 +1,4 @@
-"""Messages in a file without names are told apart, and what is none of them keeps nobody from those behind it."""
+"""Messages of one place are told apart by their type; a line that is no message does not block those after it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import msgspec
 import pytest
 
 from streamad import subscribe
-from streamad.messages import Feedback, Message, Promotion
-from tests.unit.test_types import MESSAGES
+from streamad.messages import Alert, Feedback, Message
+from tests.unit.test_messages import MESSAGES
 
 WAIT_S = 20
+
+
+def file_of(folder: Path, *lines: bytes) -> Path:
+    path = folder / "all.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path
 
 
 async def first(path: Path, kind: type[Message]) -> Message:
@@ -22,26 +28,34 @@ async def first(path: Path, kind: type[Message]) -> Message:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-async def test_each_kind_is_known_by_its_fields(tmp_path: Path, message: Message) -> None:
-    path = tmp_path / "all.jsonl"
-    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in MESSAGES))
+async def test_each_message_is_known_by_its_type(tmp_path: Path, message: Message) -> None:
+    path = file_of(tmp_path, *(msgspec.json.encode(each) for each in MESSAGES))
     assert await first(path, type(message)) == message
 
 
-async def test_foreign_lines_are_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "all.jsonl"
+FOREIGN = [
+    (b'{"x": ' + b"[" * 5_000, "JSON is malformed: nested too deeply"),
+    (b'{"type": "\xff"}', "JSON is malformed: text that is no UTF-8"),
+    (b'{"type": "alert", "created_at": 1}', "Expected `datetime`"),
+    (b'{"type": "alert"}', "Object missing required field"),
+    (b"{}", "it has no field `type`, which messages have from schema 2 on"),
+    (b'{"alert_id": "a", "p_value": 0.1, "schema_version": 1}', "it has no field `type`"),
+    (b'{"type": "weather"}', "`type` is 'weather', known are alert, attribution,"),
+]
+
+
+@pytest.mark.parametrize(("line", "why"), FOREIGN, ids=[why[:12] for _, why in FOREIGN])
+async def test_a_foreign_line_is_skipped_with_its_reason_in_the_log(
+    tmp_path: Path, line: bytes, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = file_of(tmp_path, line, msgspec.json.encode(MESSAGES[0]))
+    assert await first(path, Alert) == MESSAGES[0]
+    logged = capfd.readouterr().err
+    assert f"{path}, byte 0" in logged
+    assert why in logged
+
+
+async def test_feedback_that_people_write_needs_no_type(tmp_path: Path) -> None:
+    line = b'{"alert_id": "a", "judgement": "veto", "created_at": "2026-03-01T00:00:00Z"}'
     wanted = Feedback(alert_id="a", judgement="veto", created_at=datetime(2026, 3, 1, tzinfo=UTC))
-    lines = [b"[" * 5_000, b'"\xff"', b'{"created_at": 1, "judgement": 2}', b"{}", msgspec.json.encode(wanted)]
-    path.write_bytes(b"\n".join(lines) + b"\n")
-    assert await first(path, Feedback) == wanted
-
-
-async def test_a_promotion_may_be_followed(tmp_path: Path) -> None:
-    path = tmp_path / "control.jsonl"
-    wanted = Promotion(model="default", version="0002", created_at=datetime(2026, 3, 1, tzinfo=UTC))
-    path.write_bytes(msgspec.json.encode(wanted) + b"\n")
-    async with (
-        asyncio.timeout(WAIT_S),
-        subscribe(f"file:{path}?poll=1ms", of=Promotion, start="earliest") as messages,
-    ):
-        assert (await anext(messages)).version == "0002"
+    assert await first(file_of(tmp_path, line), Feedback) == wanted

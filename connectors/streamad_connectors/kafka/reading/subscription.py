@@ -257,6 +257,5 @@ class _CommitsBefore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
 
 
 def _stored(record: ConsumerRecord[bytes | None, bytes | None]) -> StoredMessage:
-    kind = dict(record.headers).get("streamad-message")
     place = f"{partition_name(record.topic, record.partition)}, offset {record.offset}"
-    return StoredMessage(record.value or b"", kind.decode(errors="replace") if kind is not None else None, place)
+    return StoredMessage(record.value or b"", place)

@@ -15,7 +15,7 @@ from streamad.messages import (
     Message,
     Origin,
     OutputRecord,
-    message_types,
+    message_type,
 )
 
 # A topic's name as brokers allow it, "-" and the number: how this connector's source names its partitions.
@@ -23,7 +23,6 @@ _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]+)")
 # Bounds of what the record format (KIP-98) adds: the head of a batch of one, a record's lengths, a header's lengths.
 _BATCH_BYTES, _RECORD_BYTES, _HEADER_BYTES = 61, 21, 10
 _ERROR_HEADER_BYTES = 500
-_NAMES = {kind: name for name, kind in message_types().items()}
 _encoder = msgspec.json.Encoder()
 
 
@@ -79,7 +78,7 @@ def _encoded(record: OutputRecord, message: Message, topic: str, max_bytes: int)
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:
     headers = {
-        "streamad-message": _NAMES[type(message)],
+        "streamad-message": message_type(type(message)),
         "streamad-schema": str(message.schema_version),
         "content-type": "application/json",
     }

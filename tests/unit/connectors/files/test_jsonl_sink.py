@@ -25,8 +25,8 @@ def event(text: str) -> OutputRecord:
 
 def line(text: str) -> bytes:
     fields = '"partition":null,"stream":null,"model":null,"figures":{},"created_at":"2026-01-01T00:00:00Z"'
-    fields += ',"schema_version":1'
-    return f'{{"kind":"k","message":"{text}",{fields}}}\n'.encode()
+    fields += ',"schema_version":2'
+    return f'{{"type":"event","kind":"k","message":"{text}",{fields}}}\n'.encode()
 
 
 def sink_at(path: str | Path, base: Path = Path("/")) -> JsonlSink:

@@ -85,7 +85,7 @@ async def expect_nothing(events: Messages[Event], for_s: float = 0.1) -> None:
 
 async def test_half_a_line_waits_for_its_end(plant: Plant) -> None:
     plant.path.parent.mkdir()
-    line = b'{"kind":"k","message":"whole","created_at":"2026-01-01T00:00:00Z"}\n'
+    line = b'{"type":"event","kind":"k","message":"whole","created_at":"2026-01-01T00:00:00Z"}\n'
     plant.path.write_bytes(line[:30])
     async with plant.follow(start="earliest") as events:
         await expect_nothing(events)

@@ -86,7 +86,7 @@ def test_an_alert_is_the_line_of_the_file_sink_with_its_stream_as_the_key() -> N
     assert message.value == msgspec.json.Encoder().encode(ALERT)
     assert headers_of(message) == {
         "streamad-message": "alert",
-        "streamad-schema": "1",
+        "streamad-schema": "2",
         "content-type": "application/json",
     }
 
@@ -106,7 +106,7 @@ def test_a_dead_letter_names_its_origin_and_error_in_headers(partition: str, whe
     cut = headers.pop("streamad-error")
     assert headers == {
         "streamad-message": "dead_letter",
-        "streamad-schema": "1",
+        "streamad-schema": "2",
         "content-type": "application/json",
         "streamad-origin-offset": "17",
         "streamad-error-kind": "not_json",
@@ -120,7 +120,7 @@ def test_a_late_record_names_its_origin_and_cause_in_headers() -> None:
     (found,) = encode(OutputRecord("late", "s", late(2, 1)), "late", 900_000)
     assert headers_of(found) == {
         "streamad-message": "late",
-        "streamad-schema": "1",
+        "streamad-schema": "2",
         "content-type": "application/json",
         "streamad-origin-topic": "plant",
         "streamad-origin-partition": "0",

@@ -61,10 +61,11 @@ async def test_the_message_names_model_and_version(tmp_path: Path) -> None:
     assert await announce(plant, MODEL) is True
     (line,) = (tmp_path / "control.jsonl").read_text().splitlines()
     assert json.loads(line) == {
+        "type": "promotion",
         "model": "default",
         "version": "0007",
         "created_at": "2026-01-01T00:00:00Z",
-        "schema_version": 1,
+        "schema_version": 2,
     }
 
 

@@ -159,7 +159,8 @@ async def test_a_store_that_is_away_is_waited_for_and_told_once(desk: Desk) -> N
 
 async def test_what_is_no_feedback_is_skipped_counted_and_told_at_most_once_a_minute(desk: Desk) -> None:
     bad = [b"not json\n", b'{"alert_id": "a"}\n', b"[" * 5_000 + b"\n", b'\xff{"alert_id"}\n', line(said("../a"))]
-    desk.append(*bad, line(said("a1")))
+    bad.append(line(said("a9")).replace(b'"feedback"', b'"alert"'))
+    desk.append(*bad, line(said("a1")).replace(b'"type":"feedback",', b""))
     async with desk.reader() as reader:
         await desk.until(lambda: len(desk.heard) == 1)
         assert reader.n_malformed == len(bad)
@@ -169,7 +170,7 @@ async def test_what_is_no_feedback_is_skipped_counted_and_told_at_most_once_a_mi
         desk.clock.advance(60)
         desk.append(line(said("a2", judgement="veto"))[:-2] + b"\n")
         await desk.until(lambda: len(desk.told) == 2)
-    assert "skipped (and 4 before it): " in desk.told[1][1]
+    assert "skipped (and 5 before it): " in desk.told[1][1]
     assert desk.ids == ["a1"]
     assert all("\n" not in text for _, text in desk.told)
 

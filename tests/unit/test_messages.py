@@ -1,0 +1,159 @@
+"""The messages: what goes out as JSON comes back the same and fits its published schema."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import jsonschema
+import msgspec
+import pytest
+
+from streamad.messages import (
+    SCHEMA_VERSION,
+    Alert,
+    Attribution,
+    ChannelShare,
+    DeadLetter,
+    Event,
+    Feedback,
+    LateRecord,
+    Message,
+    ModelRef,
+    Origin,
+    Promotion,
+    TermShare,
+    Verdict,
+    message_schemas,
+    message_type,
+    message_types,
+)
+
+T0 = datetime(2026, 3, 1, 8, 15, 30, 250_001, tzinfo=UTC)
+T1 = T0 + timedelta(minutes=90)
+MODEL = ModelRef("reactor", "0007")
+MESSAGES: list[Message] = [
+    Alert(
+        alert_id="a1",
+        stream="reactor-1",
+        sequence="B-1042 °é\n",
+        reason="marker",
+        start_time=T0,
+        end_time=T1,
+        n_samples=51,
+        score=12.25,
+        p_value=0.01,
+        false_alarm_rate=0.02,
+        tail="empirical",
+        model=MODEL,
+        created_at=T1,
+    ),
+    Attribution(
+        alert_id="a1",
+        stream="reactor-1",
+        sequence="B-1042",
+        score=12.25,
+        terms=[TermShare(transformation=0, term=1.5, calibration_quantile=0.99)],
+        dominating_transformation=0,
+        channels=[ChannelShare(channel="temp_c", unit="°C", share=1.0)],
+        method="occlusion",
+        tail="empirical",
+        model=MODEL,
+        created_at=T1,
+    ),
+    Verdict(
+        verdict_id="v1",
+        stream="reactor-1",
+        sequence="B-1042",
+        decision="unscorable",
+        reason="gap",
+        start_time=T0,
+        end_time=T1,
+        n_samples=1,
+        detail="1 sample, at least 2 are needed",
+        created_at=T1,
+    ),
+    DeadLetter(
+        origin=Origin("recordings/a.jsonl", 3),
+        kind="not_json",
+        error="unexpected end",
+        value=b"\x00\xff{",
+        key=b"\xfe",
+        size_bytes=3,
+        sha256="0" * 64,
+        created_at=T1,
+    ),
+    LateRecord(
+        origin=Origin("plant-0", 2**63 - 1),
+        stream="reactor-1",
+        sequence=None,
+        cause="late",
+        times=[T0, T1],
+        values=[[1.5, None], [None, -0.0]],
+        created_at=T1,
+    ),
+    Event(kind="started", message="no progress yet", model=MODEL, figures={"share": 0.5}, created_at=T1),
+    Feedback(alert_id="a1", judgement="false_alarm", note="filter change", by="shift 2", model="m", created_at=T1),
+    Promotion(model="m", version="0007", created_at=T1),
+]
+ids = [type(message).__name__ for message in MESSAGES]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=ids)
+def test_a_message_survives_json_and_msgpack(message: Message) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(message), type=type(message)) == message
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message)) == message
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=ids)
+def test_a_message_fits_its_published_schema_and_names_its_type_and_version(message: Message) -> None:
+    name = message_type(type(message))
+    schema = message_schemas()[name]
+    validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+    validator.check_schema(schema)
+    written = json.loads(msgspec.json.encode(message))
+    validator.validate(written)
+    assert (written["type"], written["schema_version"]) == (name, SCHEMA_VERSION)
+    assert written["created_at"] == "2026-03-01T09:45:30.250001Z"
+    lacking = [{key: value for key, value in written.items() if key != required} for required in schema["required"]]
+    for wrong in (*lacking, {**written, "schema_version": SCHEMA_VERSION + 1}, {**written, "type": "other"}):
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate(wrong)
+
+
+def test_every_schema_describes_each_field() -> None:
+    for name, schema in message_schemas().items():
+        assert schema["$id"] == f"urn:streamad:message:{name}:{SCHEMA_VERSION}"
+        assert schema["$schema"].endswith("2020-12/schema")
+        for definition in [schema, *schema.get("$defs", {}).values()]:
+            assert definition["title"]
+            assert all(field["description"] for field in definition["properties"].values())
+
+
+def test_feedback_that_people_write_needs_no_type() -> None:
+    written = {"alert_id": "a1", "judgement": "veto", "created_at": "2026-03-01T09:45:30Z"}
+    jsonschema.validate(written, message_schemas()["feedback"])
+    assert msgspec.convert(written, Feedback).judgement == "veto"
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=ids)
+def test_a_message_that_lacks_what_is_required_or_has_another_type_is_refused(message: Message) -> None:
+    written = json.loads(msgspec.json.encode(message))
+    lacking = {key: value for key, value in written.items() if key != "created_at"}
+    for wrong in (lacking, written | {"created_at": 1j}, written | {"type": "other"}):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(wrong, type(message))
+
+
+def test_each_kind_of_message_has_its_own_type() -> None:
+    assert [type(message) for message in MESSAGES] == list(message_types().values())
+
+
+def test_bytes_of_a_dead_letter_are_base64() -> None:
+    assert json.loads(msgspec.json.encode(MESSAGES[3]))["value"] == "AP97"
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=ids)
+def test_a_message_cannot_be_changed(message: Message) -> None:
+    with pytest.raises(AttributeError):
+        setattr(message, "created_at", T0)  # noqa: B010 - mypy refuses the assignment
