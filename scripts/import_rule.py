@@ -45,7 +45,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.system": (*_WORDS, "streamad.ports"),
     "streamad.telemetry": (*_WORDS, "streamad.ports", "streamad.system"),
     "streamad.testing": (*_WORDS, "streamad.ports", "streamad.system"),
-    "streamad.simulation": ("streamad.errors", "streamad.types"),
+    "streamad.simulation": ("streamad.errors", "streamad.types", "streamad.system"),
     "streamad.settings": _MACHINE,
     "streamad.plant": (*_MACHINE, "streamad.settings"),
     "streamad.ranges": (*_MACHINE, "streamad.settings"),

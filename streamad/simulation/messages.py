@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import csv
 import heapq
+import io
+import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import numpy as np
 
 from streamad.simulation.recordings import SLOT_US, STAGGER_US, Recording, begin_us, simulate_stream
 from streamad.simulation.sensors import SENSORS
+from streamad.system.files import write_atomically, writing
 from streamad.types import from_us
 
 RECORDINGS_NAME = "recordings.jsonl"
@@ -58,58 +62,44 @@ def _seconds(time_us: int) -> float:
     return time_us // 1_000_000 if time_us % 1_000_000 == 0 else time_us / 1e6
 
 
-def _write_messages(out: TextIO, recordings: Sequence[Recording]) -> None:
-    """All chunks in the order in which a broker would have got them: by the time of their last sample."""
-    chunks = [chunk for recording in recordings for chunk in messages_of(recording)]
-    chunks.sort(key=lambda chunk: chunk[0])
-    out.writelines(line + "\n" for _, line in chunks)
-
-
-def _write_labels(out: TextIO, recordings: Sequence[Recording]) -> None:
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(LABEL_COLUMNS)
-    table.writerows(label_row(recording) for recording in recordings)
-
-
-def label_row(recording: Recording) -> tuple[object, ...]:
-    """Return the truth about one recording, in the order of `LABEL_COLUMNS`."""
-    truth: tuple[object, ...] = (0, "", "", "", "")
-    if recording.fault:
-        onset_s = "" if recording.onset_us is None else recording.onset_us / 1e6
-        truth = (1, recording.fault, recording.fault_channel or "", onset_s, f"{recording.severity:.4g}")
-    return recording.stream, recording.sequence, *truth
-
-
-def _replace(path: Path, write: Callable[[TextIO], None]) -> None:
-    """Write beside `path`, force it to disk, then rename: a reader never sees half a file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with beside.open("w", encoding="utf-8", newline="") as out:
-            write(out)
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 def write_recordings(
     recordings: Sequence[Recording], folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> tuple[Path, Path]:
     """Write `recordings.jsonl` and `labels.csv` into `folder`, which is created if need be; returns both paths.
 
-    Chunks of all streams are interleaved by the time of their last sample. Raises FileExistsError, before anything is
-    written, when one of the files exists and `overwrite` is False; OSError when the folder cannot be written.
+    Messages of all streams are in the order in which a broker would get them: by the time of their last sample.
+    Raises FileExistsError, before anything is written, if one of the files exists and `overwrite` is False; OutputError
+    if they cannot be written.
     """
     where = Path(folder)
     messages, labels = where / RECORDINGS_NAME, where / LABELS_NAME
     for path in (messages, labels):
         if path.exists() and not overwrite:
             raise FileExistsError(f"{path} exists: choose another folder or ask for overwriting")
-    where.mkdir(parents=True, exist_ok=True)
-    _replace(messages, lambda out: _write_messages(out, recordings))
-    _replace(labels, lambda out: _write_labels(out, recordings))
+    with writing(where):
+        where.mkdir(parents=True, exist_ok=True)
+    lines = sorted(itertools.chain.from_iterable(map(messages_of, recordings)), key=itemgetter(0))
+    write_atomically(messages, "".join(f"{line}\n" for _, line in lines).encode())
+    write_atomically(labels, labels_csv(recordings, with_header=True).encode())
     return messages, labels
+
+
+def labels_csv(recordings: Iterable[Recording], *, with_header: bool) -> str:
+    """Return the truth about recordings as lines of CSV, one each, in the order of `LABEL_COLUMNS`."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    if with_header:
+        table.writerow(LABEL_COLUMNS)
+    table.writerows(map(_label_row, recordings))
+    return text.getvalue()
+
+
+def _label_row(recording: Recording) -> tuple[object, ...]:
+    truth: tuple[object, ...] = (0, "", "", "", "")
+    if recording.fault:
+        onset_s = "" if recording.onset_us is None else recording.onset_us / 1e6
+        truth = (1, recording.fault, recording.fault_channel or "", onset_s, f"{recording.severity:.4g}")
+    return recording.stream, recording.sequence, *truth
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +12,9 @@ from rich.markup import escape
 
 from streamad.errors import OutputError
 from streamad.ports import Clock, Feed, FeedRecord
-from streamad.simulation.messages import LABEL_COLUMNS, PlantMessage, label_row
+from streamad.simulation.messages import PlantMessage, labels_csv
 from streamad.simulation.recordings import Recording
+from streamad.system.clock import pause
 from streamad.system.files import writing
 from streamad.types import from_us
 
@@ -108,7 +107,8 @@ class PlantFeeder:
                 break
             wait_us = self._due_us(self._head) - elapsed_us
             if wait_us > 0:
-                await self._pause(wait_us if for_us is None else min(wait_us, for_us - elapsed_us))
+                wait_us = wait_us if for_us is None else min(wait_us, for_us - elapsed_us)
+                await pause(wait_us / 1e6, self._clock, self._stop)
                 continue
             self.report.behind_us = 0 if self._rate is None else -wait_us
             await self._send(await asyncio.to_thread(self._take, elapsed_us))
@@ -158,16 +158,6 @@ class PlantFeeder:
         await self._feed.send(records)
         await self._feed.flush()
 
-    async def _pause(self, wait_us: int) -> None:
-        waits = [asyncio.ensure_future(self._clock.sleep(wait_us / 1e6)), asyncio.ensure_future(self._stop.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*waits, return_exceptions=True)
-
 
 def _record(message: PlantMessage) -> FeedRecord:
     # Brokers keep milliseconds: rounded up, so that no sample lies ahead of its record.
@@ -178,10 +168,7 @@ def _append_labels(path: Path, batches: list[Recording]) -> None:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8", newline="") as file:
-            table = csv.writer(file, lineterminator="\n")
-            if file.tell() == 0:
-                table.writerow(LABEL_COLUMNS)
-            table.writerows(label_row(batch) for batch in batches)
+            file.write(labels_csv(batches, with_header=file.tell() == 0))
 
 
 def batch_line(batch: Recording) -> str:
