@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamad.errors import OutputError
+from streamad.system.locks import lock_open_file
 
 _ADVICE = {
     errno.ENOSPC: "free disk space and try again",
@@ -22,6 +24,8 @@ _ADVICE = {
     errno.EEXIST: "a file is in the way where a folder is needed: move it or choose another folder",
     errno.ENOENT: "its folder is not there or cannot be made here: make it, or choose another folder",
 }
+_LOCK_S = 10.0
+_LOCK_POLL_S = 0.01
 
 
 @contextmanager
@@ -69,6 +73,46 @@ def write_atomically(path: Path, content: bytes, *, temporary: Path | None = Non
                 temporary.unlink()
             raise
         sync_folder(path.parent)
+
+
+def append_lines(path: Path, lines: bytes, *, busy: str) -> None:
+    """Append whole lines to a file that other programs append to as well; returns when they are on the disk.
+
+    Makes missing folders. Raises OutputError, also with the text ``busy`` if another program keeps the file locked for
+    ten seconds.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            deadline = time.monotonic() + _LOCK_S
+            while not lock_open_file(descriptor):
+                if time.monotonic() >= deadline:
+                    raise OutputError(f"{path}: another program has kept it locked for {_LOCK_S:.0f} s: {busy}")
+                time.sleep(_LOCK_POLL_S)
+            length = os.fstat(descriptor).st_size
+            append_whole(descriptor, missing_line_end(descriptor, length) + lines, length)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_folder(path.parent)
+
+
+def missing_line_end(descriptor: int, length: int) -> bytes:
+    """Return the line end that the last line of an open file of ``length`` bytes lacks: a foreign or cut one."""
+    return b"\n" if length and os.pread(descriptor, 1, length - 1) != b"\n" else b""
+
+
+def append_whole(descriptor: int, content: bytes | bytearray, length: int) -> None:
+    """Append ``content`` to an open file of ``length`` bytes; a write that fails cuts it back and raises OSError."""
+    pending = memoryview(content)
+    try:
+        while pending:
+            pending = pending[os.write(descriptor, pending) :]
+    except OSError:
+        with suppress(OSError):  # a device cannot be cut; the first error is the one to report
+            os.ftruncate(descriptor, length)
+        raise
 
 
 def sha256_of(path: Path) -> str:

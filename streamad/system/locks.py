@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamad.errors import RegistryError
@@ -33,6 +33,16 @@ def try_lock(path: Path) -> int | None:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def lock_open_file(descriptor: int) -> bool:
+    """Lock an open file until it is closed; False if somebody else holds it. True if the file system has no locks."""
+    with suppress(OSError):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

@@ -1,9 +1,8 @@
-"""Writes raw records into a recording (see ``_records``), which is there as a whole or not at all."""
+"""Writes raw records into a recording (see ``formats.records``), which is there as a whole or not at all."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext
 from streamad.ports import FeedRecord
-from streamad.system.files import sync_folder, writing
+from streamad.system.files import append_whole, sync_folder, writing
 from streamad.system.tasks import finished
 from streamad.types import Record
 from streamad_connectors.files.formats.records import RECORDS_ENDING, encode_header, encode_record
@@ -128,13 +127,5 @@ class RecordsFeed:
             raise OutputError(f"{self.path} is there already: name another folder or file")
 
     def _write(self, content: bytes | bytearray) -> None:
-        descriptor = self._open()
-        pending = memoryview(content)
-        try:
-            while pending:
-                pending = pending[os.write(descriptor, pending) :]
-        except OSError:
-            with contextlib.suppress(OSError):  # the first error is the one to tell
-                os.ftruncate(descriptor, self._length)
-            raise
+        append_whole(self._open(), content, self._length)
         self._length += len(content)

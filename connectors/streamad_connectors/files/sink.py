@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -17,7 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from streamad.errors import CheckpointError, OutputError
 from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
-from streamad.system.files import sync_folder, writing
+from streamad.system.files import append_whole, missing_line_end, sync_folder, writing
+from streamad.system.locks import lock_open_file
 from streamad.system.tasks import finished
 
 _BUFFER_BYTES = 1 << 18
@@ -99,7 +98,10 @@ class JsonlSink:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
-            self._take_lock(descriptor)
+            if not lock_open_file(descriptor):
+                raise OutputError(
+                    f"{self.path}: another sink or process is writing to it; give every sink its own file"
+                )
             status = os.fstat(descriptor)
         except BaseException:
             os.close(descriptor)
@@ -109,40 +111,16 @@ class JsonlSink:
         self._descriptor = descriptor
         return descriptor
 
-    def _take_lock(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(
-                f"{self.path}: another sink or process is writing to it; give every sink its own file"
-            ) from None
-        except OSError:
-            return  # a file system or device without locks
-
     def _drain(self) -> int:
         descriptor = self._open()
         if not self._buffer:
             return descriptor
-        taken = len(self._buffer)
-        pending = memoryview(self._line_end_before(descriptor) + bytes(self._buffer[:taken]))
-        written = 0
-        try:
-            while written < len(pending):
-                written += os.write(descriptor, pending[written:])
-        except OSError:
-            if self._regular:
-                with contextlib.suppress(OSError):  # the first error is the one to tell
-                    os.ftruncate(descriptor, self._length)
-            raise
-        self._length += written
-        del self._buffer[:taken]  # what was written meanwhile stays
+        taken = bytes(self._buffer)
+        content = (missing_line_end(descriptor, self._length) if self._regular else b"") + taken
+        append_whole(descriptor, content, self._length)
+        self._length += len(content)
+        del self._buffer[: len(taken)]  # what was written meanwhile stays
         return descriptor
-
-    def _line_end_before(self, descriptor: int) -> bytes:
-        """Return the line end that a foreign or cut last line lacks."""
-        if not self._regular or not self._length:
-            return b""
-        return b"" if os.pread(descriptor, 1, self._length - 1) == b"\n" else b"\n"
 
     def _sync(self) -> None:
         descriptor = self._drain()

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
-from streamad.errors import OutputError, StreamadError
+from streamad.errors import StreamadError
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_subscription, load, split_url
 from streamad.ports import Clock, Sink, StoredMessage, Subscription
 from streamad.settings.places import place_key
 from streamad.settings.plant_yaml import Settings
-from streamad.system.files import sync_folder, writing
+from streamad.system.files import append_lines
 from streamad.telemetry.logs import get_logger
 
 OnEvent: TypeAlias = Callable[[str, str], None]
 """Takes an event's kind (a stable word) and message."""
 _RETRY_S = 10.0
-_LOCK_S = 10.0
-_LOCK_POLL_S = 0.01
+_BUSY = "end that one, or give feedback and control a file that no sink writes to"
 
 
 def exchange_urls(settings: Settings) -> dict[Role, str]:
@@ -93,7 +88,7 @@ async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
     scheme, rest, _ = split_url(exchange_urls(plant.settings)[role])
     if scheme == "file":
         lines = b"".join(msgspec.json.encode(record.message) + b"\n" for record in records)
-        await asyncio.to_thread(_append, plant.base_dir / rest, lines)
+        await asyncio.to_thread(append_lines, plant.base_dir / rest, lines, busy=_BUSY)
         return
     sink = _sink(plant, role)
     try:
@@ -101,48 +96,6 @@ async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
         await sink.flush()
     finally:
         await sink.close()
-
-
-def _append(path: Path, lines: bytes) -> None:
-    """Append whole lines (after the line end that a foreign last line may lack); returns when they are on the disk."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        try:
-            _lock(descriptor, path)
-            length = os.fstat(descriptor).st_size
-            is_whole = not length or os.pread(descriptor, 1, length - 1) == b"\n"
-            _write(descriptor, lines if is_whole else b"\n" + lines, length)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_folder(path.parent)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    deadline = time.monotonic() + _LOCK_S
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise OutputError(
-                    f"{path}: another program has kept it locked for {_LOCK_S:.0f} s: end that one, or give feedback "
-                    "and control a file that no sink writes to"
-                ) from None
-            time.sleep(_LOCK_POLL_S)
-        except OSError:
-            return None  # a file system without locks
-
-
-def _write(descriptor: int, content: bytes, length: int) -> None:
-    pending = memoryview(content)
-    try:
-        while pending:
-            pending = pending[os.write(descriptor, pending) :]
-    except OSError:
-        os.ftruncate(descriptor, length)  # no half line stays behind
-        raise
 
 
 class Follower:
