@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import err, out, print_json, run_async
+from streamad.commands.shared.console import err, out, print_json, run_async, stop_on_signals
 from streamad.commands.shared.monitor import alert_line, unscorable_line
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
@@ -100,15 +99,7 @@ async def _print(subscription: Subscription, *, as_json: bool, limit: int | None
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Do ``work`` until its end or the first Ctrl-C or SIGTERM, which is an end as good as any."""
+    """Do ``work`` until its end or the first Ctrl-C or SIGTERM."""
     task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+    with stop_on_signals(task.cancel, ""), contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from streamad.commands.shared.console import (
+    Bar,
     ConfigOption,
     JsonOption,
     err,
@@ -63,17 +62,17 @@ def record(
     _refuse_existing(out_dir)
 
     async def work() -> None:
-        with _Bar(as_json, follow) as bar:
+        with Bar("recording", quiet=as_json, is_endless=follow) as bar:
             recorder = Recorder(
                 lambda: open_input(plant, url, span),
                 lambda partition, from_start: _feed(plant, out_dir, partition, from_start),
                 plant.clock,
-                on_progress=bar.show,
+                on_progress=lambda recorder: _show(bar, recorder),
                 on_notice=_emit,
             )
             with stop_on_signals(recorder.request_stop, "finishing the files"):
                 await recorder.run(follow=follow, until_us=span.until_us)
-        result = _result(recorder, out_dir, time.perf_counter() - bar.started_s, follow)
+        result = _result(recorder, out_dir, bar.elapsed_s, follow)
         if as_json:
             print_json(result)
         else:
@@ -95,6 +94,12 @@ def _feed(plant: Plant, folder: Path, partition: str, from_start: bool) -> Feed:
     name = f"%2E{name[1:]}" if name.startswith(".") else name  # hidden files are no recordings
     options = {"partition": partition, "from_start": from_start}
     return connect_feed(f"file:{folder.absolute() / name}{_ENDING}", options, plant.context, "--out")
+
+
+def _show(bar: Bar, recorder: Recorder) -> None:
+    share = recorder.share.value
+    text = f"recording: {recorder.records} records, {bar.rate(recorder.records):.0f}/s"
+    bar.show(text, share or 0.0, None if share is None else 1.0)
 
 
 def _emit(notice: SourceNotice) -> None:
@@ -139,36 +144,3 @@ def _print_result(result: dict[str, Any]) -> None:
     )
     if not result["records"]:
         out.print("[yellow]note[/]: there is no record in this range")
-
-
-class _Bar:
-    """Shows the records so far, their rate, and the share of the range that is done."""
-
-    def __init__(self, as_json: bool, follow: bool) -> None:
-        columns = (TextColumn("{task.description}"),)
-        self._progress = Progress(
-            *(columns if follow else (*columns, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())),
-            console=err,
-            transient=True,
-            disable=as_json or not err.is_terminal,
-        )
-        self._task = self._progress.add_task("recording", total=None)
-        self.started_s = time.perf_counter()
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, recorder: Recorder) -> None:
-        """Tell how far ``recorder`` is."""
-        rate = recorder.records / max(time.perf_counter() - self.started_s, 1e-9)
-        share = recorder.share.value
-        self._progress.update(
-            self._task,
-            description=f"recording: {recorder.records} records, {rate:.0f}/s",
-            total=None if share is None else 1.0,
-            completed=share or 0.0,
-        )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, print_json, run_async
+from streamad.commands.shared.console import ConfigOption, JsonOption, parse_speed, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.monitor import Monitor
@@ -62,7 +62,7 @@ def replay(
     Example: streamad replay test.csv --labels truth.csv
     """
     plant = load_whole_plant(config)
-    factor = _speed(speed)
+    factor = parse_speed(speed)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     truth = None if labels is None else read_labels(labels, source, normal)
     sinks = {} if write_to is None else _sinks(plant, write_to)
@@ -70,7 +70,7 @@ def replay(
 
     async def work() -> None:
         paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
-        report = await Monitor(plant, quiet=silent, keep=True).run(
+        report = await Monitor(plant, quiet=silent, keeps_verdicts=True).run(
             paced, UnsavedCommitter(sinks), explain=bool(sinks) or not silent, with_verdicts=True, version=version
         )
         nothing_yet = report.interrupted and not report.verdicts
@@ -86,18 +86,6 @@ def replay(
             raise SourceError(f"no sequence: all messages are unreadable ({kinds}); see: streamad check")
 
     run_async(work())
-
-
-def _speed(text: str) -> float | None:
-    if text in ("max", "real"):
-        return None if text == "max" else 1.0
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 0 < factor < float("inf"):
-        raise UsageError(f"--speed {text}: must be max, real or a factor above 0")
-    return factor
 
 
 def _sinks(plant: Plant, folder: Path) -> dict[Role, Sink]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async
+from streamad.commands.shared.console import Bar, ConfigOption, JsonOption, err, out, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.plants import load_whole_plant
@@ -93,25 +91,27 @@ class _Training:
         """Train a version of the model ``name`` and return what it is, for machines. Raises StreamadError."""
         plant = self.plant
         registry = registry_of(plant)
-        started = time.perf_counter()
-        with _Bar(self.as_json, label) as bar:
-            version = train_model(
-                windows,
-                self.detector,
-                settings=settings_for(plant.settings, name),
-                registry=registry,
-                clock=plant.clock,
-                progress=bar.on_step,
-                promote=self.promote,
-            )
+        with Bar(f"{label}training", quiet=self.as_json, is_kept=True) as bar:
+            try:
+                version = train_model(
+                    windows,
+                    self.detector,
+                    settings=settings_for(plant.settings, name),
+                    registry=registry,
+                    clock=plant.clock,
+                    progress=lambda step: show_step(bar, step, label),
+                    promote=self.promote,
+                )
+            except KeyboardInterrupt:
+                err.print("interrupted: the same command goes on from here")
+                raise
         manifest = registry.manifest(name, version)
         promoted = registry.current(name) == version
         told = ""
         if promoted and plant.settings.learning is not None:
             told = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
-            took_s = time.perf_counter() - started
-            _print_result(manifest, promoted, told, plant.settings.alerts.false_alarm_rate, took_s)
+            _print_result(manifest, promoted, told, plant.settings.alerts.false_alarm_rate, bar.elapsed_s)
         return {"model": name, "version": version, "promoted": promoted, "metrics": manifest.metrics}
 
     def run_all(self, sets: dict[str, WindowSet]) -> None:
@@ -140,6 +140,16 @@ class _Training:
         """Say why the version that ``run`` returned does not serve."""
         doubt = promotion_doubt(result["metrics"])
         return f"version {result['version']} was not put into service: {doubt or 'another one was promoted'}"
+
+
+def show_step(bar: Bar, step: FitStep, label: str = "") -> None:
+    """Show fit, epoch and loss on ``bar``, each fit's first and last epoch as a line; ``label`` names the model."""
+    epoch = step.step
+    phase = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
+    validation = "" if epoch.validation_loss is None else f", validation {epoch.validation_loss:.4f}"
+    text = f"{label}{phase}: epoch {epoch.epoch}/{epoch.n_epochs}, loss {epoch.loss:.4f}{validation}"
+    done = (step.fit - 1) * epoch.n_epochs + epoch.epoch
+    bar.show(text, done, step.n_fits * epoch.n_epochs, line=text if epoch.epoch in (1, epoch.n_epochs) else "")
 
 
 def _check_count(sets: dict[str, WindowSet], settings: Settings) -> None:
@@ -187,51 +197,3 @@ def _print_result(manifest: Manifest, promoted: bool, told: str, rate: float, to
             f"[yellow]note[/]: {metrics.n_calibration} calibration sequences certify a false-alarm rate of "
             f"{certifiable_rate(metrics.n_calibration):.3f} at best; {rate:g} is extrapolated"
         )
-
-
-class _Bar:
-    """Shows fits and epochs with loss and the time that remains; one line per fit where there is no terminal.
-
-    ``label`` says which model it is, where there are several.
-    """
-
-    def __init__(self, as_json: bool, label: str = "") -> None:
-        self._quiet = as_json
-        self._label = label
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[loss]}"),
-            TimeRemainingColumn(),
-            console=err,
-            disable=as_json or not err.is_terminal,
-        )
-        self._task = self._progress.add_task("training", total=None, loss="")
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._progress.stop()
-        if kind is KeyboardInterrupt:
-            err.print("interrupted: the same command goes on from here")
-
-    def on_step(self, step: FitStep) -> None:
-        epoch = step.step
-        what = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
-        what = f"{self._label}{what}"
-        loss = f"loss {epoch.loss:.4f}"
-        if epoch.validation_loss is not None:
-            loss += f", validation {epoch.validation_loss:.4f}"
-        done = (step.fit - 1) * epoch.n_epochs + epoch.epoch
-        self._progress.update(
-            self._task,
-            total=step.n_fits * epoch.n_epochs,
-            completed=done,
-            description=f"{what}: epoch {epoch.epoch}/{epoch.n_epochs}",
-            loss=loss,
-        )
-        if not self._quiet and not err.is_terminal and epoch.epoch in (1, epoch.n_epochs):
-            err.print(f"{what}: epoch {epoch.epoch}/{epoch.n_epochs}, {loss}")

@@ -309,6 +309,16 @@ def test_a_training_that_does_not_leave_its_start_is_told_with_what_helps(plant:
     assert "set the option transformation to residual" in " ".join(outcome.out.split())
 
 
+def test_an_interruption_says_that_nothing_is_lost(untrained_plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("streamad.commands.train.train_model", interrupted)
+    outcome = untrained_plant("train")
+    assert outcome.code != 0
+    assert "interrupted: the same command goes on from here\n" in outcome.err
+
+
 def test_train_on_the_normal_ones_by_label(plant: CliPlant) -> None:
     plant.write_recordings(normal=17, odd=4)
     report = plant("train recordings --labels labels.csv --json").last_json

@@ -9,7 +9,7 @@ import numpy as np
 from streamad.commands.check.findings import Finding, Outcome, failed, failure, ok, warning
 from streamad.commands.check.models import check_routes
 from streamad.commands.check.sample import Sample, read_sample
-from streamad.commands.shared.console import run_async
+from streamad.commands.shared.console import count, run_async
 from streamad.commands.shared.plants import name_config
 from streamad.commands.shared.topics import folded, kept_topics
 from streamad.errors import StreamadError
@@ -110,7 +110,7 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
         findings.append(failed(check, f"none of {counters.records} records holds a channel of the plant", advice))
     if not findings:
         first = "" if sample.is_complete else "the first "
-        streams = _count(len(sample.newest_us), "stream")
+        streams = count(len(sample.newest_us), "stream")
         what = f"{first}{counters.records} records, {counters.samples} samples of {streams}"
         ignored = f", {counters.ignored} records without a channel of the plant" if counters.ignored else ""
         findings.append(ok(check, what + ignored))
@@ -134,7 +134,7 @@ def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
         return findings
     reasons = Counter(sequence.reason for sequence in sample.sequences)
     ended = ", ".join(f"{count} by {reason}" for reason, count in reasons.most_common())
-    return [ok("sequences", f"{_count(len(sample.sequences), 'sequence')} ended: {ended}")]
+    return [ok("sequences", f"{count(len(sample.sequences), 'sequence')} ended: {ended}")]
 
 
 def _ends(settings: SequenceSettings, sample: Sample) -> list[Finding]:
@@ -247,7 +247,3 @@ def _points(times_us: np.ndarray[tuple[int], np.dtype[np.int64]], settings: Wind
     if settings.resample is None:
         return len(times_us)
     return int(times_us[-1] - times_us[0]) // settings.resample.period + 1
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

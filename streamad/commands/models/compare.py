@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, print_table
+from streamad.commands.shared.console import Bar, ConfigOption, JsonOption, out, print_json, print_table
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model, open_store
 from streamad.errors import UsageError
@@ -41,9 +40,7 @@ def compare(
         raise NoModelError(f"model {name!r} has no version in service: name both versions")
     if a == other:
         raise UsageError(f"{a} and {other} are one version: name two")
-    columns = (TextColumn("comparing"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    with Progress(*columns, console=err, transient=True, disable=as_json or not err.is_terminal) as bar:
-        task = bar.add_task("comparing", total=None)
+    with Bar("comparing", quiet=as_json) as bar:
         found = compare_versions(
             registry,
             open_store(plant, name),
@@ -52,7 +49,7 @@ def compare(
             settings=settings_for(plant.settings, name),
             model=name,
             detector=detector_for(plant),
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=lambda done, total: bar.show("comparing", done, total),
         )
     if as_json:
         print_json({"model": name, "a": a, "b": other, "comparison": found})

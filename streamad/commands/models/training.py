@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamad.commands.models.status import progress_text
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
+    Bar,
     ConfigOption,
     JsonOption,
     err,
@@ -25,7 +25,7 @@ from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model
 from streamad.errors import RegistryError, StreamadError
 from streamad.learn.parts import registry_of
-from streamad.learn.trainer.child import Retrainer
+from streamad.learn.trainer.child import Child
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, post_request
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import ModelRef
@@ -123,18 +123,21 @@ async def _trained(plant: Plant, model: str, asked: TrainingRequest, *, quiet: b
     """Train in a process of its own and tell how far it is; the first Ctrl-C ends it, to go on later."""
     results: list[TrainingResult] = []
     registry = registry_of(plant)
-    retrainer = Retrainer(plant, model, results.append)
-    retrainer.start(same_as_before(read_status(registry, model), asked))
+    child = Child(plant, model, results.append)
+    child.start(same_as_before(read_status(registry, model), asked))
     stop = asyncio.Event()
     stopping = asyncio.ensure_future(stop.wait())
-    with stop_on_signals(stop.set, "the training saves how far it is"), _Bar(model, quiet=quiet) as bar:
-        while retrainer.is_running and not stop.is_set():
+    with (
+        stop_on_signals(stop.set, "the training saves how far it is"),
+        Bar(f"model {model}: beginning", quiet=quiet) as bar,
+    ):
+        while child.is_running and not stop.is_set():
             await asyncio.wait({stopping}, timeout=_POLL_S)
             try:
-                bar.show(await asyncio.to_thread(read_status, registry, model))
+                show_status(bar, model, await asyncio.to_thread(read_status, registry, model))
             except RegistryError:  # the next look may succeed, and the result says what is wrong
                 continue
-        await retrainer.close()
+        await child.close()
     stopping.cancel()
     if not results:  # it was ended before its process began
         return TrainingFailed(model=model, error="the training was interrupted", request=asked, kind="interrupted")
@@ -162,45 +165,12 @@ def same_as_before(status: TrainingStatus, asked: TrainingRequest) -> TrainingRe
     return before if (before.reason, before.since_us) == (asked.reason, asked.since_us) else asked
 
 
-class _Bar:
-    """Shows fit, epoch, loss and the time that remains; one line for each phase where there is no terminal."""
-
-    def __init__(self, model: str, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._told = ""
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeRemainingColumn(),
-            console=err,
-            disable=quiet or not err.is_terminal,
-            transient=True,
-        )
-        self._task = self._progress.add_task(f"model {model}: beginning", total=None)
-        self._model = model
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, status: TrainingStatus) -> None:
-        """Tell how far the training is."""
-        if status.state != "running":
-            return
-        # The comparison comes after the last fit and takes seconds: it has a bar of its own.
-        before, n_fits = (0, 1) if status.phase == "comparison" else (max(0, status.fit - 1), status.n_fits)
-        text = f"model {self._model}: {progress_text(status)}"
-        self._progress.update(
-            self._task,
-            total=n_fits * status.n_epochs or None,
-            completed=before * status.n_epochs + status.epoch,
-            description=text,
-        )
-        what = text.partition(",")[0]
-        if not self._quiet and not err.is_terminal and what != self._told:
-            self._told = what
-            err.print(escape(what))
+def show_status(bar: Bar, model: str, status: TrainingStatus) -> None:
+    """Show phase, epoch and loss of a running training on ``bar``, each new phase as a line."""
+    if status.state != "running":
+        return
+    # The comparison comes after the last fit and takes seconds: it has a bar of its own.
+    before, n_fits = (0, 1) if status.phase == "comparison" else (max(0, status.fit - 1), status.n_fits)
+    text = f"model {model}: {progress_text(status)}"
+    done = before * status.n_epochs + status.epoch
+    bar.show(text, done, n_fits * status.n_epochs or None, line=text.partition(",")[0])

@@ -64,7 +64,7 @@ def run(
     """
     plant = load_whole_plant(config)
     given = {"instance": instance, "accept_gap": accept_gap or None}
-    plant = _with_options(plant, {key: value for key, value in given.items() if value is not None})
+    plant = with_options(plant, {key: value for key, value in given.items() if value is not None})
     if workers > 1:
         if as_json:
             raise UsageError("--json works with one worker: several would print one result each")
@@ -95,7 +95,7 @@ def run(
     run_async(work())
 
 
-def _with_options(plant: Plant, options: dict[str, Any]) -> Plant:
+def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
     """Return ``plant`` with ``options`` of its source replaced, also those that its URL names."""
     source = plant.settings.source
     body, mark, query = source.url.partition("?")

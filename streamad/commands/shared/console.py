@@ -1,9 +1,10 @@
-"""What the commands share: options, the loaded plant, output for people and for machines, the stop on Ctrl-C."""
+"""Parts of every command: options, output for people and machines, the progress bar, the stop on Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +13,19 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
+from streamad.errors import UsageError
 from streamad.plugins import split_url
 
 T = TypeVar("T")
@@ -37,14 +49,33 @@ def local_url(url: str) -> str:
     return str(Path(rest).absolute()) + (f"?{url.partition('?')[2]}" if options else "")
 
 
+def parse_speed(text: str, at_most: float = float("inf")) -> float | None:
+    """Return how many times real time ``--speed`` means, None for "max". Raises UsageError."""
+    if text in ("max", "real"):
+        return None if text == "max" else 1.0
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf") or factor > at_most:
+        limit = "" if at_most == float("inf") else f", at most {at_most:.0f}"
+        raise UsageError(f"--speed {text}: must be max, real or a factor above 0{limit}")
+    return factor
+
+
 def print_json(value: Any) -> None:
     """Print one JSON object on a line of its own."""
     typer.echo(msgspec.json.encode(value).decode())
 
 
 def print_table(table: Table) -> None:
-    """Print a table: as wide as the terminal, and where there is none as wide as it is, nothing cut off."""
+    """Print a table as wide as the terminal; without a terminal as wide as its content."""
     (out if out.is_terminal else Console(highlight=False, width=_WIDEST)).print(table)
+
+
+def count(number: int, noun: str) -> str:
+    """Return ``1 sequence``, ``2 sequences``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -52,19 +83,63 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
+class Bar:
+    """A line on stderr with a text, the share done and the time left; use it in a ``with`` statement.
+
+    ``is_endless``: work without a known end has a spinner instead. ``is_kept``: the line stays after the work.
+    ``quiet``: nothing is printed. If stderr is no terminal, only the ``line`` of ``show`` is printed.
+    """
+
+    def __init__(self, text: str, *, quiet: bool = False, is_endless: bool = False, is_kept: bool = False) -> None:
+        share: tuple[ProgressColumn, ...] = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        description = TextColumn("{task.description}", markup=False)
+        self._progress = Progress(
+            *((SpinnerColumn(), description) if is_endless else (description, *share)),
+            console=err,
+            transient=not is_kept,
+            disable=quiet or not err.is_terminal,
+        )
+        self._prints_lines = not quiet and not err.is_terminal
+        self._line = ""
+        self._task = self._progress.add_task(text, total=None)
+        self._started_s = time.perf_counter()
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds since the bar was made."""
+        return time.perf_counter() - self._started_s
+
+    def rate(self, n: int) -> float:
+        """Return ``n`` per second since the bar was made."""
+        return n / max(self.elapsed_s, 1e-9)
+
+    def show(self, text: str, done: float = 0.0, total: float | None = None, *, line: str = "") -> None:
+        """Show ``text`` and the share ``done`` of ``total`` (None: unknown); print a new ``line`` if no terminal."""
+        self._progress.update(self._task, description=text, completed=done, total=total)
+        if self._prints_lines and line not in ("", self._line):
+            self._line = line
+            err.print(escape(line))
+
+
 @contextmanager
 def stop_on_signals(
-    stop: Callable[[], None], last: str = "finishing what is being scored", *, repeats_s: float = 0.0
+    stop: Callable[[], object], last: str = "finishing what is being scored", *, repeats_s: float = 0.0
 ) -> Iterator[None]:
-    """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once.
+    """Call ``stop`` on the first Ctrl-C or SIGTERM and print that ``last`` follows (""); a second one ends the process.
 
-    One that comes less than ``repeats_s`` after the first means the same stop, said twice; so does any that comes when
-    the event loop has ended by then.
+    A signal less than ``repeats_s`` after the first, or after the end of the event loop, is a repetition of the first.
     """
     loop = asyncio.get_running_loop()
 
     def first() -> None:
-        if not repeats_s:  # else the supervisor says so, once for all
+        if last:
             err.print(f"stopping: {last} (again to stop at once)")
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)

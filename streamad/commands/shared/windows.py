@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from streamad.commands.shared.console import err
+from streamad.commands.shared.console import Bar
 from streamad.errors import TrainingDataError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.routing import Router
@@ -68,17 +67,14 @@ async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str
     """Read a finite source; ``keep`` says of stream and sequence id whether to keep it. Raises SourceError."""
     recordings = Recordings(Counters())
     router = Router.of(plant.settings)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task("reading")
+    with Bar("reading") as bar:
 
-        def emit(counters: Counters, share: float | None) -> None:
-            done = sum(counters.sequences.values())
-            part = "" if share is None else f"{share:.0%}, "
-            progress.update(task, description=f"reading: {part}{counters.samples} samples, {done} sequences")
+        def show(counters: Counters, share: float | None) -> None:
+            text = f"reading: {counters.samples} samples, {sum(counters.sequences.values())} sequences"
+            bar.show(text, share or 0.0, None if share is None else 1.0)
 
         try:
-            async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, emit):
+            async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, show):
                 if keep is not None and not keep(sequence.stream, sequence.sequence):
                     continue
                 model = router.name_for(sequence.routes)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streamad.commands.shared.console import JsonOption, err, out, print_json
+from streamad.commands.shared.console import Bar, JsonOption, err, out, print_json
 from streamad.commands.simulate.options import FeedOptions, feed_plant
 from streamad.errors import OutputError, UsageError
 from streamad.settings.template import ChannelLine, Entry, Section, judging_sections, render
@@ -20,7 +19,7 @@ from streamad.simulation.messages import LABELS_NAME, RECORDINGS_NAME, write_rec
 from streamad.simulation.recordings import Recording
 from streamad.simulation.recordings import simulate as simulate_batches
 from streamad.simulation.sensors import CHANNELS
-from streamad.system.files import write_atomically, writing
+from streamad.system.files import write_atomically
 
 _CONFIG = "plant.yaml"
 _WINDOW = 128  # batches of this plant have 99 to 135 samples, most of them about 108 (docs/model/simulation.md)
@@ -148,16 +147,19 @@ def _write(
     folders = {name: of_both for name, of_both in counts.items() if sum(of_both)}
     _refuse_existing(out_dir, folders, force)
     first_index = {"train": 0, "live": first_live}
-    with _progress_bar(sum(map(sum, folders.values())), as_json) as step:
-        recordings = {
-            name: simulate_batches(*of_both, seed=seed, first_index=first_index[name], n_streams=streams, progress=step)
-            for name, of_both in folders.items()
-        }
+    recordings = {}
+    with Bar("simulating", quiet=as_json) as bar:
+        for name, of_both in folders.items():
+            recordings[name] = simulate_batches(
+                *of_both,
+                seed=seed,
+                first_index=first_index[name],
+                n_streams=streams,
+                progress=partial(bar.show, f"simulating {name}"),
+            )
     for name, batches in recordings.items():
-        with writing(out_dir / name):
-            write_recordings(batches, out_dir / name, overwrite=force)
-    with writing(out_dir / _CONFIG):
-        write_atomically(out_dir / _CONFIG, _config(tuple(folders), seed).encode())
+        write_recordings(batches, out_dir / name, overwrite=force)
+    write_atomically(out_dir / _CONFIG, _config(tuple(folders), seed).encode())
     _emit(out_dir, recordings, as_json)
 
 
@@ -241,12 +243,3 @@ def _emit(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) 
         out.print("      streamad train")
     out.print("      streamad run")
     out.print("or, to compare with the truth instead: streamad replay --labels live/labels.csv")
-
-
-@contextmanager
-def _progress_bar(total: int, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show how many batches are done; the yielded function takes (done, total) of one folder after the other."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
-        task = progress.add_task("simulating", total=total)
-        yield lambda done, of: progress.advance(task)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from streamad.commands.shared.console import err, out, print_json, run_async
+from streamad.commands.shared.console import Bar, err, out, parse_speed, print_json, run_async, stop_on_signals
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.simulate.feeder import FeedReport, PlantFeeder, batch_line
 from streamad.errors import OutputError, UsageError
@@ -82,7 +77,8 @@ async def _feed(options: FeedOptions, pace: _Pace, for_us: int | None, context: 
     if not options.as_json:
         many = f"{options.streams} fermenters" if options.streams > 1 else "1 fermenter"
         err.print(f"feeding {escape(place)}: {many}, {pace.text()}; Ctrl-C ends", emoji=False)
-    with _progress(options, pace) as on_progress:
+    prints = pace.rate is not None and not options.as_json
+    with Bar("simulating the first batches", quiet=options.as_json, is_endless=True) as bar:
         feeder = PlantFeeder(
             feed,
             plant_messages(
@@ -98,11 +94,11 @@ async def _feed(options: FeedOptions, pace: _Pace, for_us: int | None, context: 
             start_us=pace.time.start_us,
             rate=pace.rate,
             labels=options.labels,
-            on_progress=on_progress,
+            on_progress=lambda report, message: _show(bar, report, message, options.batches, prints),
         )
         try:
             try:
-                with _stop_on_signals(feeder.stop):
+                with stop_on_signals(feeder.stop, "sending what is under way"):
                     report = await feeder.run(for_us)
             finally:
                 await feed.close()
@@ -119,7 +115,8 @@ def _fed(report: FeedReport, n_batches: int | None) -> str:
 def _pace(options: FeedOptions, now_us: int) -> _Pace:
     start_us = None if options.start is None else parse_time_us(options.start, now_us, "--start")
     now_us -= now_us % 1000
-    if options.speed == "max":
+    factor = parse_speed(options.speed, _MAX_SPEED)
+    if factor is None:
         if start_us is None and options.batches is None:
             raise UsageError("--speed max needs --batches or --start: where would the samples' times begin?")
         if start_us is None:
@@ -127,22 +124,9 @@ def _pace(options: FeedOptions, now_us: int) -> _Pace:
             assert options.batches is not None
             start_us = now_us - longest_us(options.batches, options.streams)
         return _Pace(PlantTime(start_us), None)
-    factor = _factor(options.speed)
     if start_us is None:
         return _Pace(PlantTime(now_us, factor), 1.0)
     return _Pace(PlantTime(start_us), factor)
-
-
-def _factor(text: str) -> float:
-    if text == "real":
-        return 1.0
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = 0.0
-    if not 0 < factor <= _MAX_SPEED:
-        raise UsageError(f"--speed {text}: must be max, real or a factor above 0, at most {_MAX_SPEED:.0f}")
-    return factor
 
 
 def _duration_us(text: str) -> int:
@@ -165,45 +149,14 @@ def _context(options: FeedOptions, clock: Clock) -> ConnectorContext:
     return ConnectorContext(channels, clock, Path.cwd(), plant="fermenters")
 
 
-@contextmanager
-def _progress(options: FeedOptions, pace: _Pace) -> Iterator[Callable[[FeedReport, PlantMessage], None]]:
-    """Print a line for each batch that was fed (not at full speed), and below them what was fed so far."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"))
-    quiet = options.as_json
-    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
-        task = progress.add_task("simulating the first batches", total=None)
-        of = "" if options.batches is None else f" of {options.batches}"
-
-        def show(report: FeedReport, message: PlantMessage) -> None:
-            if message.batch is not None and pace.rate is not None and not quiet:
-                err.print(batch_line(message.batch), emoji=False)
-            counted = f"{report.batches}{of} batches ({report.faulty} faulty), {report.samples:,} samples"
-            behind = f", {report.behind_us / 1e6:.0f} s behind" if report.behind_us > 1_000_000 else ""
-            progress.update(task, description=f"{counted}, now {from_us(message.time_us):%Y-%m-%d %H:%M:%S}{behind}")
-
-        yield show
-
-
-@contextmanager
-def _stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-
-    def restore() -> None:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-    def first() -> None:
-        restore()
-        stop()
-
-    for number in numbers:
-        loop.add_signal_handler(number, first)
-    try:
-        yield
-    finally:
-        restore()
+def _show(bar: Bar, report: FeedReport, message: PlantMessage, n_batches: int | None, prints: bool) -> None:
+    """Show what was fed so far, and print a line for a batch that is complete."""
+    if message.batch is not None and prints:
+        err.print(batch_line(message.batch), emoji=False)
+    of = "" if n_batches is None else f" of {n_batches}"
+    counted = f"{report.batches}{of} batches ({report.faulty} faulty), {report.samples:,} samples"
+    behind = f", {report.behind_us / 1e6:.0f} s behind" if report.behind_us > 1_000_000 else ""
+    bar.show(f"{counted}, now {from_us(message.time_us):%Y-%m-%d %H:%M:%S}{behind}")
 
 
 def _emit(options: FeedOptions, place: str, report: FeedReport) -> None:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.text import Text
 
-from streamad.commands.shared.monitor import Monitor, alert_line
+from streamad.commands.shared.monitor import alert_line, event_line
 from streamad.commands.shared.report import RunReport, print_summary
 from streamad.messages import Alert, Event, ModelRef
-from streamad.plant import Plant
-from streamad.settings.plant_yaml import Settings
-from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import LearningCounters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,20 +37,16 @@ def test_an_alert_ends_with_as_much_of_its_id_as_feedback_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("models", "message", "said"),
+    ("names_model", "message", "line"),
     [
-        ({"field": "recipe"}, "the mean has moved", "EVENT drift: default.A: the mean has moved"),
-        ({"field": "recipe"}, "default.A 0003 is in service", "EVENT drift: default.A 0003 is in service"),
-        (None, "the mean has moved", "EVENT drift: the mean has moved"),
+        (True, "the mean has moved", "EVENT drift: default.A: the mean has moved"),
+        (True, "default.A 0003 is in service", "EVENT drift: default.A 0003 is in service"),
+        (False, "the mean has moved", "EVENT drift: the mean has moved"),
     ],
 )
-def test_an_event_names_its_model_where_there_are_several(
-    models: dict[str, str] | None, message: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content: dict[str, Any] = {"channels": [{"name": "a"}], "source": {"url": "in.jsonl"}, "models": models}
-    monitor = Monitor(Plant(Settings(**content), Path(), SystemClock()))
-    monitor._on_event(Event(kind="drift", message=message, model=MODEL, created_at=NOW))
-    assert capsys.readouterr().err == f"{said}\n"
+def test_an_event_names_its_model_if_there_are_several(names_model: bool, message: str, line: str) -> None:
+    event = Event(kind="drift", message=message, model=MODEL, created_at=NOW)
+    assert Text.from_markup(event_line(event, names_model=names_model)).plain == line
 
 
 @pytest.mark.parametrize(

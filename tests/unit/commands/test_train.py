@@ -8,7 +8,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from streamad.commands.train import _Bar
+from streamad.commands.shared.console import Bar
+from streamad.commands.train import show_step
 from streamad.learn.training.fits import FitStep
 from streamad.ports import TrainingStep
 
@@ -39,11 +40,11 @@ def shown(monkeypatch: pytest.MonkeyPatch, n_steps: int, *, terminal: bool, as_j
         highlight=False,
         get_time=lambda: now_s,
     )
-    monkeypatch.setattr("streamad.commands.train.err", console)
-    with _Bar(as_json) as bar:
+    monkeypatch.setattr("streamad.commands.shared.console.err", console)
+    with Bar("training", quiet=as_json, is_kept=True) as bar:
         for step in steps(3, 2)[:n_steps]:
             now_s += 20.0
-            bar.on_step(step)
+            show_step(bar, step)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -51,10 +52,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, n_steps: int, *, terminal: bool, as_j
 @pytest.mark.parametrize(
     ("n_steps", "words"),
     [
-        (2, ("calibrating 1/2: epoch 2/2", "loss 4.0000 ", " 33 %", "0:01:20")),
-        (3, ("calibrating 2/2: epoch 1/2", "loss 3.0000 ", " 50 %", "0:01:00")),
-        (5, ("training: epoch 1/2", "loss 1.0000, validation 9.5000 ", " 83 %", "0:00:20")),
-        (6, ("training: epoch 2/2", "loss 0.0000 ", "100 %", "0:00:00")),
+        (2, ("calibrating 1/2: epoch 2/2", "loss 4.0000 ", "33%", "0:01:20")),
+        (3, ("calibrating 2/2: epoch 1/2", "loss 3.0000 ", "50%", "0:01:00")),
+        (5, ("training: epoch 1/2", "loss 1.0000, validation 9.5000 ", "83%", "0:00:20")),
+        (6, ("training: epoch 2/2", "loss 0.0000 ", "100%", "0:00:00")),
     ],
 )
 def test_the_bar_shows_fit_epoch_loss_and_the_time_that_remains(
@@ -80,12 +81,3 @@ def test_without_a_terminal_each_fit_tells_its_first_and_last_epoch(monkeypatch:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_with_json_it_is_silent(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
     assert shown(monkeypatch, 6, terminal=terminal, as_json=True) == ""
-
-
-def test_an_interruption_says_that_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(file=StringIO(), width=200)
-    monkeypatch.setattr("streamad.commands.train.err", console)
-    with pytest.raises(KeyboardInterrupt), _Bar(as_json=False):
-        raise KeyboardInterrupt
-    assert isinstance(console.file, StringIO)
-    assert console.file.getvalue() == "interrupted: the same command goes on from here\n"
