@@ -133,14 +133,14 @@ class Method:
         return self.mended.get(dataset, self.revision)
 
 
-_BASELINES = "streamad_models.baselines"
+_ESTIMATORS = "streamad_models.baselines.estimators"
+_NETWORKS = "streamad_models.baselines.networks"
 
 
 def _both(
     place: str, settings: Callable[[str], Settings] = _none, *, is_deterministic: bool = False, revision: int = 1
 ) -> Method:
-    where = f"{_BASELINES}.{place}"
-    return Method(where, settings, where, is_deterministic, revision=revision)
+    return Method(place, settings, place, is_deterministic, revision=revision)
 
 
 METHODS: Final[dict[str, Method]] = {
@@ -150,25 +150,25 @@ METHODS: Final[dict[str, Method]] = {
         "streamad_models.neutral_ad.tabular.detector:NeutralADTabular",
         trains_many=True,
     ),
-    "oc_svm": _both("shallow:OneClassSvm", is_deterministic=True),
-    "isolation_forest": _both("shallow:IsolationForest"),
-    "lof": _both("shallow:LocalOutlierFactor", is_deterministic=True),
-    "nearest": _both("nearest:NearestNeighbour", is_deterministic=True),
-    "minirocket": Method(f"{_BASELINES}.minirocket:MiniRocketNearest"),
-    "rockad": Method(f"{_BASELINES}.rockad:Rockad"),
-    "deep_svdd": _both("deep_svdd:DeepSvdd", _deep_svdd),
-    "drocc": _both("drocc:Drocc", _drocc),
-    "dagmm": _both("dagmm:Dagmm", _dagmm),
-    "goad": _both("goad:Goad", _goad, revision=3),
-    "rnn": Method(f"{_BASELINES}.rnn:Rnn"),
-    "lstm_ed": Method(f"{_BASELINES}.lstm_ed:LstmEncoderDecoder"),
+    "oc_svm": _both(f"{_ESTIMATORS}.shallow:OneClassSvm", is_deterministic=True),
+    "isolation_forest": _both(f"{_ESTIMATORS}.shallow:IsolationForest"),
+    "lof": _both(f"{_ESTIMATORS}.shallow:LocalOutlierFactor", is_deterministic=True),
+    "nearest": _both(f"{_ESTIMATORS}.nearest:NearestNeighbour", is_deterministic=True),
+    "minirocket": Method(f"{_ESTIMATORS}.minirocket:MiniRocketNearest"),
+    "rockad": Method(f"{_ESTIMATORS}.rockad:Rockad"),
+    "deep_svdd": _both(f"{_NETWORKS}.deep_svdd:DeepSvdd", _deep_svdd),
+    "drocc": _both(f"{_NETWORKS}.drocc:Drocc", _drocc),
+    "dagmm": _both(f"{_NETWORKS}.dagmm:Dagmm", _dagmm),
+    "goad": _both(f"{_NETWORKS}.goad:Goad", _goad, revision=3),
+    "rnn": Method(f"{_NETWORKS}.rnn:Rnn"),
+    "lstm_ed": Method(f"{_NETWORKS}.lstm_ed:LstmEncoderDecoder"),
     "fixed_transformations": Method(
-        f"{_BASELINES}.fixed:FixedTransformations", _fixed, revision=2, mended=dict.fromkeys(_PADDED, 3)
+        f"{_NETWORKS}.fixed:FixedTransformations", _fixed, revision=2, mended=dict.fromkeys(_PADDED, 3)
     ),
     "transformation_prediction": Method(
-        f"{_BASELINES}.prediction:TransformationPrediction", _learnable_views, revision=2
+        f"{_NETWORKS}.other_losses:TransformationPrediction", _learnable_views, revision=2
     ),
-    "simclr": Method(f"{_BASELINES}.simclr:SimClr", _simclr),
+    "simclr": Method(f"{_NETWORKS}.other_losses:SimClr", _simclr),
 }
 _OF_SEVERAL: Final = ("n_vs_rest", "sweep")
 _SHORTENED: Final = ("neutral_ad", "fixed_transformations")

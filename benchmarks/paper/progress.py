@@ -1,4 +1,4 @@
-"""What a run tells while it goes on, on standard error: each cell, how many there are, and the time left."""
+"""The progress of a run on standard error: each cell with its result, the count, and the time left."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def duration(seconds: float) -> str:
 
 
 class Estimate:
-    """How long cells take, from those that were measured: the likest there are, else all.
+    """The time of a cell, estimated from measured ones: from the most similar if there are any, else from all.
 
-    Sequences of n normal classes are taken to need n times as long as those of one, and a shortened training its share.
+    n normal classes are assumed to take n times as long as one, a shortened training its share of the full one.
     """
 
     def __init__(self, known: Iterable[Result]) -> None:
@@ -45,9 +45,9 @@ class Estimate:
             self._times_s[kind].append((result.fit_s + result.score_s) / _size(result.cell))
 
     def of(self, cell: Cell, *, guess: bool = True) -> float | None:
-        """Return the seconds that ``cell`` may take, None where nothing was measured yet.
+        """Return the seconds that ``cell`` may take, None if nothing was measured yet.
 
-        Without ``guess``, also where its method was never measured on its data set.
+        Without ``guess`` also None if its method was never measured on its data set.
         """
         for kind in _kinds(cell) if guess else _kinds(cell)[:2]:
             if kind in self._times_s:
@@ -55,7 +55,7 @@ class Estimate:
         return None
 
     def left_s(self, cells: Iterable[Cell], n_workers: int) -> float | None:
-        """Return the seconds until ``cells`` are done, None where nothing was measured yet."""
+        """Return the seconds until ``cells`` are done, None if nothing was measured yet."""
         times = [self.of(cell) for cell in cells]
         known = [seconds for seconds in times if seconds is not None]
         return sum(known) / n_workers if len(known) == len(times) else None
@@ -66,12 +66,12 @@ def _size(cell: Cell) -> float:
 
 
 def _kinds(cell: Cell) -> list[tuple[str, ...]]:
-    """Return to which kinds a cell belongs, the narrowest first."""
+    """Return the kinds that a cell belongs to, the narrowest first."""
     return [(cell.dataset, cell.protocol, cell.method), (cell.dataset, cell.method), (cell.dataset,), ()]
 
 
-class Telling:
-    """The lines and the bar of a run; the bar is for terminals alone."""
+class ProgressReport:
+    """The lines and the bar of a run; the bar is shown on a terminal only."""
 
     def __init__(self, console: Console, cells: list[Cell], estimate: Estimate, n_workers: int) -> None:
         self._console = console
@@ -92,24 +92,24 @@ class Telling:
     ) -> None:
         self._bar.stop()
 
-    def tell(self, outcome: Outcome) -> None:
-        """Say what came of a job, and how long the others may take."""
+    def show(self, outcome: Outcome) -> None:
+        """Print the result of each cell of a job, and the time that the other cells may take."""
         if isinstance(outcome.results, Failure):
             for cell in outcome.job.cells:
-                self._say(cell, f"[red]failed[/red] {escape(str(cell))}: {escape(outcome.results.text)}")
+                self._print(cell, f"[red]failed[/red] {escape(str(cell))}: {escape(outcome.results.text)}")
             return
         for result in outcome.results:
             self._estimate.learn(result)
             took_s = result.fit_s + result.score_s
             figures = f"AUC {result.auc:.3f}, F1 {result.f1:.3f}, {took_s:.1f} s"
-            self._say(result.cell, f"{escape(str(result.cell))}: {figures}")
+            self._print(result.cell, f"{escape(str(result.cell))}: {figures}")
 
-    def _say(self, cell: Cell, said: str) -> None:
+    def _print(self, cell: Cell, text: str) -> None:
         self._left.pop(cell, None)
         count, left = self._n_cells - len(self._left), self._time_left()
         self._bar.update(self._task, completed=count, description=left)
         tail = f"; {left}" if self._left and not self._console.is_terminal else ""
-        self._console.print(f"{count}/{self._n_cells} {said}{tail}")
+        self._console.print(f"{count}/{self._n_cells} {text}{tail}")
 
     def _time_left(self) -> str:
         seconds = self._estimate.left_s(self._left, self._n_workers)

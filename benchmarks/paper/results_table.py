@@ -1,27 +1,38 @@
-"""One cell of the study: which model on which task, what came out, and its file among the results."""
+"""The results of the study: one table for each data set and protocol, one line for each cell.
+
+``natops__sweep.jsonl`` holds the cells of NATOPS under the protocol "sweep", sorted, so that git merges two tables and
+shows what changed. Options and versions, the same in many cells, are in ``settings.json`` under their hash.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
+from streamad.errors import SourceError
 from streamad.system.files import write_atomically, writing
+from streamad.system.locks import locked
 
 RESULTS: Final = Path(__file__).resolve().parent / "results"
+_SETTINGS: Final = "settings.json"
+_HASHED: Final = ("options", "versions")
+LOCK_TIMEOUT_S: Final = 60.0
 
 Protocol = Literal["one_vs_rest", "n_vs_rest", "sweep", "tabular", "tabular_drawn", "ablation"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """One model to train: ``normal`` are the class numbers taken for normal, none of them for a table.
+    """One model to train: ``normal`` are the numbers of the normal classes, empty for a table.
 
-    ``variant`` names settings other than the method's own ("residual-k04" in the ablation).
+    ``variant`` names settings that differ from the method's own ("residual-k04" in the ablation).
     """
 
     dataset: str
@@ -33,10 +44,9 @@ class Cell:
     variant: str = ""
 
     @property
-    def path(self) -> Path:
-        """Return where its result lies, relative to the folder of the results."""
-        method = f"{self.method}-{self.variant}" if self.variant else self.method
-        return Path(self.dataset, self.protocol, method, f"{self.normal_name}-{self.seed}.json")
+    def table(self) -> str:
+        """Return the file name of the table that holds the cell's result."""
+        return f"{self.dataset}__{self.protocol}.jsonl"
 
     def __str__(self) -> str:
         method = f"{self.method} {self.variant}".rstrip()
@@ -45,7 +55,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What git calls the code that measures: the checkout's commit, and the tree of models/; None outside of one."""
+    """The code that measures, in git's names: the checkout's commit and the tree of models/; None outside of git."""
 
     commit: str | None = None
     detectors_tree: str | None = None
@@ -54,22 +64,22 @@ class Code:
 NO_CODE: Final = Code()
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a cell: figures as shares (not x100), times in seconds, memory in megabytes (1e6 bytes).
+class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The measured cell: figures as shares (not x100), times in seconds, memory in megabytes (1e6 bytes).
 
-    ``cpu_s`` is the processor's time of fit and score, all threads: unlike the other times, no busy machine adds to it.
-    ``peak_memory_mb`` is the process's, the libraries' 200 to 500 MB in it; ``peak_gpu_memory_mb`` the device's.
-    ``models_at_once``: how many models shared that time and memory; the times are this one's share.
-    ``best_epoch`` of ``best_loss`` is the one whose weights were kept. ``revision`` is the method's, ``git_commit`` the
-    checkout's, ``detectors_tree`` git's name of what models/ held there: it lasts when commits are folded into one.
+    ``cpu_s`` is the CPU time of fit and score over all threads; other load on the machine does not add to it.
+    ``peak_memory_mb`` is the process's, 200 to 500 MB of libraries included; ``peak_gpu_memory_mb`` the device's.
+    ``models_at_once`` models shared that memory and time; the times are this one's share. The weights are those of
+    ``best_epoch``, whose loss is ``best_loss``. ``options`` leave out the seed. ``revision`` is the method's,
+    ``git_commit`` the checkout's, ``detectors_tree`` git's name of models/ there, which survives a squash of commits.
     """
 
     dataset: str
     protocol: Protocol
-    normal: tuple[int, ...]
-    normal_name: str
     method: str
-    variant: str
+    variant: str = ""
+    normal: tuple[int, ...] = ()
+    normal_name: str
     seed: int
     auc: float
     ap: float
@@ -97,40 +107,133 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """Return what training and scoring take: CPU time where that is the device's, so that no other load adds to it.
-
-        Where it was not taken, and on a GPU, it is the time by the clock.
-        """
+        """Return the time of training and scoring: CPU time if the device is a CPU and it was measured, else wall."""
         return self.fit_s + self.score_s if self.cpu_s is None or self.device != "cpu" else self.cpu_s
 
     @property
     def cell(self) -> Cell:
-        """Return the cell that it is of."""
+        """Return the cell of this result."""
         return Cell(self.dataset, self.protocol, self.method, self.seed, self.normal, self.normal_name, self.variant)
 
 
-def read_result(path: Path) -> Result | None:
-    """Return what ``path`` holds; None where it is absent or damaged."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Result)
-    except (OSError, msgspec.DecodeError):
-        return None
+class Tables:
+    """The tables of a folder in memory; ``add`` writes through. Raises SourceError for rows without their settings.
+
+    A line that cannot be read is counted in ``n_damaged`` and goes when its table is next written. Of two rows of
+    one cell, as a merge may leave them, the one measured later counts.
+    """
+
+    def __init__(self, folder: Path = RESULTS) -> None:
+        self._folder = folder
+        self._settings: dict[str, dict[str, Any]] = {}
+        self._results: dict[str, dict[Cell, Result]] = {}
+        self._damaged: dict[str, int] = {}
+        self._read_settings()
+        for path in folder.glob("*__*.jsonl"):
+            self._read_table(path.name)
+
+    @property
+    def n_damaged(self) -> int:
+        """Return the number of lines that cannot be read."""
+        return sum(self._damaged.values())
+
+    def __iter__(self) -> Iterator[Result]:
+        """Yield all results, table by table, each in the order of its rows."""
+        for name in sorted(self._results):
+            yield from _sorted(self._results[name])
+
+    def get(self, cell: Cell) -> Result | None:
+        """Return the result of ``cell``, None if there is none."""
+        return self._results.get(cell.table, {}).get(cell)
+
+    def add(self, results: Iterable[Result]) -> None:
+        """Store ``results`` in place of those of the same cells: all of a table or none. Raises OutputError.
+
+        Another process may add to the same folder meanwhile: its rows stay, and are known here from then on.
+        """
+        by_table: dict[str, list[Result]] = {}
+        for result in results:
+            by_table.setdefault(result.cell.table, []).append(result)
+        with self._locked():
+            self._read_settings()
+            for name, added in by_table.items():
+                self._read_table(name)
+                self._results[name].update((one.cell, one) for one in added)
+                self._write_table(name)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        busy = f"another run keeps {self._folder} locked: wait for it, or choose another folder by --out"
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with locked(self._folder / ".lock", busy=busy, timeout_s=LOCK_TIMEOUT_S):
+                yield
+
+    def _read(self, name: str) -> bytes:
+        path = self._folder / name
+        try:
+            return path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def _read_settings(self) -> None:
+        try:
+            self._settings = msgspec.json.decode(self._read(_SETTINGS) or b"{}", type=dict[str, dict[str, Any]])
+        except msgspec.DecodeError as error:
+            raise SourceError(f"cannot read {self._folder / _SETTINGS}: {error}; restore it from git") from error
+
+    def _read_table(self, name: str) -> None:
+        found, damaged = self._results.setdefault(name, {}), 0
+        for line in self._read(name).splitlines():
+            result = self._result_of(name, line)
+            if result is None:
+                damaged += 1
+            elif (known := found.get(result.cell)) is None or known.finished_at <= result.finished_at:
+                found[result.cell] = result
+        self._damaged[name] = damaged
+
+    def _result_of(self, name: str, line: bytes) -> Result | None:
+        dataset, _, protocol = name.removesuffix(".jsonl").partition("__")
+        try:
+            row = msgspec.json.decode(line, type=dict[str, Any])
+            hashes = {key: str(row.get(key)) for key in _HASHED}
+            known = {key: self._settings.get(value, {}) for key, value in hashes.items()}
+            result = msgspec.convert({**row, **known, "dataset": dataset, "protocol": protocol}, Result)
+        except msgspec.MsgspecError:
+            return None
+        if lacking := set(hashes.values()) - self._settings.keys():
+            raise SourceError(f"{self._folder / name} needs {', '.join(lacking)} of {_SETTINGS}: restore it from git")
+        return result
+
+    def _write_table(self, name: str) -> None:
+        rows = []
+        for one in _sorted(self._results[name]):
+            row = msgspec.to_builtins(one, enc_hook=str)
+            del row["dataset"], row["protocol"]
+            rows.append(row | {key: self._hashed(row[key]) for key in _HASHED})
+        settings = (msgspec.json.encode({key: value})[1:-1] for key, value in sorted(self._settings.items()))
+        self._write(_SETTINGS, b"{\n" + b",\n".join(settings) + b"\n}\n")  # before the rows that need it
+        self._write(name, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+        self._damaged[name] = 0
+
+    def _hashed(self, settings: dict[str, Any]) -> str:
+        content = msgspec.json.encode(settings, order="sorted")
+        key = hashlib.sha256(content).hexdigest()[:12]
+        self._settings[key] = msgspec.json.decode(content)
+        return key
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self._folder / name
+        write_atomically(path, content, temporary=path.with_name(f".{name}.{os.getpid()}.tmp"))
 
 
-def read_results(folder: Path = RESULTS) -> Iterator[Result]:
-    """Yield all results under ``folder`` in the order of their paths; a damaged or misplaced file is left out."""
-    for path in sorted(folder.glob("*/*/*/*.json")):
-        result = read_result(path)
-        if result is not None and folder / result.cell.path == path:
-            yield result
+def _sorted(results: dict[Cell, Result]) -> list[Result]:
+    def key(one: Result) -> tuple[Any, ...]:
+        return one.method, one.variant, one.normal, one.normal_name, one.seed
+
+    return sorted(results.values(), key=key)
 
 
-def write_result(result: Result, folder: Path = RESULTS) -> Path:
-    """Store ``result`` under ``folder``, whole or not at all, and return its path. Raises OutputError."""
-    path = folder / result.cell.path
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    content = msgspec.json.format(msgspec.json.encode(result, enc_hook=str), indent=1) + b"\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # two runs may share the folder
-    write_atomically(path, content, temporary=temporary)
-    return path
+def read_results(folder: Path = RESULTS) -> list[Result]:
+    """Return all results under ``folder``, table by table. Raises SourceError."""
+    return list(Tables(folder))

@@ -14,7 +14,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -28,19 +27,10 @@ from benchmarks.paper.choosing import QUICK_METHODS, Choice, check_modules, jobs
 from benchmarks.paper.data.datasets import data_path
 from benchmarks.paper.data.tables import KDD_FILE
 from benchmarks.paper.methods import GROUPS, METHODS, make
-from benchmarks.paper.progress import Estimate, Telling, duration
+from benchmarks.paper.progress import Estimate, ProgressReport, duration
 from benchmarks.paper.protocols import CLASSES, FIGURES, TABLES, TABULAR
-from benchmarks.paper.results_table import (
-    NO_CODE,
-    RESULTS,
-    Cell,
-    Code,
-    Result,
-    read_result,
-    read_results,
-    write_result,
-)
-from benchmarks.paper.todo import has_setting, is_current
+from benchmarks.paper.results_table import NO_CODE, RESULTS, Cell, Code, Result
+from benchmarks.paper.todo import Measured
 from benchmarks.paper.workers import Failure, Job, run_jobs
 from streamad.errors import UsageError
 
@@ -79,42 +69,15 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(command=run)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where results lie, and which of them count as done."""
-
-    folder: Path
-    redo: bool
-
-    def stored(self, cell: Cell) -> Result | None:
-        """Return the result of ``cell``, None where there is none, or one that is damaged or outdated."""
-        result = read_result(self.folder / cell.path)
-        if result is None or result.cell != cell or not is_current(result):
-            return None
-        return result
-
-    def is_done(self, job: Job) -> bool:
-        """Say whether no cell of ``job`` need be measured. Raises UsageError for one that other settings gave."""
-        if self.redo:
-            return False
-        found = [self.stored(cell) for cell in job.cells]
-        for result in found:
-            for key, wanted in job.settings.items():
-                if result is not None and not has_setting(result, key, wanted):
-                    told = f"{self.folder} holds {result.cell} with {key}={result.options.get(key)}, not {wanted}"
-                    raise UsageError(f"{told}: give another folder by --out, or --redo")
-        return all(result is not None for result in found)
-
-
 def _cells(jobs: list[Job]) -> list[Cell]:
     return [cell for job in jobs for cell in job.cells]
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what ``arguments`` choose and return the exit code. Raises StreamadError before anything was begun."""
-    place = _place(arguments)
+    measured = _measured(arguments)
     jobs = _with_options(jobs_of(_choice(arguments)), dict(arguments.options))
-    left = [job for job in jobs if not place.is_done(job)]
+    left = [job for job in jobs if not measured.is_done(job)]
     cells = _cells(left)
     check_modules(cells)
     if arguments.options:
@@ -122,16 +85,15 @@ def run(arguments: argparse.Namespace) -> int:
     for name in dict.fromkeys(cell.dataset for cell in cells):
         data_path(KDD_FILE if name.startswith("kdd") else f"{name}.npz")
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    estimate = Estimate(read_results(place.folder))
-    console.print(_plan(jobs, left, place, estimate, arguments.jobs))
+    estimate = Estimate(measured.tables)
+    console.print(_plan(jobs, left, measured, estimate, arguments.jobs))
     if arguments.dry_run:
         for cell in cells:
             print(cell)
         return 0
-    code = _measure_all(
-        together(left, arguments.at_once), arguments, place, Telling(console, cells, estimate, arguments.jobs)
-    )
-    for line in _means(_cells(jobs), place):
+    report = ProgressReport(console, cells, estimate, arguments.jobs)
+    code = _measure_all(together(left, arguments.at_once), arguments, measured, report)
+    for line in _means(_cells(jobs), measured):
         print(line)
     return code
 
@@ -150,12 +112,12 @@ def _check_options(jobs: list[Job]) -> None:
         make(method, dataset, settings)
 
 
-def _place(arguments: argparse.Namespace) -> _Place:
+def _measured(arguments: argparse.Namespace) -> Measured:
     folder = (arguments.out or (QUICK if arguments.quick else RESULTS)).resolve()
     other = "--quick" if arguments.quick else "--options" if arguments.options else ""
     if other and (folder == RESULTS or RESULTS in folder.parents):
         raise UsageError(f"{other} is no part of the study: give --out another folder")
-    return _Place(folder, arguments.redo or arguments.quick)
+    return Measured(folder, redo=arguments.redo or arguments.quick)
 
 
 def _choice(arguments: argparse.Namespace) -> Choice:
@@ -174,34 +136,33 @@ def _choice(arguments: argparse.Namespace) -> Choice:
     return _QUICK
 
 
-def _plan(jobs: list[Job], left: list[Job], place: _Place, estimate: Estimate, n_workers: int) -> str:
-    unusable = sum((place.folder / cell.path).exists() for cell in _cells(left)) if not place.redo else 0
+def _plan(jobs: list[Job], left: list[Job], measured: Measured, estimate: Estimate, n_workers: int) -> str:
+    unusable = measured.n_unusable(left)
     seconds = estimate.left_s(_cells(left), n_workers)
     told = [f"{len(left)} of {len(jobs)} cells to measure"]
-    told += [f"{len(jobs) - len(left)} are stored in {place.folder}"] if len(left) < len(jobs) else []
+    told += [f"{len(jobs) - len(left)} are stored in {measured.folder}"] if len(left) < len(jobs) else []
     told += [f"{unusable} stored ones are damaged or outdated"] if unusable else []
     told += [f"about {duration(seconds)}"] if left and seconds is not None else []
     return ", ".join(told)
 
 
-def _measure_all(jobs: list[Job], arguments: argparse.Namespace, place: _Place, telling: Telling) -> int:
+def _measure_all(jobs: list[Job], arguments: argparse.Namespace, measured: Measured, report: ProgressReport) -> int:
     _set_threads(arguments.threads, arguments.jobs)
     measure = partial(_measure, device=arguments.device, code=_code())
     n_workers, failed, n_done = min(arguments.jobs, len(jobs)), 0, 0
     try:
         with (
             _interrupted_by_sigterm(),
-            telling,
-            closing(run_jobs(jobs, measure, n_workers=n_workers, is_done=place.is_done)) as outcomes,
+            report,
+            closing(run_jobs(jobs, measure, n_workers=n_workers, is_done=measured.is_done)) as outcomes,
         ):
             for outcome in outcomes:
                 if isinstance(outcome.results, Failure):
                     failed += len(outcome.job.cells)
                 else:
-                    for result in outcome.results:
-                        write_result(result, place.folder)
+                    measured.tables.add(outcome.results)
                     n_done += len(outcome.results)
-                telling.tell(outcome)
+                report.show(outcome)
     except KeyboardInterrupt:
         print(f"stopped: {n_done} more cells are stored; the same command goes on from here", file=sys.stderr)
         return _INTERRUPTED
@@ -235,7 +196,8 @@ def _code() -> Code:
         return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changes = "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":(top)", f":(exclude){RESULTS}")
+        changes = "+changes" if changed else ""
         return Code(git("rev-parse", "HEAD") + changes, git("rev-parse", "HEAD:models") + changes)
     except (OSError, subprocess.CalledProcessError):
         return NO_CODE
@@ -255,14 +217,14 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _means(cells: list[Cell], place: _Place) -> Iterator[str]:
+def _means(cells: list[Cell], measured: Measured) -> Iterator[str]:
     """Yield the means over the cells of each data set, protocol and method, in percent."""
     groups: dict[str, list[Result]] = defaultdict(list)
     counts: dict[str, int] = defaultdict(int)
     for cell in cells:
         group = f"{cell.dataset} {cell.protocol} {cell.method} {cell.variant}".rstrip()
         counts[group] += 1
-        if (result := place.stored(cell)) is not None:
+        if (result := measured.current(cell)) is not None:
             groups[group].append(result)
     for group, count in counts.items():
         results = groups[group]

@@ -1,31 +1,35 @@
-"""What of the study is not stored yet with one seed, and how long it would take; and the whole of it."""
+"""Which cells of the study are missing or out of date, and which stored results count."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from benchmarks.paper.choosing import Choice, jobs_of
 from benchmarks.paper.methods import METHODS
-from benchmarks.paper.progress import Estimate
 from benchmarks.paper.protocols import FIGURES, TABLES
-from benchmarks.paper.report.markdown import markdown_table
-from benchmarks.paper.report.names import DATASET_NAMES, METHOD_NAMES
-from benchmarks.paper.results_table import RESULTS, Cell, Result, read_results
+from benchmarks.paper.results_table import RESULTS, Cell, Result, Tables, read_results
+from benchmarks.paper.workers import Job
+from streamad.errors import UsageError
 
 
 def is_current(result: Result) -> bool:
-    """Say whether ``result`` counts; one of a method that is not of the study does."""
+    """Return whether ``result`` is of its method's revision of today, or of a method outside of the study."""
     return result.method not in METHODS or result.revision >= METHODS[result.method].revision_on(result.dataset)
 
 
-def has_setting(result: Result, key: str, wanted: Any) -> bool:
-    """Say whether ``result`` was measured with ``wanted``, which its options hold as the training resolved it.
+def read_current(folder: Path = RESULTS) -> tuple[list[Result], int]:
+    """Return the current results under ``folder``, table by table, and the number of outdated ones."""
+    stored = read_results(folder)
+    current = [one for one in stored if is_current(one)]
+    return current, len(stored) - len(current)
 
-    What "auto" stands for is the method's to choose, so any value is. A batch is never more than there is to train.
+
+def has_setting(result: Result, key: str, wanted: Any) -> bool:
+    """Return whether ``result`` was measured with ``wanted``; its options hold the value that the training resolved.
+
+    "auto" leaves the value to the method, so any value fits. A batch is never larger than the training set.
     """
     had = result.options.get(key)
     if key == "batch_size" and wanted == "quarter":
@@ -35,48 +39,52 @@ def has_setting(result: Result, key: str, wanted: Any) -> bool:
     return wanted in ("auto", had)
 
 
-def read_current(folder: Path = RESULTS) -> tuple[list[Result], int]:
-    """Return the results under ``folder`` that count, in the order of their paths, and how many others there are."""
-    stored = list(read_results(folder))
-    current = [one for one in stored if is_current(one)]
-    return current, len(stored) - len(current)
+class Measured:
+    """The results of a folder, and the cells that they make superfluous: none with ``redo``."""
+
+    def __init__(self, folder: Path, *, redo: bool = False) -> None:
+        self.folder = folder
+        self.tables = Tables(folder)
+        self._redo = redo
+
+    def current(self, cell: Cell) -> Result | None:
+        """Return the result of ``cell``, None if it is missing or outdated."""
+        result = self.tables.get(cell)
+        return result if result is not None and is_current(result) else None
+
+    def is_done(self, job: Job) -> bool:
+        """Return whether all cells of ``job`` are measured. Raises UsageError if one was measured with other settings.
+
+        With ``redo`` it returns False.
+        """
+        if self._redo:
+            return False
+        found = [self.current(cell) for cell in job.cells]
+        for result in found:
+            for key, wanted in job.settings.items():
+                if result is not None and not has_setting(result, key, wanted):
+                    held = f"{self.folder} holds {result.cell} with {key}={result.options.get(key)}, not {wanted}"
+                    raise UsageError(f"{held}: give another folder by --out, or --redo")
+        return all(result is not None for result in found)
+
+    def n_unusable(self, jobs: Iterable[Job]) -> int:
+        """Return the number of damaged lines, and of outdated results of ``jobs``: 0 with ``redo``."""
+        outdated = (self.tables.get(cell) and not self.current(cell) for job in jobs for cell in job.cells)
+        return 0 if self._redo else self.tables.n_damaged + sum(map(bool, outdated))
 
 
 _PARTS = {
     **{f"table {number}": Choice(tables=(number,)) for number in TABLES},
     **{name: Choice(figures=(name,)) for name in FIGURES},
 }
-_SECONDS_PER_HOUR = 3600
 
 
-def left_section(results: Sequence[Result]) -> str:
-    """Return, for each part and data set, the methods whose cells lack and the hours of CPU time that they may take.
-
-    A method that was never measured on a data set has none: what others take there says nothing of it.
-    """
+def missing(results: Iterable[Result]) -> Iterator[tuple[str, str, list[Cell]]]:
+    """Yield each part of the study and data set with the cells of seed 0 that have no result."""
     stored = {one.cell for one in results}
-    estimate = Estimate(msgspec.structs.replace(one, fit_s=one.seconds, score_s=0.0) for one in results)
-    whole_s, all_known, rows = sum(one.seconds for one in results if one.seed == 0), True, []
     for part, choice in _PARTS.items():
         by_dataset: dict[str, list[Cell]] = {}
         for cell in (cell for job in jobs_of(choice) for cell in job.cells if cell not in stored):
             by_dataset.setdefault(cell.dataset, []).append(cell)
         for dataset, cells in by_dataset.items():
-            methods = "; ".join(METHOD_NAMES[name] for name in dict.fromkeys(cell.method for cell in cells))
-            times_s = [estimate.of(cell, guess=False) for cell in cells]
-            known_s = [each for each in times_s if each is not None]
-            whole_s, all_known = whole_s + sum(known_s), all_known and len(known_s) == len(times_s)
-            rows.append([part, DATASET_NAMES[dataset], methods, str(len(cells)), _hours(known_s, len(times_s))])
-    told = f"{whole_s / _SECONDS_PER_HOUR:.0f} hours of one core{'' if all_known else ', and what is not known'}"
-    if not rows:
-        return f"Nothing is left of the study with one seed, which takes {told}."
-    table = markdown_table(["part", "data set", "methods", "models left", "hours left"], rows)
-    return f"{table}\n\nWith one seed the whole study takes {told}: what is stored of seed 0, and these."
-
-
-def _hours(known_s: Sequence[float], n_models: int) -> str:
-    """Return the hours of ``known_s``; of the other models no time is known."""
-    if not known_s:
-        return "not known"
-    hours = f"{sum(known_s) / _SECONDS_PER_HOUR:.1f}"
-    return hours if len(known_s) == n_models else f"{hours} for {len(known_s)} of them"
+            yield part, dataset, cells

@@ -67,13 +67,16 @@ def data_path(file_name: str) -> Path:
     return path
 
 
-@lru_cache(maxsize=1)  # the cells of a data set follow one another
 def read_sequences(name: str) -> Recordings:
-    """Return a data set of sequences. Raises SourceError where its file is absent or not as described."""
-    path = data_path(f"{name}.npz")
+    """Return a data set of sequences. Raises SourceError if its file is absent or not as described."""
+    return _read(data_path(f"{name}.npz"))
+
+
+@lru_cache(maxsize=1)  # the cells of a data set follow one another
+def _read(path: Path) -> Recordings:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return Recordings(*(_split(archive, which, name) for which in ("train", "test")))
+            return Recordings(*(_split(archive, which, path.stem) for which in ("train", "test")))
     except (KeyError, ValueError) as error:
         raise SourceError(f"{path} is no data set of sequences: {error}; build it anew") from error
 

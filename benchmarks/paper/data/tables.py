@@ -10,6 +10,7 @@ Legend: n rows, D attributes.
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ def table_task(name: str, seed: int, *, drawn: bool = False) -> Task:
     draw = np.random.default_rng(seed)
     if name in LARGE_TABLES:
         return _connections_task(name, draw)
-    rows, is_outlier = _read(name)
+    rows, is_outlier = _read(data_path(f"{name}.npz"))
     inliers = np.flatnonzero(~is_outlier)
     train, test = _half(draw.permutation(inliers) if drawn else inliers, np.flatnonzero(is_outlier))
     return Task(as_windows(rows, train), as_windows(rows, test), is_outlier[test])
@@ -45,7 +46,7 @@ def as_windows(rows_nD: FloatArray, index: npt.NDArray[np.intp]) -> WindowSet:
 
 
 def _connections_task(name: str, draw: np.random.Generator) -> Task:
-    table = _connections()
+    table = _connections(data_path(KDD_FILE))
     is_outlier = table.is_attack if name == "kdd_rev" else ~table.is_attack
     inliers, outliers = np.flatnonzero(~is_outlier), np.flatnonzero(is_outlier)
     if name == "kdd_rev":
@@ -72,8 +73,7 @@ def _half(
 
 
 @lru_cache(maxsize=1)
-def _read(name: str) -> tuple[FloatArray, BoolArray]:
-    path = data_path(f"{name}.npz")
+def _read(path: Path) -> tuple[FloatArray, BoolArray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             rows, labels = archive["x"].astype(np.float32), archive["y"]
@@ -85,5 +85,5 @@ def _read(name: str) -> tuple[FloatArray, BoolArray]:
 
 
 @lru_cache(maxsize=1)
-def _connections() -> Connections:
-    return read_connections(data_path(KDD_FILE))
+def _connections(path: Path) -> Connections:
+    return read_connections(path)

@@ -56,7 +56,7 @@ def forget(results: Path, figures: Iterable[str]) -> None:
 
 
 def _path(name: str, results: Path) -> Path:
-    return results / "figures" / f"{name}.npz"
+    return results / f"{name}.npz"
 
 
 def _keep(path: Path, arrays: dict[str, Any]) -> None:

@@ -6,11 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
+from benchmarks.paper.progress import Estimate
 from benchmarks.paper.report.curves import Point
 from benchmarks.paper.report.names import DATASET_NAMES, FORM_NAMES, METHOD_NAMES
 from benchmarks.paper.report.printed import REMARKS, Place, Printed
 from benchmarks.paper.report.summary import Entry, Summary, Table
 from benchmarks.paper.results_table import Result
+from benchmarks.paper.todo import missing
 
 ALLOWED_BELOW: Final = 5.0
 ALLOWED_BELOW_OURS: Final = 1.5
@@ -156,6 +160,34 @@ def time_section(results: Sequence[Result]) -> str:
     rows.append(["all", "", str(len(results)), *_hours(total, places)])
     head = ["protocol", "data set", "models", *(f"hours, {place}" for place in places)]
     return f"{markdown_table(head, rows)}\n\n{_versions(results)}"
+
+
+def left_section(results: Sequence[Result]) -> str:
+    """Return the cells of seed 0 that are not measured, by part and data set, with the hours of CPU time they may take.
+
+    The hours are known only for methods that were measured on the same data set.
+    """
+    estimate = Estimate(msgspec.structs.replace(one, fit_s=one.seconds, score_s=0.0) for one in results)
+    whole_s, all_known, rows = sum(one.seconds for one in results if one.seed == 0), True, []
+    for part, dataset, cells in missing(results):
+        methods = "; ".join(METHOD_NAMES[name] for name in dict.fromkeys(cell.method for cell in cells))
+        times_s = [estimate.of(cell, guess=False) for cell in cells]
+        known_s = [each for each in times_s if each is not None]
+        whole_s, all_known = whole_s + sum(known_s), all_known and len(known_s) == len(times_s)
+        rows.append([part, DATASET_NAMES[dataset], methods, str(len(cells)), _hours_left(known_s, len(times_s))])
+    told = f"{whole_s / _SECONDS_PER_HOUR:.0f} hours of one core{'' if all_known else ', and what is not known'}"
+    if not rows:
+        return f"Nothing is left of the study with one seed, which takes {told}."
+    table = markdown_table(["part", "data set", "methods", "models left", "hours left"], rows)
+    return f"{table}\n\nWith one seed the whole study takes {told}: what is stored of seed 0, and these."
+
+
+def _hours_left(known_s: Sequence[float], n_models: int) -> str:
+    """Return the hours of ``known_s``; the times of the other models are not known."""
+    if not known_s:
+        return "not known"
+    hours = f"{sum(known_s) / _SECONDS_PER_HOUR:.1f}"
+    return hours if len(known_s) == n_models else f"{hours} for {len(known_s)} of them"
 
 
 def _versions(results: Iterable[Result]) -> str:

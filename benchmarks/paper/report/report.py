@@ -17,13 +17,14 @@ from benchmarks.paper.report.markdown import (
     curves_section,
     differences_section,
     halves_section,
+    left_section,
     table_section,
     time_section,
 )
 from benchmarks.paper.report.prose import named
 from benchmarks.paper.report.summary import HALVES, TABLES, Entry, entries
 from benchmarks.paper.results_table import RESULTS, Result
-from benchmarks.paper.todo import left_section, read_current
+from benchmarks.paper.todo import read_current
 from streamad.errors import UsageError
 from streamad.system.files import writing
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.results_table import Result
+from benchmarks.paper.results_table import Result, Tables
 
 
 def result(dataset: str = "racket_sports", normal_name: str = "0", **changes: Any) -> Result:
@@ -35,3 +36,8 @@ def result(dataset: str = "racket_sports", normal_name: str = "0", **changes: An
         "finished_at": "2026-01-01T00:00:00Z",
     }
     return Result(**{**fields, **changes})
+
+
+def stored(folder: Path, *results: Result) -> None:
+    """Add ``results`` to the tables of ``folder``."""
+    Tables(folder).add(results)

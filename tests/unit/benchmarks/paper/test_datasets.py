@@ -13,11 +13,6 @@ from benchmarks.paper.protocols import CLASSES
 from streamad.errors import SourceError
 
 
-@pytest.fixture(autouse=True)
-def fresh_cache() -> None:
-    read_sequences.cache_clear()
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STREAMAD_DATA", str(tmp_path))

@@ -24,12 +24,11 @@ from benchmarks.paper.figures import simplex as simplex_figure
 from benchmarks.paper.figures.simplex import CORNERS, on_simplex
 from benchmarks.paper.figures.style import ANOMALY
 from benchmarks.paper.protocols import Block, normal_sets
-from benchmarks.paper.results_table import write_result
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralADOptions
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.options import NeutralADTabularOptions
-from tests.unit.benchmarks.paper.results import result
+from tests.unit.benchmarks.paper.results import result, stored
 
 RNG = np.random.default_rng(0)
 
@@ -60,8 +59,8 @@ def table_store() -> dict[str, Any]:
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """Return a folder of results in which every store is there."""
-    folder = tmp_path / "results" / "figures"
-    folder.mkdir(parents=True)
+    folder = tmp_path / "results"
+    folder.mkdir()
     scores = {"before": RNG.normal(size=40), "after": np.arange(40.0), "is_anomaly": np.arange(40) >= 20}
     made_up = {
         "sad_scores": scores,
@@ -71,7 +70,7 @@ def results(tmp_path: Path) -> Path:
     }
     for name, arrays in made_up.items():
         np.savez(folder / f"{name}.npz", **arrays)
-    return folder.parent
+    return folder
 
 
 def test_each_stored_figure_is_drawn(results: Path, tmp_path: Path) -> None:
@@ -98,12 +97,14 @@ def test_curves_need_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_n_vs_rest_has_a_curve_for_each_method_with_bars_over_seeds(tmp_path: Path) -> None:
-    for method, auc in (("lof", 0.6), ("neutral_ad", 0.8)):
-        for protocol in ("one_vs_rest", "sweep", "n_vs_rest"):
-            for name, classes in normal_sets(Block("natops", protocol, 0)).items():
-                for seed in (0, 1):
-                    fields = {"protocol": protocol, "method": method, "seed": seed, "auc": auc + seed / 10}
-                    write_result(result("natops", name, normal=classes, **fields), tmp_path)
+    cells = [
+        result("natops", name, normal=classes, protocol=protocol, method=method, seed=seed, auc=auc + seed / 10)
+        for method, auc in (("lof", 0.6), ("neutral_ad", 0.8))
+        for protocol in ("one_vs_rest", "sweep", "n_vs_rest")
+        for name, classes in normal_sets(Block("natops", protocol, 0)).items()
+        for seed in (0, 1)
+    ]
+    stored(tmp_path, *cells)
     figure = n_vs_rest_figure.draw(tmp_path)
     assert figure is not None
     (natops,) = figure.axes  # no panel for SAD, which was not run
@@ -117,10 +118,13 @@ def test_n_vs_rest_has_a_curve_for_each_method_with_bars_over_seeds(tmp_path: Pa
 
 
 def test_the_ablation_has_a_curve_for_each_form(tmp_path: Path) -> None:
-    for name in ("residual", "multiplicative"):
-        for k in (2, 3, 15):
-            fields = {"protocol": "ablation", "method": "neutral_ad", "variant": f"{name}-k{k:02d}", "f1": k / 100}
-            write_result(result("arrhythmia", "inliers", **fields), tmp_path)
+    fields = {"protocol": "ablation", "method": "neutral_ad"}
+    cells = [
+        result("arrhythmia", "inliers", variant=f"{name}-k{k:02d}", f1=k / 100, **fields)
+        for name in ("residual", "multiplicative")
+        for k in (2, 3, 15)
+    ]
+    stored(tmp_path, *cells)
     figure = ablation_figure.draw(tmp_path)
     assert figure is not None
     (arrhythmia,) = figure.axes  # no panel for NATOPS, which was not run
@@ -151,17 +155,19 @@ def test_the_clouds_are_those_of_the_store_in_the_same_limits(results: Path) -> 
     panels = pca_figure.draw(results).axes
     titles = [f"{kind}, {space} space" for space in ("data", "embedding") for kind in ("inliers", "anomalies")]
     assert [panel.get_title() for panel in panels] == titles
-    with np.load(results / "figures" / "sad_views.npz") as arrays:
+    with np.load(results / "sad_views.npz") as arrays:
         for panel, name in zip(panels[:2], ("inliers_x", "anomalies_x"), strict=True):
             for cloud, points in zip(panel.collections, arrays[name], strict=True):
-                np.testing.assert_allclose(np.stack(cloud._offsets3d, axis=1), points)
+                np.testing.assert_allclose(cloud.get_offsets(), points[:, :2])
+        depths = np.concatenate([arrays[name][..., 2].ravel() for name in ("inliers_x", "anomalies_x")])
+    assert panels[0].get_zlim() == panels[1].get_zlim() == pytest.approx((depths.min(), depths.max()))
     assert len(panels[2].collections) == 5
     assert [panels[0].get_xlim(), panels[2].get_zlim()] == [panels[1].get_xlim(), panels[3].get_zlim()]
 
 
 def test_the_masks_are_those_of_the_normal_example_up_to_its_end(results: Path) -> None:
     panels = [axis for axis in masks_figure.draw(results).axes if axis.get_title().startswith("$")]
-    with np.load(results / "figures" / "sad_views.npz") as arrays:
+    with np.load(results / "sad_views.npz") as arrays:
         shown = [arrays["example_views"][0, 0], *arrays["example_masks"][0]]
     assert len(panels) == len(shown) == 5
     for panel, values in zip(panels, shown, strict=True):
@@ -171,11 +177,11 @@ def test_the_masks_are_those_of_the_normal_example_up_to_its_end(results: Path) 
 
 def test_transformations_have_a_row_for_each_class_and_a_column_for_each_view(results: Path) -> None:
     digits, movements = sad_figure.draw(results).axes, natops_figure.draw(results).axes
-    with np.load(results / "figures" / "sad_views.npz") as arrays:
+    with np.load(results / "sad_views.npz") as arrays:
         for panel, values in zip(digits[:10], arrays["example_views"].reshape(10, 13, 20), strict=True):
             np.testing.assert_allclose(panel.images[0].get_array()[:, :18], values[:, :18])
             assert panel.images[0].get_array()[:, 18:].mask.all()  # nothing of the padding
-    with np.load(results / "figures" / "natops_views.npz") as arrays:
+    with np.load(results / "natops_views.npz") as arrays:
         for panel, values in zip(movements[:10], arrays["example_views"].reshape(10, 24, 20), strict=True):
             np.testing.assert_allclose([line.get_ydata() for line in panel.lines], values)
     assert movements[5].get_ylabel().startswith("class 1, anomaly\nscore 1.000, above\n")
@@ -190,7 +196,7 @@ def test_a_score_is_told_as_a_rank_among_the_inliers() -> None:
 
 
 def test_thyroid_has_a_column_for_each_example_with_its_highest_term_orange(results: Path) -> None:
-    with np.load(results / "figures" / "thyroid_terms.npz") as stored_arrays:
+    with np.load(results / "thyroid_terms.npz") as stored_arrays:
         arrays = dict(stored_arrays)
     chosen = thyroid_masks.examples(arrays)
     panels = np.array(thyroid_masks.draw(results).axes).reshape(6, len(chosen))
@@ -205,7 +211,7 @@ def test_thyroid_has_a_column_for_each_example_with_its_highest_term_orange(resu
 
 
 def test_the_simplex_shows_as_many_inliers_as_anomalies_twice(results: Path) -> None:
-    with np.load(results / "figures" / "thyroid_terms.npz") as arrays:
+    with np.load(results / "thyroid_terms.npz") as arrays:
         terms, scores = arrays["terms"][:15, [0, 2, 3]], arrays["terms"][:15].sum(axis=1)
     left, right, _ = simplex_figure.draw(results).axes
     for panel in (left, right):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from benchmarks.paper.data import tables
-from benchmarks.paper.data.datasets import read_sequences
 from benchmarks.paper.measure import measure, task_of
 from benchmarks.paper.methods import METHODS, Method
 from benchmarks.paper.results_table import Cell, Code
@@ -39,7 +36,7 @@ class Distance:
 class FittedDistance:
     def __init__(self, data: WindowSet, seed: int) -> None:
         self.centre = data.values.mean(axis=0)
-        self.summary = TrainingSummary(len(data), 4, 3, 0.25, 0.0, "cpu", {"seed": seed})
+        self.summary = TrainingSummary(len(data), 4, 3, 0.25, 0.0, "cpu", {"seed": seed, "width": 8})
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         terms: FloatArray = np.square(windows - self.centre).mean(axis=2)
@@ -54,7 +51,7 @@ class NotANumber(Distance):
 
 
 @pytest.fixture(autouse=True)
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RacketSports as waves of four speeds, and two methods that measure the distance."""
     rng, arrays = np.random.default_rng(0), {}
     for split in ("train", "test"):
@@ -67,9 +64,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("STREAMAD_DATA", str(tmp_path))
     monkeypatch.setitem(METHODS, "lof", Method(f"{__name__}:Distance", revision=3))
     monkeypatch.setitem(METHODS, "goad", Method(f"{__name__}:NotANumber"))
-    read_sequences.cache_clear()
-    yield
-    read_sequences.cache_clear()
 
 
 def cell(normal: int, seed: int = 0, method: str = "lof") -> Cell:
@@ -81,7 +75,7 @@ def test_a_cell_s_figures_are_of_its_own_classes() -> None:
     assert one.revision == 3
     assert (one.cell, one.auc, one.ap, one.f1) == (cell(2, seed=5), 1.0, 1.0, 1.0)
     assert (one.n_train, one.n_test, one.n_anomalies) == (8, 32, 24)
-    assert one.options == {"seed": 5}
+    assert one.options == {"width": 8}, "the seed is the cell's"
     assert (one.models_at_once, one.git_commit, one.detectors_tree, one.peak_gpu_memory_mb) == (
         1,
         "commit",
@@ -113,7 +107,6 @@ def test_the_seed_draws_the_rows_that_train_only_where_the_protocol_says_so(
         protocol: {task_of(Cell("thyroid", protocol, "lof", seed)).train.ids for seed in range(4)}
         for protocol in ("tabular", "tabular_drawn")
     }
-    tables._read.cache_clear()
     assert len(trained["tabular"]) == 1
     assert len(trained["tabular_drawn"]) > 1
 

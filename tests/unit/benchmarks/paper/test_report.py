@@ -16,11 +16,10 @@ from benchmarks.paper.__main__ import main
 from benchmarks.paper.choosing import Choice, jobs_of
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.protocols import FIGURES
+from benchmarks.paper.report.markdown import left_section
 from benchmarks.paper.report.report import TEMPLATE, build, without_missing_pictures
 from benchmarks.paper.report.summary import entries
-from benchmarks.paper.results_table import write_result
-from benchmarks.paper.todo import left_section
-from tests.unit.benchmarks.paper.results import result
+from tests.unit.benchmarks.paper.results import result, stored
 
 ROOT = Path(__file__).resolve().parents[4]
 TASKS = ("0", "1", "2", "3")
@@ -174,10 +173,8 @@ def test_every_part_is_in_the_template() -> None:
 
 
 def test_json_is_the_last_line_and_has_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in TASKS:
-        write_result(result(normal_name=name, auc=0.574), tmp_path)
-    halves = {"protocol": "tabular_drawn", "method": "lof", "normal": (), "f1": 0.755}
-    write_result(result("thyroid", "inliers", **halves), tmp_path)
+    halves = result("thyroid", "inliers", protocol="tabular_drawn", f1=0.755)
+    stored(tmp_path, *(result(normal_name=name, auc=0.574) for name in TASKS), halves)
     assert main(["report", "--results", str(tmp_path), "--json"]) == 0
     cells = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
     tables, sweeps, ablations = 2 * 5 * 14 + 4 * 9 + 2 * 8, 16 * (5 + 9), 2 * 3 * 14

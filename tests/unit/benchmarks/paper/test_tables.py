@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.paper.data import tables
 from benchmarks.paper.data.kdd import read_connections
 from benchmarks.paper.data.tables import KDD_FILE, table_task
 from streamad.errors import SourceError
-
-
-@pytest.fixture(autouse=True)
-def fresh_caches() -> Iterator[None]:
-    yield
-    tables._read.cache_clear()
-    tables._connections.cache_clear()
 
 
 @pytest.fixture
