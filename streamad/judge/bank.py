@@ -13,6 +13,7 @@ from streamad.judge.routing import Router
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
+from streamad.system.tasks import look_at
 from streamad.telemetry.logs import get_logger
 
 RETRY_US = 10_000_000
@@ -137,7 +138,7 @@ class ModelBank:
             raise DetectorError("the scorer is closed: no more windows are taken")
         if name not in self._loading:
             self._loading[name] = asyncio.create_task(self._new(name))
-            self._loading[name].add_done_callback(_looked_at)
+            self._loading[name].add_done_callback(look_at)
         return await asyncio.shield(self._loading[name])  # a cancelled caller must not cancel it for the others
 
     async def _new(self, name: str) -> MicroBatcher:
@@ -170,8 +171,3 @@ class ModelBank:
             raise
         except Exception as error:  # the model is foreign code and may fail in any way
             raise DetectorError(f"model {name} cannot be loaded: {error!r}") from error
-
-
-def _looked_at(task: asyncio.Task[MicroBatcher]) -> None:
-    if not task.cancelled():
-        task.exception()  # the waiting callers raise it, if there are any left

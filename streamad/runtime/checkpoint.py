@@ -18,12 +18,13 @@ from streamad.ports import DurableSink, Sink
 from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
+from streamad.system.tasks import look_at
 
 SCHEMA_VERSION = 1
 
 
 class _Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file of the checkpoint holds: a partition's progress and how long every output was then."""
+    """One file of the checkpoint: a partition's progress and the length of every output at that commit."""
 
     number: int
     outputs: dict[str, int]
@@ -33,7 +34,7 @@ class _Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """What a checkpoint says: the progress of each partition, and each output's length in bytes by its name."""
+    """The content of a checkpoint: the progress of each partition, and the length in bytes of each output."""
 
     number: int
     progress: dict[str, Progress]
@@ -41,7 +42,7 @@ class SavedState:
 
 
 def read_checkpoint(folder: Path) -> SavedState:
-    """Return what the checkpoint in ``folder`` says, without locking it; raises CheckpointError where it is damaged."""
+    """Read the checkpoint in ``folder`` without locking it; raises CheckpointError if it is damaged."""
     commits = [_read(path) for path in sorted(folder.glob("*.json"))]
     newest = max(commits, key=lambda commit: commit.number, default=_Commit(number=0, outputs={}))
     progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
@@ -64,8 +65,8 @@ class LocalCommitter:
     """Exactly-once output on one machine: progress in a folder, outputs in sinks that can be cut back.
 
     A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
-    crash the outputs are cut back to the lengths of the newest commit, so what was written but not committed is written
-    once when it is decided again. Sinks that cannot be cut back (stdout) may repeat what no commit covered.
+    crash the outputs are cut back to the lengths of the newest commit, which removes uncommitted messages. Sinks that
+    cannot be cut back (stdout) may repeat uncommitted messages.
     """
 
     def __init__(self, folder: Path, sinks: Mapping[Role, Sink], names: Mapping[Role, str]) -> None:
@@ -93,7 +94,7 @@ class LocalCommitter:
             length = saved.outputs.get(self._names[role])
             if length is not None:
                 await sink.truncate(length)
-        # Before the first line goes out: a crash before the first commit must find the lengths of now.
+        # Before the first message: a crash before the first commit must find the present lengths.
         await self._write("start", None)
         self._is_open = True
 
@@ -107,8 +108,8 @@ class LocalCommitter:
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Make ``outputs`` and ``update`` durable as one. Raises OutputError.
 
-        It goes on to its end where the caller is cancelled. Once one has failed all others do, for they would count
-        what it has written.
+        It runs to its end even if the caller is cancelled. After one failed commit every later one fails, because its
+        lengths would include the uncommitted messages.
         """
         commit = asyncio.create_task(self._commit_alone(update, outputs))
         self._under_way.add(commit)
@@ -117,8 +118,7 @@ class LocalCommitter:
 
     def _ended(self, commit: asyncio.Task[None]) -> None:
         self._under_way.discard(commit)
-        if not commit.cancelled():
-            commit.exception()  # looked at, should the caller have been cancelled
+        look_at(commit)  # in case the caller was cancelled
 
     async def _commit_alone(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         async with self._one_at_a_time:
@@ -166,14 +166,14 @@ class LocalCommitter:
 
 
 class UnsavedCommitter:
-    """Writes outputs and remembers nothing: every run begins anew (replay, or ``run.checkpoint: null``)."""
+    """Writes outputs and keeps no progress: every run begins anew (replay, or ``run.checkpoint: null``)."""
 
     def __init__(self, sinks: Mapping[Role, Sink]) -> None:
         self._sinks = sinks
         self._one_at_a_time = asyncio.Lock()
 
     async def restore(self, partition: str) -> Progress | None:
-        """Return None: nothing is remembered."""
+        """Return None: no progress is kept."""
         return None
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
@@ -186,7 +186,7 @@ class UnsavedCommitter:
                 await sink.flush()
 
     async def release(self, partition: str) -> None:
-        """Do nothing: there is nothing to give up."""
+        """Do nothing: no partition is owned."""
 
     async def close(self) -> None:
         """Close the sinks; safe to call twice. Raises OutputError."""
@@ -194,7 +194,7 @@ class UnsavedCommitter:
 
 
 async def _close_all(sinks: Iterable[Sink]) -> None:
-    """Close every sink, whatever becomes of the others."""
+    """Close every sink, even if some raise."""
     async with AsyncExitStack() as stack:
         for sink in sinks:
             stack.push_async_callback(sink.close)

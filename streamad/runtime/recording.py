@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from streamad.errors import SourceError
 from streamad.ports import Clock, Feed, FeedRecord, Source
 from streamad.runtime.replay import Share
+from streamad.system.clock import pause
+from streamad.system.tasks import wait_for_either
 from streamad.types import PartitionAssigned, RecordBatch, SourceEvent, SourceNotice
 
 _POLL_S = 1.0
@@ -17,7 +19,7 @@ _POLL_S = 1.0
 
 @dataclass(slots=True)
 class Recorded:
-    """What was recorded of one partition; times are those of its records, Unix microseconds."""
+    """The recorded part of one partition; times are those of its records, Unix microseconds."""
 
     begin_offset: int
     next_offset: int
@@ -39,11 +41,11 @@ class Recorded:
 
 
 class Recorder:
-    """Records what ``open_source`` gives, again and again from where it ended if it ``follows``.
+    """Copies the records of ``open_source`` to one recording per partition.
 
-    ``open_source`` returns a new finite source of what there is now; ``open_feed`` makes the recording of a partition,
-    told whether nothing lies before it. A recording is finished (flushed) at the end or when a stop is requested. One
-    that follows has no end, so there an error finishes it too; else an error leaves it unfinished.
+    ``open_source`` returns a new finite source of the records there are now; ``open_feed`` makes the recording of a
+    partition (its second argument: no record precedes it). Recordings are finished (flushed) at the end or at a stop.
+    An error leaves them unfinished, unless ``run`` follows the source, which has no end.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Recorder:
         self._stop.set()
 
     async def run(self, *, follow: bool = False, until_us: int | None = None) -> None:
-        """Record to the end; following, until ``until_us`` has passed by the clock or a stop.
+        """Record to the end; with ``follow``, poll for more until ``until_us`` or a stop.
 
         Raises SourceError, OutputError.
         """
@@ -88,10 +90,10 @@ class Recorder:
             try:
                 while True:
                     started_us = self._clock.now_us()
-                    await self._record_what_is_there(feeds)
+                    await self._record_once(feeds)
                     if not follow or self.was_stopped or (until_us is not None and started_us >= until_us):
                         break
-                    await self._until_stopped(asyncio.ensure_future(self._clock.sleep(_POLL_S)))
+                    await pause(_POLL_S, self._clock, self._stop)
             except SourceError:
                 if follow:
                     await self._finish()
@@ -102,7 +104,7 @@ class Recorder:
         for feed in self._feeds.values():
             await feed.flush()
 
-    async def _record_what_is_there(self, feeds: AsyncExitStack) -> None:
+    async def _record_once(self, feeds: AsyncExitStack) -> None:
         source = self._open_source()
         events = source.batches()
         try:
@@ -119,19 +121,14 @@ class Recorder:
             await source.close()
 
     async def _next(self, events: AsyncIterator[SourceEvent]) -> SourceEvent | None:
+        """Return the next event; None at the end or if a stop is requested."""
         pull = asyncio.ensure_future(anext(events, None))
-        return pull.result() if await self._until_stopped(pull) else None
-
-    async def _until_stopped(self, work: asyncio.Future[SourceEvent | None] | asyncio.Future[None]) -> bool:
-        """Return whether ``work`` was done before a stop was requested; cancels it where it was not."""
-        stopped = asyncio.ensure_future(self._stop.wait())
         try:
-            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            return work.done() and not self.was_stopped
+            await wait_for_either(self._stop, pull)
+            return pull.result() if pull.done() and not self.was_stopped else None
         finally:
-            stopped.cancel()
-            work.cancel()
-            await asyncio.gather(stopped, work, return_exceptions=True)
+            pull.cancel()
+            await asyncio.gather(pull, return_exceptions=True)
 
     async def _assign(self, event: PartitionAssigned, source: Source, feeds: AsyncExitStack) -> None:
         known = self.partitions.get(event.partition)
@@ -140,7 +137,7 @@ class Recorder:
             return
         feed = self._open_feed(event.partition, event.seen_from_start)
         feeds.push_async_callback(feed.close)
-        await feed.send([])  # what is in its way is told before anything is read
+        await feed.send([])  # raises before any record is read if it cannot write
         self._feeds[event.partition] = feed
         begin = await source.seek(event.partition, None)
         self.partitions[event.partition] = Recorded(begin, begin, event.seen_from_start)

@@ -1,4 +1,4 @@
-"""The clock of a real run."""
+"""The clock of a real run, and a pause that an event ends early."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 import time
 
 from streamad.ports import Clock
+from streamad.system.tasks import wait_for_either
 
 
 async def pause(seconds: float, clock: Clock, woken: asyncio.Event) -> None:
     """Return when ``woken`` is set or ``seconds`` have passed on ``clock``."""
-    tasks = {asyncio.ensure_future(woken.wait()), asyncio.ensure_future(clock.sleep(seconds))}
+    sleeping = asyncio.ensure_future(clock.sleep(seconds))
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await wait_for_either(woken, sleeping)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        sleeping.cancel()
+        await asyncio.gather(sleeping, return_exceptions=True)
 
 
 class SystemClock:

@@ -15,10 +15,10 @@ _POLL_S = 0.01
 
 
 def try_lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock ``path`` (close it to release), or None where somebody else holds it.
+    """Return a descriptor that holds the lock ``path`` (close it to release), or None if another process holds it.
 
-    A holder may remove the file before it releases: a lock on a file that is gone protects nothing and is taken anew.
-    Raises OSError where the file system cannot lock.
+    A holder may remove the file before it releases: a lock on a removed file protects nothing and is taken anew.
+    Raises OSError if the file system cannot lock.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -36,7 +36,7 @@ def try_lock(path: Path) -> int | None:
 
 
 def lock_open_file(descriptor: int) -> bool:
-    """Lock an open file until it is closed; False if somebody else holds it. True if the file system has no locks."""
+    """Lock an open file until it is closed; False if another holds it. True also if the file system has no locks."""
     with suppress(OSError):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +56,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def locked(path: Path, *, busy: str, timeout_s: float = 0.0) -> Iterator[None]:
-    """Hold the lock ``path`` for the block; raises RegistryError with the text ``busy`` when it is not free in time."""
+    """Hold the lock ``path`` for the block. Raises RegistryError with the text ``busy`` if it is not free in time."""
     deadline = time.monotonic() + timeout_s
     while (descriptor := try_lock(path)) is None:
         if time.monotonic() >= deadline:

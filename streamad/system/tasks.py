@@ -1,4 +1,4 @@
-"""Work that is done whole, also where whoever waits for it is cancelled."""
+"""Detached asyncio tasks: work that a cancelled caller must not interrupt, waits for several things, pauses."""
 
 from __future__ import annotations
 
@@ -10,15 +10,47 @@ _T = TypeVar("_T")
 
 
 async def finished(work: Coroutine[Any, Any, _T]) -> _T:
-    """Return what ``work`` returns; a cancellation goes on only after it has ended, and whatever it raised is let go.
+    """Return what ``work`` returns. A cancellation takes effect only after ``work`` has ended, and drops its error.
 
-    For work in a thread, which must leave a file before anybody else touches it, and for clients to be closed.
+    For work in a thread, which must leave a file before another caller touches it, and for clients to be closed.
     """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # asyncio complains of those that nobody looked at
+        look_at(task)
         raise
+
+
+def look_at(future: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a future that is done, because asyncio logs those that were never retrieved."""
+    if not future.cancelled():
+        future.exception()
+
+
+async def wait_for_either(event: asyncio.Event, *futures: asyncio.Future[Any], timeout_s: float | None = None) -> None:
+    """Return once ``event`` is set or one of ``futures`` is done, or after ``timeout_s``; cancels no future."""
+    is_set = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({is_set, *futures}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        is_set.cancel()
+
+
+class Backoff:
+    """A pause between attempts: ``first_us``, doubled by each failure in a row, at least ``shortest_us`` after one."""
+
+    def __init__(self, first_us: int, longest_us: int, shortest_us: int = 0) -> None:
+        self._first_us = first_us
+        self._longest_us = max(longest_us, first_us)
+        self._shortest_us = shortest_us
+        self.pause_us = first_us
+
+    def failed(self) -> None:
+        """Double the pause, up to ``longest_us``."""
+        self.pause_us = min(max(2 * self.pause_us, self._shortest_us), self._longest_us)
+
+    def reset(self) -> None:
+        """Return to the first pause, after a success."""
+        self.pause_us = self._first_us

@@ -1,4 +1,4 @@
-"""Work in a thread of one's own, from the event loop."""
+"""A single thread for blocking work, apart from the event loop."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-_LAST_S = 5.0
+EXIT_WAIT_S = 5.0
+"""How long the end of the process waits for all threads together."""
 _begun: WeakSet[LoneThread] = WeakSet()
 
 
 @atexit.register
 def _wait_at_exit() -> None:
-    """Let go on what has only little to do: cut off in foreign code, it could bring the process down."""
-    until_s = time.monotonic() + _LAST_S
+    """Give the running calls a moment to end: a thread cut off in foreign code could crash the process."""
+    until_s = time.monotonic() + EXIT_WAIT_S
     threads = list(_begun)
     for thread in threads:
         thread.shutdown(cancel_futures=True)
@@ -32,10 +33,10 @@ def _wait_at_exit() -> None:
 
 
 class LoneThread(Executor):
-    """One thread, begun with the first call, for what may hang for ever, such as a network share.
+    """One thread, started by the first call, for calls that may hang for ever, such as to a network share.
 
-    ``shutdown`` does not wait for it, and the end of the process five seconds for all of them; what one does then is
-    cut off, as by a kill. The threads of a ThreadPoolExecutor would keep the interpreter from ending.
+    ``shutdown`` does not wait for it. The process waits five seconds at its end for all such threads, then cuts their
+    calls off, as a kill would. The threads of a ThreadPoolExecutor would keep the interpreter from ending.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,7 +48,7 @@ class LoneThread(Executor):
         self._is_cancelled = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call ``fn`` after all that was submitted before. Raises RuntimeError after ``shutdown``."""
+        """Call ``fn`` after all calls submitted before. Raises RuntimeError after ``shutdown``."""
         future: Future[T] = Future()
 
         def call() -> None:
@@ -57,7 +58,7 @@ class LoneThread(Executor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+            except BaseException as error:  # noqa: BLE001 - the future carries it
                 future.set_exception(error)
 
         with self._lock:
@@ -71,7 +72,7 @@ class LoneThread(Executor):
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
-        """Take no more calls and end the thread after those that wait, or, ``cancel_futures``, without them."""
+        """Take no more calls; the thread ends after the waiting ones, which ``cancel_futures`` cancels."""
         with self._lock:
             self._is_cancelled = self._is_cancelled or cancel_futures
             if not self._is_shut:
@@ -81,18 +82,18 @@ class LoneThread(Executor):
             self.join()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Return when the thread has ended after ``shutdown``, or ``timeout_s`` have passed."""
+        """Return when the thread has ended after ``shutdown``, or after ``timeout_s``."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            del call  # it holds on to its result
+            del call  # it refers to its result
 
 
 async def in_thread(thread: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return ``function(...)`` run in ``thread``. Cancelled, the caller leaves, and the function goes on."""
+    """Return ``function(...)``, run in ``thread``. A cancelled caller leaves; the function goes on."""
     call: Callable[[], Any] = lambda: function(*args, **kwargs)  # noqa: E731 - run_in_executor takes no keywords
     result: T = await asyncio.get_running_loop().run_in_executor(thread, call)
     return result

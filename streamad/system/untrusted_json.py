@@ -1,4 +1,4 @@
-"""Reading bytes that anybody may have written: one error for whatever is wrong with them."""
+"""JSON from untrusted writers: one error, whatever is wrong with it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def decode_json(content: bytes, kind: type[T]) -> T:
-    """Return ``content`` as a ``kind`` that msgspec knows. Raises msgspec.DecodeError, whatever the bytes are.
+    """Return ``content`` as ``kind``, a type for msgspec. Raises msgspec.DecodeError, whatever the bytes are.
 
-    msgspec itself lets UnicodeDecodeError (text that is no UTF-8) and RecursionError (deep nesting) through.
+    msgspec itself also raises UnicodeDecodeError (text that is no UTF-8) and RecursionError (deep nesting).
     """
     try:
         return msgspec.json.decode(content, type=kind)

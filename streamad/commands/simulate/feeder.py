@@ -16,6 +16,7 @@ from streamad.simulation.messages import PlantMessage, labels_csv
 from streamad.simulation.recordings import Recording
 from streamad.system.clock import pause
 from streamad.system.files import writing
+from streamad.system.tasks import wait_for_either
 from streamad.types import from_us
 
 _GROUP_MESSAGES = 500
@@ -146,9 +147,7 @@ class PlantFeeder:
     async def _deliver(self, records: list[FeedRecord]) -> None:
         """Return once the broker has ``records``; a stop lets that go on only for as long as closing takes."""
         delivering = asyncio.ensure_future(self._sent(records))
-        stopping = asyncio.ensure_future(self._stop.wait())
-        await asyncio.wait({delivering, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        await wait_for_either(self._stop, delivering)
         _, pending = await asyncio.wait({delivering}, timeout=_GRACE_S)
         if pending:
             await asyncio.gather(self._feed.close(), delivering)

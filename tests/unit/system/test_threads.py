@@ -1,4 +1,4 @@
-"""A thread of one's own: in order, one call at a time, and no process waits for one that hangs."""
+"""LoneThread: calls in order, one at a time, and the end of the process does not wait for one that hangs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streamad.system.threads import LoneThread, in_thread
 WAIT_S = 30
 HANGING = """
 import threading
-from streamad import _threads
-_threads._LAST_S = 0.2
-hanging, ending = _threads.LoneThread("hanging"), _threads.LoneThread("ending")
+from streamad.system import threads
+threads.EXIT_WAIT_S = 0.2
+hanging, ending = threads.LoneThread("hanging"), threads.LoneThread("ending")
 hanging.submit(threading.Event().wait)
 ending.submit(lambda: (threading.Event().wait(0.05), print("at its end", flush=True)))
 hanging.shutdown()
@@ -45,7 +45,7 @@ async def test_a_result_and_an_error_come_back() -> None:
     thread.shutdown()
 
 
-async def test_who_is_cancelled_leaves_and_the_thread_goes_on() -> None:
+async def test_a_cancelled_caller_leaves_and_the_thread_goes_on() -> None:
     thread, gate = LoneThread("lone"), threading.Event()
     task = asyncio.create_task(in_thread(thread, gate.wait, WAIT_S))
     await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def test_who_is_cancelled_leaves_and_the_thread_goes_on() -> None:
     thread.shutdown()
 
 
-def test_what_waits_may_be_given_up() -> None:
+def test_waiting_calls_may_be_cancelled() -> None:
     thread, gate = LoneThread("lone"), threading.Event()
     begun = thread.submit(gate.wait, WAIT_S)
     waiting = thread.submit(print, "never")
@@ -68,6 +68,6 @@ def test_what_waits_may_be_given_up() -> None:
         waiting.result(WAIT_S)
 
 
-def test_a_process_does_not_wait_for_one_that_hangs() -> None:
+def test_a_process_does_not_wait_for_a_call_that_hangs() -> None:
     ended = subprocess.run([sys.executable, "-c", HANGING], timeout=WAIT_S, check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "at its end\n", "")

@@ -1,4 +1,4 @@
-"""Whatever the bytes are, there is one error for them."""
+"""decode_json raises one error, whatever the bytes are."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ HOSTILE = [
 ]
 
 
-def test_what_is_whole_is_read() -> None:
+def test_valid_content_is_read() -> None:
     assert decode_json(CONTENT, Mark) == MARK
 
 
-@pytest.mark.parametrize("content", HOSTILE, ids=["empty", "no UTF-8", "nested", "endless integer", "another word"])
-def test_what_is_not_has_one_error(content: bytes) -> None:
+@pytest.mark.parametrize("content", HOSTILE, ids=["empty", "no UTF-8", "nested", "long integer", "unknown value"])
+def test_invalid_content_is_a_decode_error(content: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_json(content, Mark)
 
