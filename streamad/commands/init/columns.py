@@ -1,4 +1,4 @@
-"""The fields of a sample's messages as columns, and what their values say about them."""
+"""The fields of a sample's messages as columns, and properties of their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEPTH = 6
 
 
 def is_number(value: object) -> bool:
-    """Say whether ``value`` is a finite number, also as text as CSV and some producers write it; ``007`` is none."""
+    """Return whether ``value`` is a finite number, also written as text; ``007`` is none."""
     if isinstance(value, str):
         return bool(value.strip()) and any(c.isdigit() for c in value) and _DECIMAL.fullmatch(value) is not None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -28,7 +28,7 @@ def is_number(value: object) -> bool:
 
 @dataclass
 class Column:
-    """One field over all messages: its dotted path, and its values where it has one, with the message's number."""
+    """One field over all messages: its dotted path, its values, and the number of the message of each value."""
 
     path: str
     rows: list[int] = field(default_factory=list)
@@ -41,12 +41,12 @@ class Column:
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Say whether at least half of the values are numbers (a sensor may also say "Bad Input")."""
+        """Return whether at least half of the values are numbers (a sensor may also report "Bad Input")."""
         return bool(self.values) and 2 * len(self.numbers) >= len(self.values)
 
     @cached_property
     def is_id(self) -> bool:
-        """Say whether all values could be ids: text or whole numbers."""
+        """Return whether all values could be ids: text or whole numbers."""
         return bool(self.values) and all(
             (isinstance(value, str) and 0 < len(value) <= 256) or type(value) is int for value in self.values
         )
@@ -58,24 +58,24 @@ class Column:
 
     @cached_property
     def is_flag(self) -> bool:
-        """Say whether all values are true or false, and true is there and rare."""
+        """Return whether all values are true or false, at most half of them true."""
         texts = {text.lower() for text in self.counts}
         true = sum(count for text, count in self.counts.items() if text.lower() in _TRUE)
         return texts <= _FLAGS | {"1.0", "0.0"} and 0 < true <= len(self.values) / 2
 
     @property
     def is_constant(self) -> bool:
-        """Say whether all numbers are the same."""
+        """Return whether all numbers are equal."""
         return len(set(self.numbers)) <= 1
 
     @property
     def is_constant_text(self) -> bool:
-        """Say whether there is one value only, number or text."""
+        """Return whether the first 1,000 values, numbers or text, are equal."""
         return len({str(value) for value in self.values[:1000]}) <= 1 < len(self.values)
 
     @property
     def counts_rows(self) -> bool:
-        """Say whether the values count up by one from message to message."""
+        """Return whether the values increase by one from message to message."""
         whole = [number for number in self.numbers if number.is_integer()]
         if len(whole) != len(self.numbers) or len(whole) < 3:
             return False
@@ -84,7 +84,7 @@ class Column:
 
 
 def columns_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
-    """Return the columns by path, in the order in which they first occur; null counts as no value."""
+    """Return the columns by path, in the order of their first occurrence; null counts as no value."""
     columns: dict[str, Column] = {}
     for row, message in enumerate(messages):
         for path, value in _leaves(message, "", 0):
@@ -98,7 +98,7 @@ def columns_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
 def _leaves(message: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
     for key, value in message.items():
         if not isinstance(key, str) or (prefix and "." in key and depth > 1):
-            continue  # no dotted path leads there
+            continue  # no dotted path reaches it
         path = f"{prefix}{key}"
         if isinstance(value, dict) and depth < _DEPTH:
             yield from _leaves(value, f"{path}.", depth + 1)

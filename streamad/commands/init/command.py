@@ -1,4 +1,4 @@
-"""``streamad init``: a commented config from a sample recording."""
+"""``streamad init``: writes a commented config for a sample recording."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at a sample recording and write a commented plant.yaml that reads it.
+    """Write a commented plant.yaml that reads a sample recording.
 
     Finds channels and units, times, ids of streams and sequences, end markers or pauses, the sampling period and the
-    lengths of sequences; says what it found and what it guessed.
+    lengths of sequences. Prints all that it found, and marks guesses as such.
 
     Example: streamad init recording.csv
     """
@@ -55,7 +55,7 @@ def init(
     first = trial_settings(layout, url, options, stream, None)
     pauses = find_pauses(raw, first)
     if pauses.gap_us is None and not layout.end and not layout.sequence:
-        layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, a stopgap")
+        layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")
     rhythm = measure(raw, trial_settings(layout, url, options, stream, pauses))
     text = config_text(
         layout,
@@ -74,7 +74,7 @@ def init(
 
 
 def _relative(url: str, home: Path) -> str:
-    """Return the URL of the sample as seen from the config's folder, if it lies in it."""
+    """Return the URL of the sample, relative to the config's folder if it is in that folder."""
     scheme, rest, _ = split_url(url)
     if scheme != "file" or not Path(rest).is_relative_to(home):
         return url
@@ -83,12 +83,12 @@ def _relative(url: str, home: Path) -> str:
 
 
 def _named_channels(source: Source) -> tuple[str, ...] | None:
-    """Return the names of channels that the recordings hold, but not their messages."""
+    """Return the names of channels that a file holds beside its messages, None if it holds none."""
     return source.channel_names() if isinstance(source, NamedChannels) else None
 
 
 def _classes(source: Source) -> list[str]:
-    """Return the class labels that the recordings carry, none where they carry none."""
+    """Return the class labels in the recordings."""
     return sorted(set(source.labels().values())) if isinstance(source, LabelledSource) else []
 
 
@@ -106,14 +106,16 @@ def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, a
         err.print(f"[yellow]left out[/]     {escape(f'{path}: {why}')}")
     for finding in concerns:
         err.print(f"[yellow]{finding.outcome:<12}[/] {escape(f'{finding.message} -> {finding.advice}')}")
-    out.print(escape(f"wrote {config}; look through it, then: streamad check --config {config}"))
+    out.print(escape(f"wrote {config}; read it through, then: streamad check --config {config}"))
 
 
 def _notes(layout: Layout) -> list[str]:
-    """Return what was guessed, in whole phrases; the config says at decode.timezone itself that its zone is a guess."""
+    """Return the guesses, in whole phrases; the config marks that of decode.timezone itself."""
     if layout.time.zone is None:
         return layout.notes
-    zone = f"the dates in {layout.time.path} name no time zone: {layout.time.zone}; if not so, set decode.timezone"
+    zone = (
+        f"the dates in {layout.time.path} name no time zone: {layout.time.zone}; if that is wrong, set decode.timezone"
+    )
     return [*layout.notes, zone]
 
 
@@ -126,7 +128,7 @@ def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | 
         ("channels", f"{len(layout.channels)}: {names}{more}"),
     ]
     if raw.native:
-        found.append(("time", "not in the file: made up, see the option period"))
+        found.append(("time", "not in the file: generated, see the option period"))
     else:
         found += [
             ("time", f"{layout.time.path} ({layout.time.how})"),

@@ -1,4 +1,4 @@
-"""Writes the config of a sample: what was found, why, and what else there is."""
+"""Writes the config of a sample, with comments on findings, guesses and alternatives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PIECE = 128
 
 
 def duration_text(duration_us: int) -> str:
-    """Return microseconds as a config has them, in the largest unit that divides them."""
+    """Return microseconds as a config writes them, in the largest unit that divides them."""
     if duration_us == 0:
         return "0s"
     unit, factor = next(((unit, factor) for unit, factor in _UNITS_US if duration_us % factor == 0), ("us", 1))
@@ -29,7 +29,7 @@ def _readable(duration_us: float) -> str:
 
 
 def sequence_settings(layout: Layout, pauses: Pauses | None) -> dict[str, Any]:
-    """Return the settings that cut the sequences of the sample."""
+    """Return the section ``sequences`` for the sample."""
     modes = ["marker"] * (layout.end is not None) + ["change"] * (layout.sequence is not None)
     found: dict[str, Any] = {"end": modes, "max_duration": "365d"}
     if not modes:
@@ -44,7 +44,7 @@ def sequence_settings(layout: Layout, pauses: Pauses | None) -> dict[str, Any]:
 
 def _lateness_us(layout: Layout, pauses: Pauses) -> int:
     if layout.time.counts and layout.sequence is not None:
-        return 0  # every sequence begins anew at 0
+        return 0  # times of every sequence begin at 0
     needed_us = pauses.lateness_us
     if layout.form == "per_channel":
         needed_us = max(needed_us, 2 * pauses.longest_step_us if not pauses.n_pauses else 2 * pauses.period_us)
@@ -52,7 +52,7 @@ def _lateness_us(layout: Layout, pauses: Pauses) -> int:
 
 
 def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
-    """Return how the sample's messages are read; ``stream`` is the name of a stream that they do not name."""
+    """Return the section ``decode`` for the sample; ``stream`` names the stream if no field does."""
     found: dict[str, Any] = {}
     fields = field_mapping(layout)
     if fields is not None:
@@ -82,7 +82,7 @@ def field_mapping(layout: Layout) -> dict[str, Any] | None:
 def trial_settings(
     layout: Layout, url: str, options: Mapping[str, Any], stream: str, pauses: Pauses | None
 ) -> Settings:
-    """Return settings that read the sample and cut its sequences, before the window is known."""
+    """Return settings that read the sample and cut its sequences; the window is not known yet."""
     channels = [
         {key: value for key, value in (("name", line.name), ("unit", line.unit), ("field", line.field)) if value}
         for line in layout.channels
@@ -110,7 +110,7 @@ def config_text(
     rhythm: Rhythm | None,
 ) -> str:
     """Return the commented config."""
-    head = [f"Written by streamad init from {sample}; look through it: what was guessed says so."]
+    head = [f"Written by streamad init from {sample}; read it through: guesses are marked."]
     head += ["Then: streamad check, streamad train, streamad run. Every key: docs/guide/config.md."]
     left = [f"Left out: {path} ({why})." for path, why in layout.left_out]
     notes = [f"Note: {note}." for note in layout.notes]
@@ -131,7 +131,7 @@ def _recordings(url: str, classes: Sequence[str]) -> Entry:
         )
     shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
     option = f"{'&' if '?' in url else '?'}classes={classes[0]}"
-    return Entry("recordings", url + option, f"learn from the normal class only; there are: {shown}", active=False)
+    return Entry("recordings", url + option, f"learn from the normal class only; classes: {shown}", active=False)
 
 
 def _source(url: str, options: Mapping[str, Any], native: bool) -> Section:
@@ -140,14 +140,14 @@ def _source(url: str, options: Mapping[str, Any], native: bool) -> Section:
         entries.append(Entry("options", dict(options), "found in the sample"))
     if native:
         entries.append(Entry("options", {"period": "20ms"}, "time from sample to sample; default 1s", active=False))
-    about = "Where samples come from: a file, a folder or a pattern; relative paths begin at this file's folder."
+    about = "Where samples come from: a file, a folder or a pattern; paths are relative to this file's folder."
     return Section("source", (about,), tuple(entries))
 
 
 _FORMS = {
     "own": "streamad's own format: nothing to map",
-    "flat": "the channels are fields of the message itself; fields that are no channel are skipped",
-    "object": "the channels lie in one object; a channel that is not listed above makes a message unreadable",
+    "flat": "the channels are fields of the message itself; other fields are skipped",
+    "object": "the channels are in one object; a channel that is not listed above makes a message unreadable",
     "per_channel": "one channel in each message; channels that are not listed above are skipped",
     "chunked": "several samples in each message, as rows",
 }
@@ -168,10 +168,10 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         entries.append(Entry("time_unit", found["time_unit"], "of numeric times: s, ms, us or ns"))
     if "timezone" in found:
         entries.append(
-            Entry("timezone", found["timezone"], "a guess: the dates do not say; or for example Europe/Berlin")
+            Entry("timezone", found["timezone"], "a guess: the dates do not name it; or for example Europe/Berlin")
         )
     if "default_stream" in found:
-        entries.append(Entry("default_stream", stream, "no field names the stream, so all samples are of this one"))
+        entries.append(Entry("default_stream", stream, "no field names the stream: all samples belong to this one"))
     entries.append(Entry("max_clock_skew", "1h", "times further in the future are unreadable", active=False))
     return Section("decode", tuple(about), tuple(entries))
 
@@ -186,7 +186,7 @@ def _sequences(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> Section
         entries.append(Entry("gap", found["gap"], f"{pauses.n_pauses} pauses are longer"))
     if "length" in found:
         entries.append(Entry("length", found["length"], "a guess: samples in a sequence"))
-        entries.append(Entry("gap", "10s", "with end: [gap]: this long no sample", active=False))
+        entries.append(Entry("gap", "10s", "with end: [gap]: no sample for this long", active=False))
     longest_us = rhythm.longest_us if rhythm is not None else 0
     limit_us = 4 * longest_us
     if "change" in found["end"]:  # a sequence waits for the next one to begin

@@ -1,4 +1,4 @@
-"""Finds the ids among the fields of a sample: the stream, the sequence, and the mark of its end."""
+"""Finds the stream id, the sequence id and the end marker among the fields of a sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamad.commands.init.names import END, SEQUENCE, STREAM, hints
 
 
 class Ids(NamedTuple):
-    """The fields of the stream, the sequence and the end; None where no field holds it."""
+    """The fields of the stream, the sequence and the end; None if no field holds it."""
 
     stream: str | None
     sequence: str | None
@@ -19,7 +19,7 @@ class Ids(NamedTuple):
 
 
 def find_ids(columns: Mapping[str, Column], notes: list[str]) -> Ids:
-    """Return the fields of the stream, the sequence and the end."""
+    """Return the fields of the stream, the sequence and the end; guesses are added to ``notes``."""
     ends = [path for path, column in columns.items() if hints(path) & END and column.is_flag]
     end = _first(ends, columns, "end of a sequence", notes)
     free = {path: column for path, column in columns.items() if path != end and _may_be_id(column)}
@@ -32,7 +32,7 @@ def find_ids(columns: Mapping[str, Column], notes: list[str]) -> Ids:
     free.pop(stream or "", None)
     texts = [path for path, column in free.items() if isinstance(column.values[0], str) and not column.is_numeric]
     if sequence is None and texts and stream is None:
-        # A name tells nothing: an id whose messages lie together is a sequence's, one that comes back is a stream's.
+        # No name helps: an id of one run of messages is a sequence's, one that comes back is a stream's.
         path = texts[0]
         if runs_in(columns[path]) == len(columns[path].counts) > 1:
             sequence = path
@@ -55,22 +55,22 @@ def _named_id(path: str) -> bool:
 
 
 def _named(path: str, words: frozenset[str], column: Column) -> bool:
-    """Say whether a field is named as an id, and its values come in runs as an id's do."""
+    """Return whether a field is named as an id, and its values come in runs as those of an id."""
     if not hints(path) & words:
         return False
-    if column.is_numeric:  # numbers: a reading may be called cycle or pressure of the press
+    if column.is_numeric:  # a reading may be named cycle, or pressure of the press
         return _named_id(path) and runs_in(column) <= len(column.values) / 2
     return True
 
 
 def runs_in(column: Column) -> int:
-    """Return into how many runs of one value the column falls."""
+    """Return the number of runs of equal values."""
     texts = [str(value) for value in column.values]
     return 1 + sum(a != b for a, b in pairwise(texts))
 
 
 def _first(candidates: Sequence[str], columns: Mapping[str, Column], what: str, notes: list[str]) -> str | None:
-    """Return the first field of several values, else the first; names the others that would do."""
+    """Return the first candidate with several values, else the first; the others are named in ``notes``."""
     varying = [path for path in candidates if len(columns[path].counts) > 1]
     best = next(iter(varying or candidates), None)
     if len(varying) > 1:

@@ -1,14 +1,15 @@
-"""Works out what the fields of a sample mean: stream, sequence, time, end and channels."""
+"""Finds the fields of a sample that hold stream, sequence, time, end and channels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from streamad.commands.init.columns import Column, columns_of, is_number
 from streamad.commands.init.ids import find_ids, runs_in
-from streamad.commands.init.names import CHANNEL, SEQUENCE, STREAM, VALUE, channel_names, hints, unit_of
+from streamad.commands.init.names import CHANNEL, SEQUENCE, STREAM, UNIT, VALUE, channel_names, hints, unit_of
 from streamad.commands.init.records import RawSample
 from streamad.commands.init.time import TimeField, find_time
 from streamad.errors import SourceError
@@ -20,7 +21,7 @@ _MAX_CHANNELS = 1000
 
 @dataclass(slots=True)
 class Layout:
-    """Where a plant's messages keep what streamad needs; ``notes`` says what was guessed, in whole phrases."""
+    """The fields of a plant's messages that streamad needs; ``notes`` lists the guesses, in whole phrases."""
 
     form: Form
     time: TimeField
@@ -37,7 +38,7 @@ class Layout:
 
 
 def find_layout(sample: RawSample, known_names: Sequence[str] | None = None) -> Layout:
-    """Return the layout of the sample's messages; raises SourceError where there is no time or no channel."""
+    """Return the layout of the sample's messages. Raises SourceError if there is no time or no channel."""
     messages = sample.messages
     if all(_is_own(message) for message in messages):
         return _own(messages, known_names)
@@ -87,25 +88,21 @@ def _is_own(message: Mapping[str, Any]) -> bool:
 
 def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | None) -> Layout:
     names = list(dict.fromkeys(name for message in messages for name in _names_in(message)))
-    width = max((len(row) for message in messages for row in _rows_of(message)[:1]), default=0)
-    unnamed = not names
-    if unnamed:
-        fits = known_names is not None and len(known_names) == width
-        names = list(known_names or ()) if fits else [f"ch{index:02d}" for index in range(width)]
+    notes: list[str] = []
+    if not names:
+        width = max((len(row) for message in messages for row in _rows_of(message)[:1]), default=0)
+        names = _channels_of_rows(list(known_names or ()), width, notes)
     if not names:
         raise SourceError("nothing numeric found: the messages hold no values")
     times = Column("time", values=[time for message in messages for time in _times_of(message)])
     time = find_time([times], len(times.values))
-    lines = [_line(path, name) for path, name in zip(names, channel_names(names), strict=True)]
-    layout = Layout("own", time, lines)
+    layout = Layout("own", time, _lines(names), notes=notes)
     if any(message.get("stream") is not None for message in messages):
         layout.stream = "stream"
     if any(message.get("sequence") is not None for message in messages):
         layout.sequence = "sequence"
     if any(message.get("end") is True for message in messages):
         layout.end = "end"
-    if unnamed and (known_names is None or len(known_names) != width):
-        layout.notes.append("the recording does not name its channels: replace ch00, ch01, ... by what they are")
     return layout
 
 
@@ -127,7 +124,7 @@ def _times_of(message: Mapping[str, Any]) -> list[Any]:
     return times if isinstance(times, list) else [message.get("time")]
 
 
-# --- chunks under other names ---
+# --- several samples in a message, under other names ---
 
 
 def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> Layout | None:
@@ -142,18 +139,22 @@ def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column
     time = find_time(lists.values(), 0)
     rest = {path: column for path, column in columns.items() if path not in lists and column is not rows}
     notes: list[str] = []
-    width = len(rows.values[0][0])
     names = next((list(names) for message in messages if isinstance(names := message.get("channels"), list)), [])
-    if len(names) != width:
-        names = [f"ch{index:02d}" for index in range(width)]
-        notes.append("the messages do not name their channels: replace ch00, ch01, ... by what they are")
-    lines = [_line(str(path), name) for path, name in zip(names, channel_names(names), strict=True)]
+    lines = _lines(_channels_of_rows([*map(str, names)], len(rows.values[0][0]), notes))
     ids = find_ids(rest, notes)
     return Layout("chunked", time, lines, ids.stream, ids.sequence, ids.end, rows.path, notes=notes)
 
 
+def _channels_of_rows(names: list[str], width: int, notes: list[str]) -> list[str]:
+    """Return ``names`` if there is one for each column of the rows, else ch00, ch01, ... with a note."""
+    if len(names) == width:
+        return names
+    notes.append("the recording does not name its channels: replace ch00, ch01, ... by their names")
+    return [f"ch{index:02d}" for index in range(width)]
+
+
 def _holds(column: Column, kind: type) -> bool:
-    """Say whether all values are lists of ``kind``."""
+    """Return whether all values are lists of ``kind``."""
     return bool(column.values) and all(
         isinstance(value, list) and value and isinstance(value[0], kind) for value in column.values
     )
@@ -163,7 +164,7 @@ def _holds(column: Column, kind: type) -> bool:
 
 
 def _per_channel(columns: Mapping[str, Column]) -> tuple[Column | None, Column | None]:
-    """Return the field that names the channel and the one with its value; None, None for the other forms."""
+    """Return the field of the channel's name and the field of its value; None, None for other forms."""
     names = [
         column
         for path, column in columns.items()
@@ -181,9 +182,9 @@ def _per_channel(columns: Mapping[str, Column]) -> tuple[Column | None, Column |
 
 
 def _units_by_channel(channel: Column, columns: Mapping[str, Column]) -> Column | None:
-    """Return the field that gives each channel's unit, where one is named so and differs with the channel alone."""
+    """Return the field that holds each channel's unit, if one is named so and depends on the channel alone."""
     for path, column in columns.items():
-        if hints(path) & {"unit", "units", "uom", "einheit"} and column.rows == channel.rows and len(column.counts) > 1:
+        if hints(path) & UNIT and column.rows == channel.rows and len(column.counts) > 1:
             pairs = set(zip(map(str, channel.values), map(str, column.values), strict=True))
             if len(pairs) == len(channel.counts):
                 return column
@@ -219,14 +220,14 @@ def _add_columns(layout: Layout, rest: Mapping[str, Column], messages: Sequence[
 
 
 def _holds_only(inside: str, paths: Sequence[str], messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether every key of the object ``inside`` leads to a channel, in all messages."""
+    """Return whether every key of the object ``inside`` leads to a channel, in all messages."""
     keys = {key for message in messages if isinstance(message.get(inside), dict) for key in message[inside]}
     inner = [path.removeprefix(f"{inside}.") for path in paths]
     return all(any(path == key or path.startswith(f"{key}.") for path in inner) for key in keys)
 
 
 def _is_reached(path: str, messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether the decoder finds the dotted path (a key that holds a dot counts at the top only)."""
+    """Return whether the decoder finds the dotted path (it takes a key with a dot at the top only)."""
     for message in messages:
         value: Any = message
         if path in message:
@@ -248,7 +249,11 @@ def _add(layout: Layout, found: Mapping[str, Column], units: Mapping[str, str]) 
             layout.left_out.append((path, "counts the rows"))
         else:
             kept.append(path)
-    layout.channels = [_line(path, name, units.get(path)) for path, name in zip(kept, channel_names(kept), strict=True)]
+    layout.channels = _lines(kept, units)
+
+
+def _lines(paths: Sequence[str], units: Mapping[str, str] = MappingProxyType({})) -> list[ChannelLine]:
+    return [_line(path, name, units.get(path)) for path, name in zip(paths, channel_names(paths), strict=True)]
 
 
 def _line(path: str, name: str, unit: str | None = None) -> ChannelLine:

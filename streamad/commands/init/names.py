@@ -1,4 +1,4 @@
-"""What names in a plant's messages hint at: ids, times, ends, channels, units; and names that a config accepts."""
+"""Field names: the words that mark ids, times, ends, channels and values; units; names that a config accepts."""
 
 from __future__ import annotations
 
@@ -6,128 +6,33 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-STREAM = frozenset(
-    {
-        "stream",
-        "unit",
-        "reactor",
-        "line",
-        "machine",
-        "asset",
-        "equipment",
-        "device",
-        "station",
-        "athlete",
-        "player",
-        "subject",
-        "person",
-        "tool",
-        "vessel",
-        "fermenter",
-        "fermentor",
-        "bioreactor",
-        "plant",
-        "host",
-        "robot",
-        "cell",
-        "press",
-        "source",
-        "turbine",
-        "patient",
-        "user",
-        "anlage",
-        "maschine",
-    }
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STREAM = _words(
+    "stream unit reactor line machine asset equipment device station athlete player subject person tool vessel "
+    "fermenter fermentor bioreactor plant host robot cell press source turbine patient user anlage maschine"
 )
-SEQUENCE = frozenset(
-    {
-        "sequence",
-        "seq",
-        "batch",
-        "lot",
-        "run",
-        "order",
-        "stroke",
-        "swing",
-        "cycle",
-        "episode",
-        "trial",
-        "job",
-        "shot",
-        "session",
-        "experiment",
-        "wafer",
-        "recording",
-        "heat",
-        "charge",
-        "campaign",
-        "part",
-        "rep",
-        "repetition",
-        "movement",
-        "event",
-    }
+SEQUENCE = _words(
+    "sequence seq batch lot run order stroke swing cycle episode trial job shot session experiment wafer recording "
+    "heat charge campaign part rep repetition movement event"
 )
-TIME = frozenset(
-    {
-        "time",
-        "timestamp",
-        "ts",
-        "datetime",
-        "date",
-        "t",
-        "clock",
-        "when",
-        "elapsed",
-        "seconds",
-        "sec",
-        "secs",
-        "millis",
-        "zeit",
-        "zeitstempel",
-        "utc",
-    }
-)
-END = frozenset(
-    {"end", "ended", "done", "last", "final", "finished", "eos", "eof", "complete", "completed", "closed", "stop"}
-)
-CHANNEL = frozenset(
-    {
-        "tag",
-        "channel",
-        "sensor",
-        "signal",
-        "variable",
-        "metric",
-        "parameter",
-        "quantity",
-        "item",
-        "tagname",
-        "point",
-        "name",
-        "field",
-    }
-)
-VALUE = frozenset({"value", "val", "v", "reading", "measurement", "measured", "wert", "pv", "result"})
+TIME = _words("time timestamp ts datetime date t clock when elapsed seconds sec secs millis zeit zeitstempel utc")
+END = _words("end ended done last final finished eos eof complete completed closed stop")
+CHANNEL = _words("tag channel sensor signal variable metric parameter quantity item tagname point name field")
+VALUE = _words("value val v reading measurement measured wert pv result")
+UNIT = _words("unit units uom einheit")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
 _BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,16})\s*[\])]\s*$")
-# Letters that are spelled out where they cannot be written; all others lose their accents.
+# Letters with a spelling in ASCII; all others lose their accents.
 _SPELLED = str.maketrans({
     "ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ẞ": "SS",
     "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D",
 })  # fmt: skip
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
-# Suffixes that mean one unit only; a single letter counts after a name that says what is measured.
-_SUFFIXES = {
-    "degc": "°C", "celsius": "°C", "degf": "°F", "fahrenheit": "°F", "kelvin": "K", "bar": "bar", "mbar": "mbar",
-    "kpa": "kPa", "mpa": "MPa", "hpa": "hPa", "psi": "psi", "rpm": "rpm", "kw": "kW", "kwh": "kWh", "percent": "%",
-    "pct": "%", "hz": "Hz", "khz": "kHz", "mm": "mm", "cm": "cm", "kg": "kg", "mv": "mV", "ma": "mA", "ppm": "ppm",
-    "lpm": "L/min", "nm": "Nm", "kn": "kN",
-}  # fmt: skip
-_TEMPERATURE = frozenset({"temp", "temperature", "temperatur"})
-_TEMPERATURE_UNITS = {"c": "°C", "f": "°F", "k": "K"}
-_AMBIGUOUS = frozenset({"nm"})
 
 
 def hints(path: str) -> frozenset[str]:
@@ -136,20 +41,13 @@ def hints(path: str) -> frozenset[str]:
 
 
 def unit_of(name: str) -> str:
-    """Return the unit that a name states beyond doubt (``Temp [°C]``, ``temp_c``, ``p_mbar``), else an empty text."""
+    """Return the unit that a name states in brackets (``Temp [°C]``, ``Druck (bar)``), else an empty text."""
     match = _BRACKETS.search(name)
-    if match and not match[1].isdecimal():
-        return match[1].strip()
-    words = [word.lower() for word in _WORDS.findall(name)]
-    if len(words) < 2:
-        return ""
-    if words[-2] in _TEMPERATURE and words[-1] in _TEMPERATURE_UNITS:
-        return _TEMPERATURE_UNITS[words[-1]]
-    return "" if words[-1] in _AMBIGUOUS else _SUFFIXES.get(words[-1], "")
+    return match[1].strip() if match and not match[1].isdecimal() else ""
 
 
 def plain_name(text: str, fallback: str) -> str:
-    """Return ``text`` with letters, digits, '.', '_' and '-' only, at most 64 of them."""
+    """Return ``text`` as at most 64 letters, digits, '.', '_' and '-'; ``fallback`` if nothing is left of it."""
     spelled = unicodedata.normalize("NFC", text).translate(_SPELLED)
     if text.isupper():
         spelled = spelled.upper()
@@ -159,7 +57,7 @@ def plain_name(text: str, fallback: str) -> str:
 
 
 def channel_names(paths: Sequence[str]) -> list[str]:
-    """Return a name that the config accepts for each field, all of them different."""
+    """Return a different name for each field, as the config accepts it."""
     prefix = _common_prefix(paths)
     names: list[str] = []
     for index, path in enumerate(paths):

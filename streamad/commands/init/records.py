@@ -1,4 +1,4 @@
-"""Reads the beginning of a sample recording as raw messages, before anything is known of their fields."""
+"""Reads the beginning of a sample recording as raw messages; their fields are not known yet."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RawSample:
 
 
 def read_raw(url: str, base_dir: Path) -> RawSample:
-    """Read the sample; CSV with decimal commas is noticed. Raises SourceError, PluginError, ConfigError."""
+    """Read the sample, also CSV with decimal commas. Raises SourceError, PluginError, ConfigError."""
     sample = run_async(_read(_source(url, {}, base_dir)))
     if not sample.messages:
         what = f"none of its {sample.unreadable} records is a message" if sample.unreadable else "it holds no record"
@@ -51,7 +51,7 @@ def read_raw(url: str, base_dir: Path) -> RawSample:
         try:
             again = run_async(_read(_source(url, {"decimal": ","}, base_dir)))
         except SourceError:
-            return sample  # no CSV: such texts are what they are
+            return sample  # not CSV: the texts stay texts
         again.options = {"decimal": ","}
         return again
     return sample

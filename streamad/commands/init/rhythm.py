@@ -1,4 +1,4 @@
-"""Measures a sample with the real decoder and assembler: order, pauses, sequences, and the window that fits them."""
+"""Measures a sample with the real decoder and assembler: order, pauses, sequences and a window length for them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _DURATIONS_US = [
 
 
 def round_up(duration_us: float) -> int:
-    """Return the next duration that people would write: 200ms, 5s, 15m, 12h, 7d."""
+    """Return the next larger round duration: 200ms, 5s, 15m, 12h, 7d."""
     return next((step for step in _DURATIONS_US if step >= duration_us), math.ceil(duration_us))
 
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """What the times of the samples say, stream by stream: usual distance, how late some come, and long pauses."""
+    """Times of the samples, stream by stream: usual distance, lateness, and long pauses."""
 
     period_us: int
     lateness_us: int
@@ -50,7 +50,7 @@ class Pauses:
 
 
 def find_pauses(sample: RawSample, settings: Settings) -> Pauses:
-    """Read the sample's times; ``gap_us`` parts the usual distances from the pauses (None: no pauses)."""
+    """Read the sample's times; ``gap_us`` separates the usual distances from the pauses (None: no pauses)."""
     times = _times_by_stream(sample, settings)
     lateness_us = max((_lateness_us(found) for found in times.values()), default=0)
     all_us = _distances_us(times.values())
@@ -65,7 +65,7 @@ def find_pauses(sample: RawSample, settings: Settings) -> Pauses:
 
 
 def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
-    """Return all distances of successive samples, stream by stream, the shortest first."""
+    """Return the distances of successive samples of each stream, sorted."""
     distances = [np.diff(np.unique(np.concatenate(found))).astype(np.int64) for found in times]
     return np.sort(np.concatenate(distances)) if distances else np.empty(0, dtype=np.int64)
 
@@ -91,7 +91,7 @@ def _lateness_us(blocks: list[IntArray]) -> int:
 
 
 def _split(sorted_us: IntArray, period_us: int) -> tuple[int | None, int]:
-    """Return a length between the usual distances and the pauses (at the widest jump), and the number of pauses."""
+    """Return a duration between usual distances and pauses (at the widest jump), and the number of pauses."""
     far = int(np.searchsorted(sorted_us, 5 * period_us, side="right"))
     if far == len(sorted_us) or far == 0:
         return None, 0
@@ -103,7 +103,7 @@ def _split(sorted_us: IntArray, period_us: int) -> tuple[int | None, int]:
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """What the sample's sequences are like, and the window that fits them."""
+    """Lengths and periods of the sample's sequences, and a window length for them."""
 
     n_sequences: int
     n_streams: int
@@ -116,18 +116,18 @@ class Rhythm:
     why_resample: str
     window: int
     points: int
-    """Points of the longest sequence, on the grid where there is one."""
+    """Points of the longest sequence, on the grid if there is one."""
 
     @property
     def spread(self) -> str:
-        """Return the lengths of the sequences in words."""
+        """Return the range of the lengths, for people."""
         if self.shortest == self.longest:
             return f"{self.longest} samples each"
         return f"{self.shortest} to {self.longest} samples"
 
 
 def measure(sample: RawSample, settings: Settings) -> Rhythm | None:
-    """Cut the sample's sequences and measure them; None where there is none."""
+    """Cut the sample's sequences and measure them; None if there is none."""
     sequences = _sequences(sample, settings)
     if not sequences:
         return None
@@ -167,7 +167,7 @@ def _sequences(sample: RawSample, settings: Settings) -> list[FinishedSequence]:
 def _grid(
     sequences: list[FinishedSequence], steps_us: IntArray, period_us: int, max_missing: float
 ) -> tuple[int | None, str]:
-    """Return the period of the grid that the sequences need, and why; None where samples lie regularly."""
+    """Return the period of the grid that the sequences need, and why; None if samples are regular."""
     if len(steps_us) < 2 or period_us == 0:
         return None, ""
     seen = [np.isfinite(sequence.values) for sequence in sequences]
@@ -190,13 +190,13 @@ def _steps_of(sequence: FinishedSequence, present: BoolArray) -> IntArray:
 
 
 def _tidy(duration_us: float) -> int:
-    """Round to two significant digits: a grid of 100 ms, not of 99.873 ms."""
+    """Round to two significant digits: 100 ms, not 99.873 ms."""
     unit = 10 ** max(0, math.floor(math.log10(max(duration_us, 1))) - 1)
     return max(1, int(round(duration_us / unit) * unit))
 
 
 def _window(points: IntArray) -> int:
-    """Return the one length, else the longest (of very different ones the 95 % quantile) up to a multiple of 8."""
+    """Return the common length, else the longest (95 % quantile if they differ widely) up to a multiple of 8."""
     longest = float(points.max())
     if longest == points.min():
         return min(MAX_WINDOW, max(2, int(longest)))

@@ -25,7 +25,7 @@ _DATE = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]|$)")
 
 @dataclass(frozen=True, slots=True)
 class TimeField:
-    """The field of the event time and how it is written; ``counts`` says that it is a number without a date."""
+    """The field of the event time and its form; ``counts``: a number without a date."""
 
     path: str
     unit: TimeUnit = "s"
@@ -36,7 +36,7 @@ class TimeField:
 
 
 def find_time(columns: Iterable[Column], n_messages: int) -> TimeField:
-    """Return the field that most likely holds the event time; raises SourceError where none can be read."""
+    """Return the field that most likely holds the event time. Raises SourceError if none can be read."""
     ranked: list[tuple[int, TimeField]] = []
     without_offset: Column | None = None
     for column in columns:
@@ -99,7 +99,7 @@ def _numeric(column: Column, named: bool) -> list[tuple[int, TimeField]]:
 
 
 def _rises(numbers: Sequence[float]) -> bool:
-    """Say whether the numbers rise nearly always: where a sequence begins they may start anew."""
+    """Return whether the numbers nearly always increase; each sequence may begin at 0."""
     falls = sum(b < a for a, b in pairwise(numbers))
     return falls <= 0.2 * len(numbers) and max(numbers) > min(numbers)
 

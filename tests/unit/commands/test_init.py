@@ -382,11 +382,10 @@ def test_no_sample_makes_it_crash(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize(
     ("name", "unit"),
     [
-        ("Temp [°C]", "°C"), ("Druck (bar)", "bar"), ("temp_c", "°C"), ("TempK", "K"), ("p_mbar", "mbar"),
-        ("motorRpm", "rpm"), ("vitamin_c", ""), ("feed", ""), ("bar", ""), ("x (1)", ""), ("accel_nm", ""),
+        ("Temp [°C]", "°C"), ("Druck (bar)", "bar"), ("temp_c", ""), ("bar", ""), ("x (1)", ""),
     ],
 )  # fmt: skip
-def test_units_are_read_from_names_only_where_they_are_plain(name: str, unit: str) -> None:
+def test_units_are_read_from_names_only_if_they_stand_in_brackets(name: str, unit: str) -> None:
     assert unit_of(name) == unit
 
 
@@ -421,7 +420,9 @@ def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_said(tm
     (tmp_path / "local.csv").write_text("time,batch,temp_c\n" + rows)
     result = init(tmp_path / "local.csv")
     assert result.exit_code == 0
-    assert "guessed      the dates in time name no time zone: UTC; if not so, set decode.timezone" in result.stderr
+    assert (
+        "guessed      the dates in time name no time zone: UTC; if that is wrong, set decode.timezone" in result.stderr
+    )
     text = (tmp_path / "plant.yaml").read_text()
     assert "timezone: UTC" in text
     assert "guess" in text[text.index("timezone") :].splitlines()[0]
