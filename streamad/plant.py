@@ -20,7 +20,7 @@ class Plant:
 
     @property
     def context(self) -> ConnectorContext:
-        """What connectors are told of the plant."""
+        """The context that connectors get."""
         settings = self.settings
         return ConnectorContext(
             settings.channel_specs,

@@ -1,4 +1,4 @@
-"""The records that cross room doors, and the messages that leave the house.
+"""The records that packages exchange: source events, samples, sequences, windows.
 
 Shapes: n samples, C channels, L window length, K transformations, B windows, N sequences.
 Event and record times are integer microseconds since the Unix epoch (one tick = 1 µs), so that limits are exact.
@@ -41,7 +41,6 @@ FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-
 _CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -71,8 +70,8 @@ class Position(NamedTuple):
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One raw message of a partition.
 
-    ``timestamp_us`` is the record's own time (None where the medium has none: the event time stands in).
-    ``native`` marks bytes that the connector itself wrote as streamad's own msgpack format, whatever ``decode`` says.
+    ``timestamp_us`` is the record's own time (None if the medium has none: the event time is used).
+    ``native`` marks bytes that the connector itself wrote in streamad's own msgpack format, whatever ``decode`` says.
     """
 
     offset: int
@@ -86,11 +85,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class RecordBatch:
     """Consecutive records of one partition, in offset order.
 
-    ``next_offset`` is the offset to read after this batch; ``caught_up`` says that nothing waits behind it, so
-    wall-clock idle time may count. A batch may be empty (a poll that found nothing).
+    ``next_offset`` is the offset to read after this batch; ``caught_up``: no record waits after it, so wall-clock idle
+    time may count. A batch may be empty (a poll that found nothing).
     ``begins_at`` is the offset sought, or the ``next_offset`` of the batch before: a batch that does not continue there
-    was read before the last ``seek`` and is dropped. None where a source never delivers such batches.
-    ``end_offset`` is the offset behind the last record that the source knows of (None: not known); the lag is its
+    was read before the last ``seek`` and is dropped. None if a source never delivers such batches.
+    ``end_offset`` is the offset after the last record that the source knows of (None: not known); the lag is its
     distance from ``next_offset``.
     """
 
@@ -104,10 +103,10 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAssigned:
-    """The source offers a partition; it delivers nothing of it before ``Source.seek`` was called.
+    """The source offers a partition; it delivers nothing of it before ``Source.seek`` is called.
 
-    ``seen_from_start`` is False where samples before the first delivered one may exist unseen (start at "latest",
-    ``--since``, retention): the first sequences of such a partition are ``unscorable: partial``.
+    ``seen_from_start`` is False if samples before the first delivered one may exist (start at "latest", ``--since``,
+    retention): the first sequences of such a partition are ``unscorable: partial``.
     """
 
     partition: str
@@ -116,7 +115,7 @@ class PartitionAssigned:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRevoked:
-    """The partition now belongs to somebody else: forget its state, commit nothing more for it."""
+    """The partition now belongs to another process: forget its state, commit nothing more for it."""
 
     partition: str
 
@@ -125,8 +124,8 @@ class PartitionRevoked:
 class PartitionEnded:
     """A finite partition was read to its end: its open sequences end with ``end_of_input``.
 
-    ``next_offset`` is that of its last batch, or the offset sought: an end from before the last ``seek`` does not
-    count. None where a source never delivers such an end.
+    ``next_offset`` is that of its last batch, or the offset sought: an end from before the last ``seek`` is ignored.
+    None if a source never delivers such an end.
     """
 
     partition: str
@@ -135,7 +134,7 @@ class PartitionEnded:
 
 @dataclass(frozen=True, slots=True)
 class SourceNotice:
-    """Something that an operator should know of the source: it becomes an Event and a warning in the log."""
+    """A notice of the source for the operator: it becomes an Event and a warning in the log."""
 
     kind: str
     message: str
@@ -144,7 +143,7 @@ class SourceNotice:
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """The group has shared out its partitions anew; ``partitions`` are ours now, those kept among them."""
+    """The group has reassigned its partitions; ``partitions`` are ours now, those kept among them."""
 
     partitions: tuple[str, ...]
 
@@ -156,12 +155,12 @@ SourceEvent: TypeAlias = RecordBatch | PartitionAssigned | PartitionRevoked | Pa
 
 
 class SampleBlock(msgspec.Struct, gc=False):
-    """The samples of one record: one stream, one sequence id (None where the messages carry none).
+    """The samples of one record: one stream, one sequence id (None if the messages carry none).
 
     ``times_us`` int64 [n], never decreasing; ``values`` float32 [n, C] with NaN for missing; ``indexes`` int64 [n]
-    places of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as the sequence's end.
+    indexes of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as the sequence's end.
     ``relative``: the times count from the sequence's start instead of the epoch. ``route`` is the value of the field
-    that chooses the model (``models.field``), None where there is none.
+    that chooses the model (``models.field``), if any.
     """
 
     stream: str
@@ -182,9 +181,9 @@ class SampleBlock(msgspec.Struct, gc=False):
 class FinishedSequence:
     """All samples of one sequence, ordered by time: ``times_us`` int64 [n], ``values`` float32 [n, C], NaN = missing.
 
-    ``first_position`` is the lowest position of its samples; ``partial`` says that its beginning may have gone unseen;
+    ``first_position`` is the lowest position of its samples; ``partial``: its beginning may be missing;
     ``duplicates`` counts readings that a later one of the same time replaced. ``routes`` holds the different values of
-    the field that chooses the model, in order of their positions: more than one cannot be judged.
+    the field that chooses the model, in order of their positions; a sequence with more than one cannot be judged.
     """
 
     stream: str
@@ -244,6 +243,3 @@ class WindowSet:
         highest, lowest = samples.max(axis=0).astype(np.float64), samples.min(axis=0).astype(np.float64)
         largest = np.maximum(np.abs(highest), np.abs(lowest))
         return np.flatnonzero(highest - lowest <= _CONSTANT_SHARE * largest).astype(np.int64)
-
-
-# --- messages out ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The assembler: samples of one partition in, finished sequences out. Pure: it knows no clock but what it is told.
+"""The assembler: samples of one partition in, finished sequences out. Pure: every time is an argument.
 
 Laws (tests/unit/ingest/test_assembly_laws.py): every sample ends in exactly one sequence, is merged with one of equal
 time, or is late; neither chunking nor, for distinct times, arrival order within ``allowed_lateness`` changes the
@@ -20,9 +20,12 @@ from streamad.progress import ForcedEnd, Progress, ProgressUpdate, StreamProgres
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 
+_RELATIVE_PAUSE_US = 1_000_000
+_MAX_VOID_DEADLINES = 64
+
 
 class Repeats:
-    """The forced ends of a progress that are not repeated yet: a stream's in their order, all in that of offsets."""
+    """The forced ends of a progress that are not repeated yet, in the order of their offsets."""
 
     def __init__(self, streams: Mapping[str, StreamProgress]) -> None:
         waiting = [(end.offset, name, end) for name, stream in streams.items() for end in stream.forced]
@@ -33,30 +36,26 @@ class Repeats:
 
     @property
     def streams(self) -> set[str]:
-        """The streams of which something is still to be repeated."""
+        """The streams with forced ends that are not repeated yet."""
         return {name for _, name, _ in self._waiting}
 
     def take_due(self, offset: int) -> Iterator[tuple[str, ForcedEnd]]:
-        """Take out what is to be repeated before the record at ``offset``, with the names of the streams."""
+        """Remove and yield the forced ends due before the record at ``offset``, with the names of their streams."""
         while self._waiting and self._waiting[-1][0] <= offset:
             _, name, end = self._waiting.pop()
             yield name, end
 
     def of(self, stream: str) -> tuple[ForcedEnd, ...]:
-        """Return what is still to be repeated of ``stream``."""
+        """Return the forced ends of ``stream`` that are not repeated yet."""
         return tuple(end for _, name, end in reversed(self._waiting) if name == stream)
-
-
-_RELATIVE_PAUSE_US = 1_000_000
-_MAX_VOID_DEADLINES = 64
 
 
 class Assembler:
     """Cuts the sequences of one partition.
 
-    ``seen_from_start`` False: the first sequence of each stream is ``partial`` (its beginning may have gone unseen).
-    Records are pushed in the order of their offsets; each first moves the partition's record clock and so ends what has
-    fallen silent, which is why a replay cuts exactly as live did. Records that hold no samples are told to ``observe``.
+    If ``seen_from_start`` is False, the first sequence of each stream is ``partial`` (its beginning may be missing).
+    Records are pushed in the order of their offsets. Each first moves the partition's record clock and so ends silent
+    sequences; a replay therefore cuts exactly as the live run did. Records without samples go to ``observe``.
     """
 
     def __init__(
@@ -98,8 +97,8 @@ class Assembler:
     def push(self, block: SampleBlock, record_us: int | None = None) -> list[Closed]:
         """Take the samples of one record and return the sequences that they ended.
 
-        ``record_us`` is the record's own time; None: the last event time stands in. Raises DecodeError where the block
-        would open one stream too many.
+        ``record_us`` is the record's own time; if None, the last event time is used. Raises DecodeError if the block
+        would exceed ``max_streams``.
         """
         self._read_below = block.offset + 1
         if self._unconfirmed:
@@ -127,7 +126,7 @@ class Assembler:
         return self._take_finished()
 
     def observe(self, record_us: int) -> list[Closed]:
-        """Move the partition's record clock to ``record_us`` if that is later; return what this ended."""
+        """Move the partition's record clock to ``record_us`` if that is later; return the sequences that this ended."""
         if self._unconfirmed:
             self._confirm(record_us)
         self._move(record_us)
@@ -144,8 +143,8 @@ class Assembler:
     def _take_untimed(self, stream: StreamState, run: Run) -> None:
         """Take samples whose record has no time of its own.
 
-        Event time cuts this stream first and only then moves the clock, else a chunk would end what its samples,
-        each in a record of its own, would not.
+        Event time cuts this stream before it moves the clock; otherwise a chunk would end sequences that the same
+        samples in single records would not.
         """
         run.arrived_us = self.clock_us if self.clock_us is not None else run.first_us
         stream.last_record_us = max(run.arrived_us, run.last_us)
@@ -185,10 +184,10 @@ class Assembler:
         return record_us <= self._partial_until_us
 
     def _absolute(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> SampleBlock:
-        """Turn seconds since the sequence's start into event time: its first record's own time is its first sample's.
+        """Turn times since the sequence's start into event times: its first sample has its first record's time.
 
-        It never begins before the end of what the stream sent so far: whole sequences sent at once, each with the time
-        of its sending, would overlap.
+        A sequence begins after the last sample of its stream, because whole sequences, each sent at once with its
+        sending time, would overlap otherwise.
         """
         clock_us = self.clock_us or 0
         start_us = stream.start_of(block.sequence, clock_us)
@@ -198,27 +197,18 @@ class Assembler:
                 first_us = max(first_us, stream.max_time_us + (_RELATIVE_PAUSE_US if record_us is None else 1))
             start_us = first_us - int(block.times_us[0])
             stream.begin_at(block.sequence, start_us, clock_us)
-        return SampleBlock(
-            block.stream,
-            block.sequence,
-            block.offset,
-            block.times_us + start_us,
-            block.values,
-            block.end,
-            block.indexes,
-            route=block.route,
-        )
+        return msgspec.structs.replace(block, times_us=block.times_us + start_us, relative=False)
 
-    # --- ends that no sample of the stream brings ---
+    # --- ends that no sample of the stream causes ---
 
     def expire(self, now_us: int) -> list[Closed]:
-        """Return the sequences that silence or a limit has ended when the partition's clock says ``now_us``."""
+        """Return the sequences that silence or a limit has ended at the partition clock ``now_us``."""
         if self.clock_us is not None and now_us > self.clock_us:
             self._run_deadlines(now_us, ForcedEnd(offset=self._read_below, clock_us=now_us))
         return self._take_finished()
 
     def _run_deadlines(self, now_us: int, forced: ForcedEnd | None = None) -> None:
-        """Do what is due, each stream's in the order of its deadlines, however far the clock has moved at once."""
+        """Apply the deadlines before ``now_us``, those of each stream in order."""
         while self._deadlines and self._deadlines[0][0] < now_us:
             due_us, name = heappop(self._deadlines)
             if self._due_us.get(name) != due_us:
@@ -226,7 +216,7 @@ class Assembler:
             self._run_deadlines_of(self._streams[name], now_us, forced)
 
     def _run_deadlines_of(self, stream: StreamState, now_us: int, forced: ForcedEnd | None) -> None:
-        """Do what is due of one stream; ``forced`` says that no record moved the clock, and is noted if it matters."""
+        """Apply the due deadlines of one stream; ``forced``, if no record moved the clock, is noted if it ended any."""
         deadline_us = stream.deadline_us
         if forced is not None and deadline_us < now_us:
             stream.note(forced)
@@ -242,15 +232,15 @@ class Assembler:
             heappush(self._deadlines, (deadline_us, stream.name))
 
     def _confirm(self, record_us: int | None) -> None:
-        """Forget what the wall clock said if the next record's own time now says as much: it does the same again."""
+        """Forget the ends by the wall clock that the next record's own time would cause as well."""
         for stream, end in self._unconfirmed:
-            says_as_much = record_us is not None and end.clock_us is not None and record_us >= end.clock_us
-            if says_as_much and stream.forced and stream.forced[-1] is end:
+            is_repeated = record_us is not None and end.clock_us is not None and record_us >= end.clock_us
+            if is_repeated and stream.forced and stream.forced[-1] is end:
                 stream.forced.pop()
         self._unconfirmed.clear()
 
     def _schedule(self, stream: StreamState) -> None:
-        """Look at ``stream`` again at its deadline at the latest."""
+        """Put the deadline of ``stream`` into the queue if it is earlier than the one there."""
         deadline_us = stream.deadline_us
         if deadline_us >= self._due_us[stream.name]:
             return
@@ -261,7 +251,7 @@ class Assembler:
             heapify(self._deadlines)
 
     def end_of_input(self) -> list[Closed]:
-        """Return all that is open, ended by the input's end."""
+        """End all open sequences with reason ``end_of_input`` and return them."""
         for stream in self._streams.values():
             stream.flush()
             for sequence in list(stream.open.values()):
@@ -270,7 +260,7 @@ class Assembler:
         return self._take_finished()
 
     def evict_largest(self) -> list[Closed]:
-        """End the largest open sequence with reason ``memory``; returns nothing where none is open."""
+        """End the largest open sequence, if any, with reason ``memory``."""
         held = [name for name, stream in self._streams.items() if stream.open or stream.pending.runs]
         if held:
             stream = self._streams[max(held, key=lambda name: (self._bytes[name], name))]
@@ -282,13 +272,13 @@ class Assembler:
 
     @property
     def is_repeating(self) -> bool:
-        """Return whether something is still to be repeated that came from outside at the first reading."""
+        """Return whether forced ends of the first reading are still to be repeated."""
         return bool(self._repeats)
 
     def reach(self, offset: int) -> list[Closed]:
-        """Note that every record below ``offset`` was taken; return what is ended again that outside ended there.
+        """Note that every record below ``offset`` was taken; repeat the forced ends due there and return them.
 
-        While records are read again, to be called before each of them, and after the last one.
+        While records are read again, call it before each of them and after the last one.
         """
         for name, end in self._repeats.take_due(offset):
             stream = self._streams.get(name)
@@ -326,7 +316,7 @@ class Assembler:
         return finished
 
     def _retire(self, stream: StreamState) -> None:
-        """Forget a stream: should it come again, it is a new one. Its progress stays while rereading may need it."""
+        """Forget a stream, which is new if it comes again. Its progress stays while rereading may need it."""
         name = stream.name
         del self._streams[name], self._due_us[name], self._bytes[name]
         stream.retired_at = self._read_below
@@ -360,9 +350,9 @@ class Assembler:
         )
 
     def committed(self, closed: Closed) -> None:
-        """Note that the verdict of ``closed`` is durable; a stream's commit in the order in which its sequences ended.
+        """Note that the verdict of ``closed`` is durable; call it in the order in which a stream's sequences ended.
 
-        Raises ValueError where it is not in flight.
+        Raises ValueError if it is not in flight.
         """
         name = closed.sequence.stream
         if not any(life.committed(closed) for life in self._lives(name)):
@@ -370,16 +360,16 @@ class Assembler:
         self._changed.add(name)
 
     def _lives(self, name: str) -> list[StreamState]:
-        """Return what is remembered of a stream, oldest first: it may have been forgotten and seen anew."""
+        """Return the states of a stream, oldest first: it may have been forgotten and seen anew."""
         lives = list(self._retired.get(name, ()))
         if name in self._streams:
             lives.append(self._streams[name])
         return lives
 
     def progress(self, next_offset: int) -> ProgressUpdate:
-        """Return what changed since the last call, as of having read every record below ``next_offset``.
+        """Return what changed since the last call, once every record below ``next_offset`` was read.
 
-        While records are being reread, whatever ``next_offset`` says, only those seen again count as read.
+        While records are read again, only those seen again count as read, whatever ``next_offset`` is.
         """
         read_below = self._read_below if next_offset == self._reread_below else next_offset
         for name in self._changed:
@@ -392,7 +382,7 @@ class Assembler:
         clock_us, low_watermark_us = self.clock_us, self.clock_us
         if clocks is not None:
             clock_us, low_watermark_us = clocks.partition_us, clocks.record_us
-        self._bury(low_watermark, clock_us)
+        self._drop_retired(low_watermark, clock_us)
         changed = {name: self._stream_progress(name, read_below) for name in self._changed}
         self._changed.clear()
         return ProgressUpdate(
@@ -406,8 +396,8 @@ class Assembler:
             streams=changed,
         )
 
-    def _bury(self, low_watermark: int, clock_us: int | None) -> None:
-        """Drop retired streams of which a restart at ``low_watermark`` sees no record before it would forget them."""
+    def _drop_retired(self, low_watermark: int, clock_us: int | None) -> None:
+        """Drop retired streams that a restart at ``low_watermark`` would forget before it sees a record of them."""
         if not self._retired:
             return
         waiting = self._repeats.streams

@@ -1,7 +1,7 @@
-"""Bytes to samples: JSON and msgpack, streamad's own format or a plant's, every bad message a DecodeError.
+"""Bytes to samples: JSON and msgpack, streamad's own format or a plant's; a bad message raises DecodeError.
 
-Regular messages of the own format take the fast way of ``decode_own.py``, everything else the general one of
-``decode_fields.py``; both give the same samples.
+Regular messages of the own format take the fast path (``decode_own.py``), all others the general one
+(``decode_fields.py``); both give the same samples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Decoder:
     """Decodes records into blocks of samples; pure, so one decoder serves every partition.
 
     ``route`` names the field that chooses the model (``Settings.route_field``), in every format. Raises ConfigError
-    where two channels read the same field, or ``decode`` contradicts itself.
+    if two channels read the same field, or ``decode`` contradicts itself.
     """
 
     def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], route: str | None = None) -> None:
@@ -40,11 +40,11 @@ class Decoder:
         self._msgpack = msgspec.msgpack.Decoder()
 
     def decode(self, record: Record, now_us: int) -> SampleBlock | None:
-        """Return the samples of ``record``, ordered by time; None where it holds only ignored channels.
+        """Return the samples of ``record``, ordered by time; None if it holds only ignored channels.
 
-        ``now_us`` stands in for the record's own time in the clock-skew check. ``end`` of an unordered message belongs
-        to its last sample in time. With ``decode.time: relative`` the times count from the sequence's start; those of
-        native records never do. Raises DecodeError for anything unreadable, and nothing else, whatever the bytes.
+        ``now_us`` replaces a missing record time in the clock-skew check. ``end`` of an unordered message belongs to
+        its last sample in time. With ``decode.time: relative`` the times count from the sequence's start, except in
+        native records. Raises DecodeError for anything unreadable, and nothing else, whatever the bytes.
         """
         value = record.value
         if len(value) > self._settings.max_message_bytes:
@@ -70,7 +70,7 @@ class Decoder:
         try:
             return self._json.decode(value)
         except PARSE_ERRORS as error:
-            # Not JSON, but what Python's and others' encoders write for missing and infinite numbers.
+            # Not JSON, but Python's and other encoders write missing and infinite numbers so.
             if b"NaN" in value or b"Infinity" in value or "out of range" in str(error):
                 return _parse_lenient_json(value)
             fail("malformed", f"not JSON: {_reason(error)}")
@@ -88,9 +88,9 @@ class Decoder:
 
 
 class _Readers:
-    """How one kind of record is read: by its fields, after a try of the fast way where it has our own format.
+    """The readers of one kind of record: the general one, and the fast one for our own format.
 
-    Native records are our own words, absolute times in seconds, whatever ``decode`` says.
+    Native records have our own field names and absolute times in seconds, whatever ``decode`` says.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The general way through a message: any parsed object, own or foreign names, one check after the other.
+"""The general reader: any parsed message, own or foreign field names, each field checked.
 
-``decode.py`` has the fast way for regular messages of the own format; whatever is irregular comes here, so this is
-also where every error message is made.
+``decode_own.py`` reads regular messages of the own format faster; irregular ones come here, so every error text is
+made here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Single(NamedTuple):
 
 
 class FieldReader:
-    """Reads parsed messages by their fields; strict about types in the own format, lenient (texts) in mapped ones."""
+    """Reads parsed messages by their fields; mapped formats (``decode.fields``) may write numbers as text."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class FieldReader:
         self._keys_of_values = {key for path in inside for key in (path.name, path.first)}
 
     def read(self, message: object, record: Record) -> Samples | None:
-        """Return the samples of a parsed message; None where it holds only ignored channels. Raises DecodeError."""
+        """Return the samples of a parsed message; None if it holds only ignored channels. Raises DecodeError."""
         if isinstance(message, list):
             return self._list(message, record)
         if not isinstance(message, dict):
@@ -138,7 +138,7 @@ class FieldReader:
         return _Single(*self._ids(message, record), time_us, row, end, self._read_route(message))
 
     def _row(self, message: dict[Any, Any], end: bool) -> list[float] | None:
-        """Return one value per channel; None where nothing of the message concerns us and it is no end either."""
+        """Return one value per channel; None if the message holds no channel and no end mark."""
         missing = [math.nan] * len(self._channels) if end else None
         if self._channel is not None and self._value is not None:
             return self._row_of_one_channel(message, missing)
@@ -155,7 +155,7 @@ class FieldReader:
         return self._row_of_object(values) or [math.nan] * len(self._channels)
 
     def _row_of_object(self, values: dict[Any, Any]) -> list[float] | None:
-        """Return one value per channel; None where the object has none of them."""
+        """Return one value per channel; None if the object has none of them."""
         row, found = [], False
         for path in self._channels:
             value = values.get(path.name, ABSENT)
@@ -265,7 +265,7 @@ class FieldReader:
         except DecodeError as error:
             raise located(error, f"times[{index}]") from None
 
-    # --- what both have ---------------------------------------------------------------------------------------------
+    # --- fields of both ---------------------------------------------------------------------------------------------
 
     def _check_count(self, count: int) -> None:
         if count > self._max_samples:
@@ -283,7 +283,7 @@ class FieldReader:
             fail("bad_id", "the record's key is not UTF-8 text")
 
     def read_stream(self, value: Any) -> str:
-        """Return the stream's id, or the configured default where the message names none. Raises DecodeError."""
+        """Return the stream's id, or the configured default if the message names none. Raises DecodeError."""
         if value is None or value is ABSENT or (self._as_text and value == ""):
             if self._default_stream is None:
                 fail("missing_field", f"{self._fields.stream}: is missing, and decode.default_stream is not set")
@@ -325,7 +325,7 @@ class FieldReader:
 
 
 def _inside(values: FieldPath | None, route: FieldPath | None) -> list[FieldPath]:
-    """Return the path of the field that chooses the model inside the object of channels, where it lies in there."""
+    """Return the path, inside the object of channels, of the field that chooses the model, if it lies there."""
     if values is None or route is None or not route.name.startswith(f"{values.name}."):
         return []
     return [FieldPath(route.name.removeprefix(f"{values.name}."))]

@@ -1,7 +1,7 @@
-"""The fast way through messages of the own format: a typed decoder, one array call, one check.
+"""The fast reader of the own format: a typed decoder, one array call, one check.
 
-It takes regular messages only and leaves the rest to ``decode_fields.py``, which gives the same samples for the same
-message (a law under test) and makes the error messages.
+It reads regular messages only and leaves the rest to ``decode_fields.py``, which gives the same samples for the same
+message (a tested law) and makes the error texts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamad.types import IntArray
 
 Wire = Literal["json", "msgpack"]
 _IDS = ("stream", "sequence")
-# What parsers raise for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
+# Raised by parsers for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
 PARSE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
 
 
@@ -39,9 +39,9 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _RoutedMessage(_Message, gc=False):
-    """The own format with the field that chooses the model: under its whole name, or inside ``outer``, its first part.
+    """The own format with the field that chooses the model: ``route``, or a field inside ``outer``.
 
-    ``_message_type`` gives both their names.
+    ``_message_type`` sets the names of both.
     """
 
     route: Any = ABSENT
@@ -53,7 +53,7 @@ class OwnReader:
 
     @staticmethod
     def serves(route: FieldPath | None) -> bool:
-        """Return whether ``route`` can be read here: not where it is, or lies in, a field that has another use."""
+        """Return whether ``route`` can be read here: not if it is, or lies in, a field that has another use."""
         return route is None or route.name in _IDS or route.first not in _Message.__struct_fields__
 
     def __init__(
@@ -71,14 +71,14 @@ class OwnReader:
         self._values = ValueReader([channel.name for channel in channels])
 
     def read(self, value: bytes, wire: Wire) -> Samples | None:
-        """Return the samples of a regular message; None for one that needs the general way."""
+        """Return the samples of a regular message; None for one that needs the general reader."""
         try:
             message = (self._json if wire == "json" else self._msgpack).decode(value)
         except PARSE_ERRORS:
             return None
         try:
             return self._read(message)
-        except DecodeError:  # the general way says it again, with its place
+        except DecodeError:  # the general reader raises it again, with its place
             return None
 
     def _read(self, message: _Message) -> Samples | None:
@@ -145,7 +145,7 @@ def _message_type(route: FieldPath | None) -> type[_Message]:
 
 
 def _route_of(message: _Message, path: FieldPath) -> str | None:
-    """Return the value of the field at ``path`` as text, None where it is missing. Raises DecodeError."""
+    """Return the value of the field at ``path`` as text, None if it is missing. Raises DecodeError."""
     if not isinstance(message, _RoutedMessage):
         value = message.stream if path.name == "stream" else message.sequence
     elif message.route is not ABSENT or not path.rest:
@@ -156,7 +156,7 @@ def _route_of(message: _Message, path: FieldPath) -> str | None:
 
 
 def _picker(names: list[str]) -> Callable[[dict[str, float | None]], tuple[float | None, ...]]:
-    """Return what picks the values of ``names`` from a mapping, in that order; KeyError where one is absent."""
+    """Return a function that picks the values of ``names`` from a mapping; KeyError if one is absent."""
     if len(names) == 1:  # itemgetter would return the value itself
         return lambda values: (values[names[0]],)
     return cast("Callable[[dict[str, float | None]], tuple[float | None, ...]]", itemgetter(*names))

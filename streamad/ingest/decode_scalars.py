@@ -1,7 +1,7 @@
-"""Readers of single things in a message: ids, times, numbers, flags. Each returns a value or raises DecodeError.
+"""Readers of single values of a message: ids, times, numbers, flags, rows. Each returns a value or raises DecodeError.
 
-They take whatever a parser can produce (huge integers, lone surrogates, msgpack extensions) and never echo more than
-80 characters of it.
+They accept anything a parser can produce (huge integers, lone surrogates, msgpack extensions) and quote at most 80
+characters of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DecodeErrorKind = Literal[
 DECODE_ERROR_KINDS: tuple[str, ...] = get_args(DecodeErrorKind)
 
 MAX_TIME_US = 7_258_118_400_000_000
-"""2200-01-01T00:00:00Z: later times are taken for a wrong unit."""
+"""2200-01-01T00:00:00Z: later times mean a wrong unit."""
 
 MAX_ID_CHARACTERS = 256
 _MAX_MESSAGE_CHARACTERS = 280
@@ -54,7 +54,7 @@ _JSON_TYPES = {dict: "an object", list: "a list", type(None): "null", datetime: 
 
 
 def fail(kind: DecodeErrorKind, message: str) -> NoReturn:
-    """Raise DecodeError with ``message`` cut to a length that a log line and a dead letter can carry."""
+    """Raise DecodeError with ``message`` cut to a length fit for a log line and a dead letter."""
     raise DecodeError(kind, message[:_MAX_MESSAGE_CHARACTERS])
 
 
@@ -64,7 +64,7 @@ def located(error: DecodeError, where: str) -> DecodeError:
 
 
 def shown(value: object) -> str:
-    """Return a short printable form of anything a parser can produce; containers are named, not printed."""
+    """Return a short printable form of any parsed value; containers are named, not printed."""
     if isinstance(value, str):
         cut = value if len(value) <= _MAX_SHOWN_CHARACTERS else value[:_MAX_SHOWN_CHARACTERS] + "…"
         return ascii(cut)[:80] if not cut.isprintable() else repr(cut)[:80]
@@ -116,10 +116,10 @@ def read_number(value: object, *, as_text: bool) -> float:
 
 
 def read_route(value: object, field: str, *, as_text: bool) -> str | None:
-    """Return the value that chooses the model, as text; None where it is missing (null, NaN).
+    """Return the value that chooses the model, as text; None if it is missing (null, NaN).
 
-    A whole number is the same text whether it came as 3 or 3.0, booleans are true and false. With ``as_text`` an empty
-    text is missing. Raises DecodeError (wrong_type, bad_id).
+    3 and 3.0 give the same text, booleans are true and false. With ``as_text`` an empty text is missing. Raises
+    DecodeError (wrong_type, bad_id).
     """
     if value is None or (as_text and value == ""):
         return None
@@ -151,8 +151,8 @@ class TimeReader:
     """Reads event times into integer microseconds: since the Unix epoch, or since the sequence's start (``relative``).
 
     Numbers are in ``unit`` and rounded to the nearest microsecond; integers never pass through a float. Texts are
-    RFC 3339 (absolute times only), without an offset only where ``zone`` says whose local time it is, or numbers. 0 is
-    accepted, earlier is not.
+    numbers or RFC 3339 (absolute times only; without a UTC offset only if ``zone`` is given). 0 is accepted, earlier
+    is not.
     """
 
     def __init__(self, unit: Literal["s", "ms", "us", "ns"], *, relative: bool, zone: tzinfo | None = None) -> None:
@@ -216,13 +216,13 @@ class TimeReader:
 
 
 ABSENT: Any = msgspec.UNSET
-"""Stands for a field that a message does not have (null is a value)."""
+"""The value of a field that a message does not have (null is a value)."""
 
 
 class Samples(NamedTuple):
-    """What a message holds, in its own order: ``times_us`` int64 [n]; ``values`` float32 [n, C], finite or NaN.
+    """The samples of a message in its own order: ``times_us`` int64 [n]; ``values`` float32 [n, C], finite or NaN.
 
-    ``route`` is the value of the field that chooses the model, None without one.
+    ``route`` is the value of the field that chooses the model, if any.
     """
 
     stream: str
@@ -242,19 +242,19 @@ class ValueReader:
         self._row = struct.Struct(f"={len(names)}f")  # "=": only standard packing checks for overflow
 
     def finite(self, rows: list[Any]) -> FloatArray | None:
-        """Return float32 [n, C] of rows of float or None; None where a value is infinite or overflows."""
+        """Return float32 [n, C] of rows of float or None; None if a value is infinite or overflows."""
         if len(rows) == 1:
             try:  # several times quicker than an array call and its check
                 packed = self._row.pack(*rows[0])
             except OverflowError:
                 return None
-            except struct.error:  # a missing value, or columns of a part of the channels
+            except struct.error:  # a missing value, or some channels only
                 pass
             else:
                 row = rows[0]
                 infinite = math.inf in row or -math.inf in row
                 return None if infinite else np.frombuffer(bytearray(packed), dtype=np.float32).reshape(1, -1)
-        with np.errstate(over="ignore"):  # what overflows becomes infinite
+        with np.errstate(over="ignore"):  # an overflow becomes infinite
             values = np.array(rows, dtype=np.float32)
         return None if np.isinf(values).any() else values
 
@@ -281,7 +281,7 @@ class FieldPath:
         self.rest = tuple(rest)
 
     def get(self, message: dict[Any, Any]) -> Any:
-        """Return the field's value, UNSET where it is absent. Raises DecodeError where the path meets no object."""
+        """Return the field's value, ABSENT if there is none. Raises DecodeError if the path meets no object."""
         value = message.get(self.name, ABSENT)
         if value is not ABSENT or not self.rest:
             return value

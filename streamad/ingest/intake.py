@@ -1,4 +1,4 @@
-"""One partition's way in: records to finished sequences, with what falls aside (dead letters, late samples)."""
+"""The intake of one partition: records to finished sequences, dead letters and late records."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ def dead_letter(
 ) -> DeadLetter:
     """Return the dead letter of ``record``.
 
-    Value and key are cut above ``max_dead_letter_bytes``, then ``truncated`` says so; ``size_bytes`` and ``sha256``
-    are always those of the whole value.
+    Value and key are cut above ``max_dead_letter_bytes`` (``truncated``); ``size_bytes`` and ``sha256`` are those of
+    the whole value.
     """
-    limit = settings.max_dead_letter_bytes
-    key = record.key
+    limit, key = settings.max_dead_letter_bytes, record.key
     return DeadLetter(
         origin=Origin(partition, record.offset),
         kind=error.kind,
@@ -45,8 +44,8 @@ def dead_letter(
 class Intake:
     """Decodes and assembles the records of one partition.
 
-    After a restart it is fed from the low watermark on. Up to ``next_offset`` of the progress it emits no dead letter
-    and no late record: they were emitted before.
+    After a restart, records come again from the low watermark on. Below ``next_offset`` of the progress no dead letter
+    and no late record is emitted: they were emitted before.
     """
 
     def __init__(
@@ -61,12 +60,7 @@ class Intake:
     ) -> None:
         self.partition = partition
         self.next_offset = progress.low_watermark if progress is not None else 0
-        self.assembler = Assembler(
-            partition,
-            settings.sequences,
-            seen_from_start=seen_from_start,
-            progress=progress,
-        )
+        self.assembler = Assembler(partition, settings.sequences, seen_from_start=seen_from_start, progress=progress)
         self._settings = settings
         self._decoder = decoder
         self._counters = counters
@@ -76,19 +70,19 @@ class Intake:
 
     @property
     def is_recovering(self) -> bool:
-        """Return whether records are being read for the second time."""
+        """Return whether records are being read again."""
         return self.next_offset < self._resume_at
 
     def take(self, batch: RecordBatch, now_us: int) -> list[Closed]:
-        """Take a batch and return the sequences that it ended; anything unreadable goes aside, never up."""
+        """Take a batch and return the sequences that it ended; unreadable records become dead letters."""
         finished: list[Closed] = []
         for record in batch.records:
             finished += self._take(record, now_us)
         self.next_offset = max(self.next_offset, batch.next_offset)
-        return finished + self._reach(self.next_offset, now_us)
+        return self._counted(finished + self._reach(self.next_offset, now_us))
 
     def _reach(self, offset: int, now_us: int) -> list[Closed]:
-        """Repeat what came from outside before ``offset`` at the first reading; what it found late was told then."""
+        """Repeat the forced ends before ``offset``; their late samples were emitted at the first reading."""
         finished = self.assembler.reach(offset)
         self._set_late_aside(is_new=False, now_us=now_us)
         return finished
@@ -113,30 +107,30 @@ class Intake:
         return repeated + finished if repeated else finished
 
     def expire(self, idle_us: int, now_us: int) -> list[Closed]:
-        """Return what ends because a caught-up partition has been silent for ``idle_us`` of wall-clock time."""
+        """Return the sequences that end because a caught-up partition was silent for ``idle_us`` of wall-clock time."""
         if self.assembler.clock_us is None or self.is_recovering:
             return []
         finished = self.assembler.expire(self.assembler.clock_us + idle_us)
         self._set_late_aside(is_new=True, now_us=now_us)
-        return finished
+        return self._counted(finished)
 
     def end_of_input(self, now_us: int) -> list[Closed]:
-        """Return all that is open: the partition has ended."""
+        """End and return all open sequences: the partition has ended."""
         finished = self.assembler.end_of_input()
         self._set_late_aside(is_new=True, now_us=now_us)
-        return finished
+        return self._counted(finished)
 
     def evict_largest(self, now_us: int) -> list[Closed]:
-        """Return the largest open sequence, ended because memory is short; nothing where none is open.
+        """End and return the largest open sequence, if any, because memory is short.
 
-        While records are read again this is no repetition: the rest of that sequence was not late at the first reading,
-        so it is told now.
+        While records are read again this is a new end: the rest of that sequence was not late at the first reading, so
+        it is emitted now.
         """
         finished = self.assembler.evict_largest()
         if self.is_recovering:
             self._cut_anew |= {(c.sequence.stream, c.key) for c in finished if c.sequence.reason == "memory"}
         self._set_late_aside(is_new=not self.is_recovering, now_us=now_us)
-        return finished
+        return self._counted(finished)
 
     def take_aside(self) -> list[OutputRecord]:
         """Return the dead letters and late records since the last call."""
@@ -144,9 +138,17 @@ class Intake:
         return aside
 
     def progress(self, *, ended: bool = False) -> ProgressUpdate:
-        """Return what changed since the last call; ``ended`` says that a finite partition is through."""
+        """Return what changed since the last call; ``ended``: a finite partition was read to its end."""
         update = self.assembler.progress(max(self.next_offset, self._resume_at))
         return msgspec.structs.replace(update, ended=ended)
+
+    def _counted(self, finished: list[Closed]) -> list[Closed]:
+        for closed in finished:
+            self._counters.sequences[closed.sequence.reason] += 1
+            self._counters.sequence_samples += closed.sequence.n_samples
+            self._counters.merged += closed.merged
+            self._counters.duplicates += closed.sequence.duplicates
+        return finished
 
     def _observe(self, record: Record) -> list[Closed]:
         return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
@@ -179,5 +181,5 @@ class Intake:
 
 
 def _message_of(late: LateSamples) -> tuple[int, str, str | None, bool]:
-    """Return what the late samples of one late record have in common: those of a chunk stay together."""
+    """Return the key by which late samples share a late record: those of a chunk stay together."""
     return late.offset, late.stream, late.sequence, late.closed

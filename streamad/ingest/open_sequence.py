@@ -1,4 +1,4 @@
-"""An open sequence: the samples of one sequence so far, in time order, until something ends it."""
+"""An open sequence: its samples so far, in time order."""
 
 from __future__ import annotations
 
@@ -13,21 +13,9 @@ class OpenSequence:
     """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock."""
 
     __slots__ = (
-        "before",
-        "duplicates",
-        "key",
-        "last_us",
-        "merged",
-        "n",
-        "nbytes",
-        "partial",
-        "position",
-        "routes",
-        "runs",
-        "seen_us",
-        "since_us",
-        "start_us",
-    )
+        "before", "duplicates", "key", "last_us", "merged", "n", "nbytes", "partial", "position", "routes", "runs",
+        "seen_us", "since_us", "start_us",
+    )  # fmt: skip
 
     def __init__(self, run: Run, *, partial: bool) -> None:
         self.key = run.sequence
@@ -45,7 +33,7 @@ class OpenSequence:
         self.last_us = run.first_us - 1
 
     def append(self, run: Run) -> None:
-        """Add a run that lies wholly after what is here, or a single sample of the same time as the last one."""
+        """Add a run that begins after the last sample, or a single sample of the same time."""
         if run.position < self.position:
             self.position, self.before = run.position, run.before
         self.seen_us = max(self.seen_us, run.arrived_us, run.last_us)
@@ -71,7 +59,7 @@ class OpenSequence:
         self.nbytes += last.nbytes
 
     def _take_last(self) -> Run:
-        """Take the last sample out."""
+        """Remove and return the last sample."""
         last = self.runs.pop()
         self.nbytes -= last.nbytes
         if len(last) > 1:
@@ -81,7 +69,7 @@ class OpenSequence:
         return last
 
     def drop_bare_marker(self) -> None:
-        """Take an end mark without readings out of the samples, unless it is all there is; its route still counts."""
+        """Remove an end mark without readings, unless it is the only sample; its route still counts."""
         if self.n == 1 or not np.isnan(self.runs[-1].values[-1]).all():
             return
         self._take_last()
@@ -89,7 +77,7 @@ class OpenSequence:
         self.merged += 1
 
     def finish(self, stream: str, reason: EndReason) -> FinishedSequence:
-        """Return the sequence with all its samples; ``reason`` says why it ended."""
+        """Return the finished sequence, ended for ``reason``."""
         times_us = np.concatenate([run.times_us for run in self.runs])
         values = np.concatenate([run.values for run in self.runs])
         name = self.key if self.key is not None else from_us(self.start_us).isoformat()

@@ -1,4 +1,4 @@
-"""Runs of samples in time order, and the buffer that brings late-comers into order before anything is decided.
+"""Runs of samples in time order, and the buffer that orders them within the allowed lateness.
 
 Shapes: n samples, C channels. A run is a stretch of one sequence's samples with strictly rising times.
 """
@@ -6,6 +6,7 @@ Shapes: n samples, C channels. A run is a stretch of one sequence's samples with
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,15 +14,15 @@ import numpy as np
 from streamad.types import FloatArray, IntArray, Position, SampleBlock
 
 MAX_ROUTES = 3
-"""So many different routes of one sequence are kept, those that come first; two are one too many already."""
+"""Routes kept of one sequence, the first ones; a sequence with two cannot be judged."""
 _RUN_OVERHEAD_BYTES = 400
 
 Routes: TypeAlias = tuple[tuple[int, str], ...]
-"""Different values of the field that chooses the model, each with its lowest offset, in the order of these."""
+"""Different values of the field that chooses the model, each with its lowest offset, in that order."""
 
 
 def joined_routes(first: Routes, second: Routes) -> Routes:
-    """Return the first routes of both, whichever of the two their samples came with: the result knows no order."""
+    """Return the first routes of both; the order of the arguments does not matter."""
     if not first or not second:
         return first or second
     if len(first) == len(second) == 1 and first[0][1] == second[0][1]:
@@ -33,9 +34,9 @@ def joined_routes(first: Routes, second: Routes) -> Routes:
 
 
 class Clocks(NamedTuple):
-    """A stream's clocks and its partition's, as they were before a record: what exact rereading starts from.
+    """A stream's and its partition's clocks before a record, from which rereading starts.
 
-    ``record_us`` is the partition's clock with that record, None where it has no time of its own and is the first.
+    ``record_us`` is the partition's clock with that record, None if it has no time of its own and is the first.
     """
 
     max_time_us: int | None
@@ -45,59 +46,37 @@ class Clocks(NamedTuple):
     record_us: int | None
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """Samples of one sequence with strictly rising times.
 
-    ``position`` is the lowest one in it, ``before`` the clocks as they were before that one's record, ``arrived_us``
-    the partition's clock when the samples came.
+    ``position`` is their lowest one, ``before`` the clocks before its record, ``arrived_us`` the partition's clock
+    when the samples came.
     """
 
-    __slots__ = (
-        "arrived_us",
-        "before",
-        "duplicates",
-        "end",
-        "first_us",
-        "last_us",
-        "merged",
-        "position",
-        "routes",
-        "sequence",
-        "times_us",
-        "values",
-    )
+    sequence: str | None
+    times_us: IntArray
+    values: FloatArray
+    position: Position
+    before: Clocks
+    arrived_us: int
+    end: bool = False
+    routes: Routes = ()
+    first_us: int = field(init=False)
+    last_us: int = field(init=False)
+    merged: int = 0
+    duplicates: int = 0
 
-    def __init__(
-        self,
-        sequence: str | None,
-        times_us: IntArray,
-        values: FloatArray,
-        position: Position,
-        before: Clocks,
-        *,
-        arrived_us: int,
-        end: bool = False,
-        routes: Routes = (),
-    ) -> None:
-        self.sequence = sequence
-        self.times_us = times_us
-        self.values = values
-        self.position = position
-        self.before = before
-        self.arrived_us = arrived_us
-        self.end = end
-        self.routes = routes
-        self.first_us = int(times_us[0])
-        self.last_us = int(times_us[-1])
-        self.merged = 0
-        self.duplicates = 0
+    def __post_init__(self) -> None:
+        self.first_us = int(self.times_us[0])
+        self.last_us = int(self.times_us[-1])
 
     def __len__(self) -> int:
         return len(self.times_us)
 
     @property
     def nbytes(self) -> int:
-        """Return the memory that the run takes."""
+        """Return the size of the run in memory."""
         return self.values.nbytes + self.times_us.nbytes + _RUN_OVERHEAD_BYTES
 
     def split(self, at: int) -> tuple[Run, Run]:
@@ -106,7 +85,7 @@ class Run:
         return self.part(0, at, index), self.part(at, len(self), index + at)
 
     def part(self, start: int, stop: int, index: int) -> Run:
-        """Return samples ``start`` to ``stop``, the first of which lies at place ``index`` of its record."""
+        """Return samples ``start`` to ``stop``, the first of which has ``index`` in its record."""
         return Run(
             self.sequence,
             self.times_us[start:stop],
@@ -119,13 +98,13 @@ class Run:
         )
 
     def split_at(self, time_us: int) -> tuple[Run, Run | None]:
-        """Return the samples before ``time_us``, of which there must be one, and the others, if any."""
+        """Return the samples before ``time_us``, at least one, and the others, if any."""
         if self.last_us < time_us:
             return self, None
         return self.split(int(np.searchsorted(self.times_us, time_us)))
 
     def absorb(self, later: Run) -> None:
-        """Merge a single sample of the same time that came later: its readings replace ours, channel by channel."""
+        """Merge a single sample of the same time that came later: its readings replace ours by channel."""
         present = ~np.isnan(later.values)
         self.duplicates += later.duplicates + int(np.count_nonzero(present & ~np.isnan(self.values)))
         self.values = np.where(present, later.values, self.values)
@@ -138,10 +117,7 @@ class Run:
 
 
 def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
-    """Return the runs of a block in the order in which its record holds them.
-
-    One run where its times rise strictly and in order, else one per sample.
-    """
+    """Return the runs of a block in the order of its record: one if its times rise strictly, else one per sample."""
     whole = Run(
         block.sequence,
         block.times_us,
@@ -159,7 +135,7 @@ def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
 
 
 class ReorderBuffer:
-    """Runs waiting for late-comers, in time order; equal times of one sequence are merged, the latest reading wins."""
+    """Waiting runs in time order; equal times of one sequence are merged, the latest reading wins."""
 
     __slots__ = ("nbytes", "runs")
 
@@ -168,7 +144,7 @@ class ReorderBuffer:
         self.nbytes = 0
 
     def add(self, run: Run) -> None:
-        """Take ``run``, which came after all that waits, into its place; runs are cut only where they interleave."""
+        """Insert ``run``, the latest to arrive; runs are split only where they interleave."""
         runs = self.runs
         if not runs or run.first_us > runs[-1].last_us:
             runs.append(run)
@@ -182,7 +158,7 @@ class ReorderBuffer:
         runs[start:end] = together
 
     def release(self, through_us: int | None) -> list[Run]:
-        """Take out all samples with time <= ``through_us`` (None: all), in order."""
+        """Remove and return the samples with time <= ``through_us`` (None: all), in order."""
         runs = self.runs
         if through_us is None:
             released, self.runs, self.nbytes = runs, [], 0
@@ -202,7 +178,7 @@ class ReorderBuffer:
 
 
 def _interleave(waiting: list[Run], new: Run) -> list[Run]:
-    """Return runs in time order with the samples of ``new`` at their places, after those of equal time."""
+    """Return the runs in time order with the samples of ``new`` after those of equal time."""
     ordered: list[Run] = []
     queue = waiting[::-1]
     rest: Run | None = new
@@ -225,7 +201,7 @@ def _interleave(waiting: list[Run], new: Run) -> list[Run]:
 
 
 def _place(ordered: list[Run], single: Run) -> None:
-    """Merge ``single`` with the sample of the same time and sequence at the end of ``ordered``, or put it there."""
+    """Merge ``single`` with the sample of the same time and sequence at the end of ``ordered``, or append it."""
     for run in reversed(ordered):
         if run.last_us != single.first_us:
             break

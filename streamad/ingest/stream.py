@@ -1,10 +1,10 @@
-"""One stream's sequences: takes samples in event-time order and cuts them where a mode or a limit says so.
+"""One stream's sequences: takes samples in event-time order and cuts them by the modes and limits of the config.
 
 Limits are inclusive: a sample exactly ``gap`` after its predecessor, or exactly ``max_duration`` after the first one,
 still belongs; one tick later it does not.
 
-What is decided here depends only on the stream's clocks and on samples of sequences that are not done yet, never on
-what was committed when: this is what makes rereading exact.
+Every decision depends only on the stream's clocks and on samples of sequences that are not done yet, never on the
+times of commits; rereading is therefore exact.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _NEVER_US = 1 << 62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateSamples:
-    """Samples that no verdict will hold: their sequence is closed, or they came beyond ``allowed_lateness``.
+    """Samples in no sequence: theirs is closed, or they came beyond ``allowed_lateness``.
 
-    ``merged`` counts those that had been merged with one of equal time before.
+    ``merged`` counts the samples merged into them before.
     """
 
     stream: str
@@ -46,10 +46,10 @@ class LateSamples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Closed:
-    """A finished sequence and what its progress needs until the verdict is committed.
+    """A finished sequence with the state that its progress needs until the verdict is committed.
 
     ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
-    the lowest of its samples and the one that ended it, ``before`` holds the clocks from before that record.
+    the lowest of its samples and the one that ended it, ``before`` holds the clocks before that record.
     """
 
     sequence: FinishedSequence
@@ -68,12 +68,12 @@ def id_hash(key: str) -> str:
 
 
 def hash_of(key: str | None) -> str:
-    """Return ``id_hash`` of a sequence id, and "" for a sequence that has none."""
+    """Return ``id_hash`` of a sequence id, "" if there is none."""
     return "" if key is None else id_hash(key)
 
 
 class StreamState:
-    """Everything known of one stream in one partition; pure, driven by ``Assembler``."""
+    """The state of one stream in one partition; pure, driven by ``Assembler``."""
 
     __slots__ = (
         "closed", "closed_memory_us", "closed_through_us", "committed_ids", "committed_through_us",
@@ -119,14 +119,14 @@ class StreamState:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether late-comers may still precede the newest sample (known from the clocks alone)."""
+        """Return whether late samples may still precede the newest one (known from the clocks alone)."""
         if not self.settings.allowed_lateness or self.max_time_us is None:
             return False
         return self.floor_us is None or self.floor_us < self.max_time_us
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether nothing is left to end by silence."""
+        """Return whether silence can end nothing more."""
         return not self.open and not self.is_waiting
 
     @property
@@ -159,7 +159,7 @@ class StreamState:
     # --- samples in event-time order ---
 
     def accept(self, run: Run) -> None:
-        """Take the next run in the order of arrival: late samples fall aside, the others wait until the watermark."""
+        """Take the next run in the order of arrival: late samples go to ``late``, others wait for the watermark."""
         watermark_us = self.watermark_us
         if watermark_us is not None and run.first_us < watermark_us:
             late, accepted = run.split_at(watermark_us)
@@ -177,7 +177,7 @@ class StreamState:
             self._feed(released)
 
     def _feed(self, run: Run) -> None:
-        """Take the next run in event-time order, piece by piece."""
+        """Take the next run in event-time order."""
         rest: Run | None = run
         while rest is not None:
             n = self._fitting(rest)
@@ -260,7 +260,7 @@ class StreamState:
     # --- ends ---
 
     def _limit_reason(self, sequence: OpenSequence) -> EndReason:
-        """Return which limit comes first in event time, whichever clock finds out."""
+        """Return which limit comes first in event time."""
         gap = self.settings.gap
         is_gap = gap is not None and sequence.last_us + gap <= sequence.start_us + self.settings.max_duration
         return "gap" if is_gap else "max_duration"
@@ -274,7 +274,7 @@ class StreamState:
         through_us: int | None = None,
         by: Run | None = None,
     ) -> None:
-        """End ``sequence``, because of the sample ``by`` if any; it stays in flight until its verdict is committed."""
+        """End ``sequence`` (because of the sample ``by``, if any); it is in flight until its verdict is committed."""
         del self.open[sequence.key]
         through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         finished = sequence.finish(self.name, reason)
@@ -293,13 +293,13 @@ class StreamState:
         self.late.append(LateSamples(self.name, run.sequence, closed, offset, run.times_us, run.values, run.merged))
 
     def flush(self) -> None:
-        """Release all that waits for late-comers: nothing older is accepted any more."""
+        """Release all waiting samples: nothing older is accepted any more."""
         self.floor_us = self.max_time_us
         for run in self.pending.release(None):
             self._feed(run)
 
     def expire(self, deadline_us: int) -> None:
-        """Do what is due when the partition's clock has passed ``deadline_us``, the next deadline."""
+        """Apply the next deadline, ``deadline_us``, which the partition's clock has passed."""
         if self.is_waiting:
             self.flush()
             return
@@ -307,10 +307,10 @@ class StreamState:
             if self._silence_end_us(sequence) <= deadline_us:
                 self.close(sequence, self._limit_reason(sequence), deadline_us)
 
-    # --- ends from outside ---
+    # --- forced ends ---
 
     def note(self, end: ForcedEnd) -> None:
-        """Note an end from outside for a restart; of the clock's words at one place only the last one counts."""
+        """Note a forced end for a restart; of the wall-clock times at one offset only the last one counts."""
         last = self.forced[-1] if self.forced else None
         if last is not None and None not in (last.clock_us, end.clock_us) and last.offset == end.offset:
             self.forced.pop()
@@ -318,7 +318,7 @@ class StreamState:
         del self.forced[:-MAX_FORCED_ENDS]
 
     def evict(self, offset: int, ended: str | None) -> None:
-        """End the sequence whose id has the hash ``ended`` (None: none) because memory is short at ``offset``."""
+        """End the sequence whose id has the hash ``ended``, if any, because memory is short at ``offset``."""
         self.note(ForcedEnd(offset=offset, ended=ended))
         self.flush()
         for sequence in list(self.open.values()):
@@ -326,7 +326,7 @@ class StreamState:
                 self.close(sequence, "memory")
 
     def forget_closed(self, clock_us: int) -> None:
-        """Forget the ids of sequences so long closed that they may recur."""
+        """Forget the ids of sequences that were closed longer than ``closed_memory`` ago."""
         clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)
         _forget_before(self.closed, clock_us - self.closed_memory_us)
         if self.starts_us:
@@ -337,7 +337,7 @@ class StreamState:
     # --- times relative to the sequence's start ---
 
     def start_of(self, key: str | None, clock_us: int) -> int | None:
-        """Return the event time of second 0 of the sequence ``key``; None where it begins now."""
+        """Return the event time of second 0 of the sequence ``key``; None if it begins now."""
         hashed = None if key is None else id_hash(key)
         start_us, set_us = self.starts_us.get(hashed, (None, 0))
         closed_us = self.closed.get(hashed or "")
@@ -349,7 +349,7 @@ class StreamState:
         self.starts_us[None if key is None else id_hash(key)] = start_us, clock_us
 
     def end_relative(self) -> None:
-        """Forget the start of the sequence without id, so that the next sample begins another one."""
+        """Forget the start of the sequence without id: the next sample begins another one."""
         self.starts_us.pop(None, None)
 
     # --- progress ---
@@ -372,13 +372,13 @@ class StreamState:
         return min(undone, key=itemgetter(0)) if undone else None
 
     def progress(self, read_below: int, clock_us: int | None) -> StreamProgress:
-        """Return what a restart must know, as of ``read_below`` (an offset) and the partition's clock ``clock_us``."""
+        """Return the state that a restart needs at the offset ``read_below`` and the partition clock ``clock_us``."""
         now = Clocks(self.max_time_us, self.floor_us, self.last_record_us, clock_us, clock_us)
         if self.retired_at is not None:
             read_below = min(read_below, self.retired_at)
         oldest = self.oldest()
         done_below, clocks = oldest or (max(read_below, self.done_below), now)
-        # What was forced at ``done_below`` is in the clocks; only that it made all of the stream be forgotten is not.
+        # The clocks include an end forced at ``done_below``, except that it made the stream be forgotten.
         needed_from = done_below if oldest is None and self.retired_at is not None else done_below + 1
         self.forced = [end for end in self.forced if end.offset >= needed_from]
         if clocks.partition_us is not None:
@@ -398,7 +398,7 @@ class StreamState:
         )
 
     def restore(self, progress: StreamProgress) -> None:
-        """Take over what ``progress`` says."""
+        """Set the state that ``progress`` holds."""
         self.done_below = progress.done_below
         self.max_time_us = progress.max_time_us
         self.floor_us = progress.floor_us
@@ -417,7 +417,7 @@ def _remember(ids: dict[str, int], key: str, at_us: int) -> None:
 
 
 def _forget_before(ids: dict[str, int], clock_us: int) -> None:
-    """Drop the ids closed before ``clock_us``, and the oldest ones where there are too many."""
+    """Drop the ids closed before ``clock_us``, and the oldest ones beyond ``MAX_CLOSED_IDS``."""
     while ids:
         oldest = next(iter(ids))
         if ids[oldest] >= clock_us and len(ids) <= MAX_CLOSED_IDS:

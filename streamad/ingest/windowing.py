@@ -1,4 +1,4 @@
-"""Sequences to windows: order is given, gaps are filled, time is put onto a grid, length is made L; all of it pure.
+"""Sequences to windows: missing values are interpolated, times put onto a grid, the length made L. Pure.
 
 Shapes: n samples, C channels, L window length, G points in time at which a window is read (G <= L).
 """
@@ -16,22 +16,22 @@ from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import ChannelSpec, FinishedSequence, IntArray, Window
 
 MAX_GRID_POINTS = 1_000_000
-"""A sequence whose grid would be longer is unscorable: either its times or the period are wrong."""
+"""A sequence with a longer grid is unscorable: its times or the period are wrong."""
 _MAX_SPAN_US = 2**53  # 285 years: float64 holds every whole microsecond below
-_LATE_READING = 1.5  # a channel is silent once this many of its own usual intervals have passed without a reading
+_LATE_READING = 1.5  # usual intervals without a reading after which a channel is silent
 
 _Times: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Unscorable:
-    """Why a sequence gets no score, in words for the engineer of the plant."""
+    """The reason why a sequence gets no score, for the engineer of the plant."""
 
     detail: str
 
 
 class _RefusedError(Exception):
-    """Raised inside this room where a sequence turns out unscorable."""
+    """Raised inside this module if a sequence is unscorable."""
 
 
 def to_window(
@@ -40,10 +40,10 @@ def to_window(
     """Return the sequence in model form, float32 [C, L] in engineering units, or why it has none.
 
     Missing values are interpolated over time between a channel's readings and held at the edges. ``max_missing`` is
-    judged before that, per channel, over the part of the sequence that the window shows: without a grid as the share
-    of samples without a value, with a grid as the share of time in which the channel is silent beyond its own usual
-    interval (see ``_silent_share``), so that slow sensors pass. ``channels`` names the channels in refusals.
-    The result holds no NaN or infinity and is zero from its length on.
+    checked before that, per channel, over the part of the sequence in the window: without a grid as the share of
+    samples without a value, with a grid as the share of time in which the channel is silent beyond its usual interval
+    (``_silent_share``), so that slow sensors pass. ``channels`` gives the names for refusals. The result holds no NaN
+    or infinity and is zero from its length on.
     """
     try:
         n_points = _check(sequence, settings, channels)
@@ -57,7 +57,7 @@ def to_window(
 
 
 def _check(sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None) -> int:
-    """Return the number of points the window shows at most; nothing is allocated by the length of time."""
+    """Return the largest number of points in the window; nothing is allocated by the length of time."""
     n_channels = sequence.values.shape[1]
     if sequence.partial:
         raise _RefusedError("partial: the beginning of the sequence may not have been seen")
@@ -147,7 +147,7 @@ def _since_start(times_us: IntArray) -> _Times:
 def _reading_times(times: _Times, settings: WindowSettings, n_points: int) -> _Times:
     """Return the microseconds since the start at which the window is read, float64 [G].
 
-    A longer sequence is squeezed onto L uniform points straight from its samples, never over a grid in between.
+    A longer sequence is squeezed onto L uniform points directly from its samples, without a grid in between.
     """
     end_us = float(times[-1])
     if settings.resample is not None:
@@ -160,7 +160,7 @@ def _reading_times(times: _Times, settings: WindowSettings, n_points: int) -> _T
 
 
 def _check_missing(times: _Times, readings: _Times, shown_us: float, settings: WindowSettings, name: str) -> None:
-    """Refuse a channel whose ``readings`` (times of its values) leave out too much of [0, ``shown_us``]."""
+    """Refuse a channel whose ``readings`` (times of its values) cover too little of [0, ``shown_us``]."""
     readings = readings[readings <= shown_us]
     if not len(readings):
         raise _RefusedError(f"channel {name} has no value in the sequence")
@@ -176,11 +176,11 @@ def _check_missing(times: _Times, readings: _Times, shown_us: float, settings: W
 
 
 def _silent_share(readings: _Times, shown_us: float, period_us: int) -> float:
-    """Return the share of [0, ``shown_us``] in which a channel was silent beyond its own usual interval.
+    """Return the share of [0, ``shown_us``] in which a channel was silent beyond its usual interval.
 
-    The usual interval is the median distance of its readings, at least the grid's period and at most half of the time
-    shown. A stretch without reading (also before the first and after the last) of more than one and a half usual
-    intervals counts with what it lasts beyond one interval, as lost readings would.
+    The usual interval is the median distance of its readings, at least the grid's period and at most half of
+    ``shown_us``. A stretch without reading (also before the first and after the last one) of more than one and a half
+    usual intervals counts with its length beyond one interval.
     """
     intervals = np.diff(readings)
     usual_us = float(period_us)

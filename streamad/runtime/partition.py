@@ -1,10 +1,11 @@
-"""One partition in the pipeline: its silence, its sequences in flight, what waits for its next commit."""
+"""One partition in the pipeline: its idle time, its sequences in flight, and the outputs of its next commit."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from streamad.ingest.intake import Intake
 from streamad.ingest.stream import Closed
@@ -19,10 +20,10 @@ _COMMITTING_SHARE = 10
 
 
 class IdleClock:
-    """Wall-clock silence of a partition, counted only while its source says that it is caught up.
+    """Wall-clock idle time of a partition, counted only while its source reports that it is caught up.
 
-    The source keeps saying so with empty batches. If it does not for longer than ``outage_us`` (a stalled broker), the
-    silence was an outage and counting starts anew: nothing is cut because nobody could deliver.
+    The source reports so with empty batches. Without one for longer than ``outage_us`` (a stalled broker), counting
+    starts anew: an outage must not end sequences.
     """
 
     def __init__(self, outage_us: int) -> None:
@@ -42,7 +43,7 @@ class IdleClock:
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """A finished sequence on its way to its verdict; ``record_us`` is the partition's record clock at its end."""
+    """A finished sequence without its verdict; ``record_us`` is the partition's record clock at its end."""
 
     closed: Closed
     task: asyncio.Task[JudgedSequence]
@@ -53,7 +54,7 @@ class InFlight:
 
 @dataclass(slots=True, eq=False)
 class Committing:
-    """A commit under way, and what it will have made durable."""
+    """A commit under way, with its contents."""
 
     update: ProgressUpdate
     done: list[InFlight]
@@ -61,14 +62,14 @@ class Committing:
     task: asyncio.Task[None]
     n_messages: int
     since_us: int
-    told: list[Event]
+    events: list[Event]
 
 
 @dataclass(slots=True, eq=False)
 class Restoring:
-    """A partition that is being taken over; what its source delivers once it was sought waits here.
+    """A partition that is being restored; batches that come after its seek wait in ``early``.
 
-    ``first_begin`` is where it began before it was lost, as long as no progress says so.
+    ``first_begin`` is the offset where it began in this run if it was lost before its first commit.
     """
 
     event: PartitionAssigned
@@ -80,7 +81,7 @@ class Restoring:
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A partition that is being read: its way in, what is in flight, and what fell aside since the last commit."""
+    """A partition that is being read: its intake, its sequences in flight, its dead letters and late records."""
 
     event: PartitionAssigned
     intake: Intake
@@ -107,22 +108,28 @@ class Partition:
 
     @property
     def has_verdicts(self) -> bool:
-        """Return whether verdicts can be committed; those that the partition's end brought go all at once.
+        """Return whether verdicts can be committed; those of the partition's end are committed all at once.
 
-        So a crash at its end repeats all of the end, as if it had not been seen, or nothing of it.
+        A crash at the end therefore repeats either all of the end or nothing of it.
         """
         if self.ended:
             return bool(self.in_flight) and all(waiting.task.done() for waiting in self.in_flight)
         return bool(self.in_flight) and self.in_flight[0].task.done()
 
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks under way: judging and the commit."""
+        committing = [] if self.committing is None else [self.committing.task]
+        return [*(waiting.task for waiting in self.in_flight), *committing]
+
     def is_through(self, event: PartitionEnded) -> bool:
-        """Return whether all before ``event`` was read; before one from before the last seek it was not."""
+        """Return whether all before ``event`` was read; False for an event from before the last seek."""
         return event.next_offset is None or event.next_offset == self.expected
 
     def rest_of(self, batch: RecordBatch) -> RecordBatch | None:
-        """Return what of ``batch`` follows what was read, None where nothing does.
+        """Return the part of ``batch`` that continues at ``expected``, None if there is none.
 
-        Of what was read before the last seek some may follow, and be taken: then the source delivers it again.
+        Part of a batch from before the last seek may continue there; the source then delivers it again.
         """
         begins_at, expected = batch.begins_at, self.expected
         if begins_at is None or begins_at == expected:
@@ -133,10 +140,10 @@ class Partition:
         return RecordBatch(batch.partition, records, batch.next_offset, batch.caught_up, expected, batch.end_offset)
 
     def is_due(self, now_us: int, interval_us: int, *, has_events: bool) -> bool:
-        """Return whether it is time to commit; ``has_events``: there is something to tell the operator.
+        """Return whether it is time to commit; ``has_events``: events wait to be written.
 
-        Verdicts wait no longer than ``interval_us``, not at all where nothing else is waiting to be read, and in any
-        case only so long that commits take a tenth of the time.
+        Verdicts wait at most ``interval_us``. They do not wait if no record waits to be read, or once commits would
+        take at most a tenth of the time.
         """
         since_us = now_us - self.committed_us
         if self.ended:
@@ -146,7 +153,7 @@ class Partition:
         return since_us >= interval_us and (self.has_verdicts or self.moved or has_events)
 
     def take_judged(self) -> list[InFlight]:
-        """Take what is judged off the line, up to the first failure; once that is the first, raise it."""
+        """Remove and return the judged sequences up to the first failure; raise a failure that comes first."""
         taken: list[InFlight] = []
         while self.in_flight and self.in_flight[0].task.done():
             if self.in_flight[0].task.exception() is not None and taken and not self.ended:
@@ -161,14 +168,14 @@ class Partition:
         self.aside_bytes += sum(map(_size_of, records))
 
     def take_aside(self) -> list[OutputRecord]:
-        """Return what fell aside since the last call."""
+        """Return the records set aside since the last call."""
         aside, self.aside = self.aside, []
         self.aside_bytes = 0
         return aside
 
 
 def _size_of(record: OutputRecord) -> int:
-    """Return about how many bytes a record that fell aside holds in memory."""
+    """Return the approximate size in memory of a record set aside."""
     message = record.message
     if isinstance(message, DeadLetter):
         return _MESSAGE_BYTES + len(message.value)

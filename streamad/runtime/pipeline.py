@@ -1,4 +1,4 @@
-"""The runtime that joins the rooms: records in, sequences judged, outputs and progress committed together."""
+"""The pipeline: records in, sequences judged, outputs and progress committed together."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from streamad.runtime.status import Status
 from streamad.runtime.stream_homes import StreamHomes
 from streamad.runtime.takeover import Releases, TakeOver
 from streamad.settings.plant_yaml import Settings
+from streamad.system.tasks import look_at, wait_for_either
 from streamad.telemetry.events import EventLog
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import Counters, Gauges
@@ -42,8 +43,8 @@ class Pipeline:
     """Runs one source through assembly and judging to a committer, until the source ends or ``request_stop``.
 
     Verdicts of a partition commit in the order in which its sequences ended, together with the dead letters and late
-    records of everything read so far and the progress that says so; partitions commit independently of each other and
-    of reading. A partition that its committer lost is restored from its progress and read again.
+    records of everything read so far and the progress that covers it; partitions commit independently of each other
+    and of reading. A partition that its committer lost is restored from its progress and read again.
     ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
     called after the commit with the latency in us since the batch that ended the sequence; ``on_event`` replaces
     the line in the log. Tasks beside the pipeline log through
@@ -74,8 +75,8 @@ class Pipeline:
         self._with_verdicts = with_verdicts
         self._take_over = TakeOver(settings, source, clock, self.counters)
         self._on_judged = on_judged
-        self._told = events if events is not None else EventLog(settings.name, clock, on_event)
-        self.emit = self._told.emit
+        self._events = events if events is not None else EventLog(settings.name, clock, on_event)
+        self.emit = self._events.emit
         self._partitions: dict[str, Partition] = {}
         self._restoring: dict[str, Restoring] = {}
         self._releases = Releases(committer)
@@ -91,11 +92,11 @@ class Pipeline:
 
     @property
     def was_stopped(self) -> bool:
-        """Return whether a stop was requested: verdicts may be missing that the next run will bring."""
+        """Return whether a stop was requested: the next run may bring further verdicts."""
         return self._stopping
 
     def request_stop(self) -> None:
-        """Stop reading; what is judged within ``run.stop_timeout`` is committed, all else is read again next time."""
+        """Stop reading; verdicts that come within ``run.stop_timeout`` are committed, the rest is read again."""
         if not self._stopping:
             self._log.info("stop requested")
             self._give_up_us = self._clock.monotonic_us() + self._settings.run.stop_timeout
@@ -103,20 +104,20 @@ class Pipeline:
         self._wake.set()
 
     async def commit_events(self) -> None:
-        """Commit what was told since ``run`` ended, beside the progress that the latest commit left.
+        """Commit the events logged after ``run`` ended; progress stays as the last commit left it.
 
-        Does nothing where no partition is ours. Raises OutputError.
+        Does nothing if no partition is ours. Raises OutputError.
         """
-        if not self._told or self._last_update is None:
+        if not self._events or self._last_update is None:
             return
-        told = self._told.take()
+        events = self._events.take()
         try:
-            await self._committer.commit(self._last_update, self._told.records(told))
+            await self._committer.commit(self._last_update, self._events.records(events))
         except PartitionLost as lost:
-            self._log.warning("events not committed", reason=str(lost), events=len(told))
+            self._log.warning("events not committed", reason=str(lost), events=len(events))
 
     def gauges(self) -> Gauges:
-        """Return the state of this moment; the latencies are those since the last call."""
+        """Return the current state; the latencies are those since the last call."""
         return self._status.gauges(self._partitions.values(), self._in_flight_bytes)
 
     async def run(self) -> None:
@@ -138,8 +139,7 @@ class Pipeline:
             for restoring in self._restoring.values():
                 left.append(restoring.task)
             for partition in self._partitions.values():
-                left += [waiting.task for waiting in partition.in_flight]
-                left += [partition.committing.task] if partition.committing is not None else []
+                left += partition.tasks
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
@@ -154,7 +154,7 @@ class Pipeline:
                 if pull is None:
                     pull = asyncio.ensure_future(anext(source_events, None))
                 await self._wait_for(pull)
-                await self._settle()
+                await self._finish_tasks()
                 if pull.done():
                     event, pull = pull.result(), None
                     if event is None:
@@ -166,16 +166,11 @@ class Pipeline:
                 pull.cancel()
                 await asyncio.gather(pull, return_exceptions=True)
 
-    async def _wait_for(self, pull: asyncio.Future[SourceEvent | None] | None) -> None:
-        """Return when ``pull`` is done or something happened (a verdict, a commit, a tick, a stop)."""
-        if pull is not None and pull.done():
+    async def _wait_for(self, *pulls: asyncio.Future[SourceEvent | None]) -> None:
+        """Return when one of ``pulls`` is done or something happened (a verdict, a commit, a tick, a stop)."""
+        if any(pull.done() for pull in pulls):
             return
-        woken = asyncio.ensure_future(self._wake.wait())
-        try:
-            waited: set[asyncio.Future[Any]] = {woken} if pull is None else {woken, pull}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            woken.cancel()
+        await wait_for_either(self._wake, *pulls)
         self._wake.clear()
         self._status.check_stall(self._waiting)
 
@@ -186,7 +181,7 @@ class Pipeline:
             self._status.report(self._partitions.values(), self._in_flight_bytes)
             self._wake.set()
 
-    # --- what the source says ---
+    # --- events of the source ---
 
     async def _handle(self, event: SourceEvent) -> None:
         match event:
@@ -216,8 +211,8 @@ class Pipeline:
         self._restoring[event.partition].is_sought = True
         return await self._take_over.begin(event, progress, first_begin)
 
-    async def _settle(self) -> None:
-        """Take up what tasks of ours have finished: partitions restored, commits done, both perhaps failed."""
+    async def _finish_tasks(self) -> None:
+        """Handle the restores and commits whose tasks have ended, some perhaps by an error."""
         for name, restoring in list(self._restoring.items()):
             if not restoring.task.done():
                 continue
@@ -236,7 +231,7 @@ class Pipeline:
                 self._committed(partition, partition.committing)
 
     def _drop(self, name: str, *, is_ours: bool = False) -> None:
-        """Forget all state of a partition; give it up, too, unless it ``is_ours`` and will be restored."""
+        """Forget all state of a partition and release it, unless it ``is_ours`` and will be restored."""
         restoring = self._restoring.pop(name, None)
         partition = self._partitions.pop(name, None)
         if restoring is None and partition is None:
@@ -245,10 +240,9 @@ class Pipeline:
             self._last_update = None
         left: list[asyncio.Task[Any]] = [restoring.task] if restoring is not None else []
         if partition is not None:
-            left += [waiting.task for waiting in partition.in_flight]
+            left += partition.tasks
             if partition.committing is not None:
-                left.append(partition.committing.task)
-                self._told.give_back(partition.committing.told)
+                self._events.give_back(partition.committing.events)
             self._in_flight_bytes -= sum(waiting.nbytes for waiting in partition.in_flight)
             self._homes.leave(name, self._partitions)
         self._releases.begin(name, left, is_ours=is_ours)
@@ -266,7 +260,7 @@ class Pipeline:
             self._finish(partition)
 
     def _finish(self, partition: Partition) -> None:
-        """End what is open in an ended partition: not before all that its samples had ended is committed."""
+        """End the open sequences of an ended partition, once all verdicts before are committed."""
         self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
         partition.ended = True
         self._homes.leave(partition.name, self._partitions)
@@ -286,14 +280,14 @@ class Pipeline:
         finished = partition.intake.take(batch, now_us)
         if batch.caught_up:
             finished += partition.intake.expire(partition.idle.idle_us, now_us)
-        if has_passed:  # also what holds no record of ours: markers of transactions, aborted records
+        if has_passed:  # also over offsets without a record: transaction markers, aborted records
             partition.moved = True
             self._status.moved()
         partition.caught_up = batch.caught_up
         partition.lag = None if batch.end_offset is None else max(0, batch.end_offset - batch.next_offset)
         self._submit(partition, finished)
         if finished and (batch.caught_up or self._batchers.is_idle):
-            await self._flush()  # nothing more waits to be read, or nobody is served by waiting for company
+            await self._flush()  # no further record waits, or the scorer is idle: waiting would not fill a batch
 
     # --- judging ---
 
@@ -306,10 +300,6 @@ class Pipeline:
         now_us = self._clock.monotonic_us()
         for closed in finished:
             sequence = closed.sequence
-            self.counters.sequences[sequence.reason] += 1
-            self.counters.sequence_samples += sequence.n_samples
-            self.counters.merged += closed.merged
-            self.counters.duplicates += sequence.duplicates
             refused = None
             if self._homes.is_split(sequence.stream):
                 refused = "stream seen in two partitions: its samples are split between them; check the message key"
@@ -321,12 +311,11 @@ class Pipeline:
             partition.in_flight.append(InFlight(closed, task, now_us, nbytes, record_us))
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
-        if not task.cancelled():
-            task.exception()  # looked at: of many that fail together only the first is raised, by its commit
+        look_at(task)  # of many that fail together, the commit raises only the first
         self._wake.set()
 
     async def _make_room(self) -> None:
-        """Hold the source back while too much waits; if nothing can drain, end the largest open sequence."""
+        """Wait while too much waits; if no verdict can come, end the largest open sequence."""
         limit = self._settings.sequences.max_buffered_bytes
         most_waiting = 2 * self._settings.run.batch_windows
         while not self._stopping:
@@ -335,10 +324,10 @@ class Pipeline:
                 return
             if waiting:
                 await self._flush()
-                await self._settle()
+                await self._finish_tasks()
                 self._commit_ready()
                 if self._waiting == waiting:
-                    await self._wait_for(None)
+                    await self._wait_for()
             elif not self._evict() and self._held_bytes >= held:
                 return
 
@@ -353,7 +342,7 @@ class Pipeline:
     def _evict(self) -> bool:
         """End the largest open sequence of the fullest partition; return whether there was one."""
         held = [partition for partition in self._partitions.values() if partition.intake.assembler.buffered_bytes]
-        # What is being read again was cut otherwise at first, if it was cut at all: cutting it anew is the last resort.
+        # Sequences being read again were not evicted here at first: evicting them now is the last resort.
         if self._held_bytes <= _REREADING_SHARE * self._settings.sequences.max_buffered_bytes:
             held = [partition for partition in held if not partition.intake.is_recovering]
         if not held:
@@ -364,7 +353,7 @@ class Pipeline:
         return bool(finished)
 
     async def _flush(self) -> None:
-        await asyncio.sleep(0)  # tasks just made submit their windows first
+        await asyncio.sleep(0)  # new tasks submit their windows first
         self._batchers.flush()
 
     # --- commits ---
@@ -375,7 +364,7 @@ class Pipeline:
         for partition in self._partitions.values():
             if partition.committing is not None:
                 continue
-            is_due = partition.is_due(now_us, interval_us, has_events=bool(self._told))
+            is_due = partition.is_due(now_us, interval_us, has_events=bool(self._events))
             if is_due or partition.aside_bytes > _MAX_ASIDE_BYTES:
                 self._commit(partition)
 
@@ -385,12 +374,12 @@ class Pipeline:
                 self._commit(partition)
 
     def _commit(self, partition: Partition) -> None:
-        """Begin to commit what is judged; whatever becomes of it is taken up by ``_settle``."""
+        """Begin to commit the judged sequences; ``_finish_tasks`` handles the result."""
         done = partition.take_judged()
         judged = [waiting.task.result() for waiting in done]
         outputs = partition.take_aside()
-        told = self._told.take()
-        outputs += self._told.records(told)
+        events = self._events.take()
+        outputs += self._events.records(events)
         for waiting, sequence in zip(done, judged, strict=True):
             partition.intake.assembler.committed(waiting.closed)
             outputs += sequence.outputs(with_verdicts=self._with_verdicts)
@@ -400,7 +389,7 @@ class Pipeline:
         task = asyncio.create_task(self._committer.commit(update, outputs))
         task.add_done_callback(self._on_done)
         since_us = self._clock.monotonic_us()
-        partition.committing = Committing(update, done, judged, task, len(outputs), since_us, told)
+        partition.committing = Committing(update, done, judged, task, len(outputs), since_us, events)
 
     def _committed(self, partition: Partition, commit: Committing) -> None:
         partition.committing = None
@@ -409,10 +398,10 @@ class Pipeline:
         except PartitionLost as lost:
             self.counters.commits_failed += 1
             self._log.warning("commit failed, partition restored", partition=partition.name, reason=str(lost))
-            self._told.give_back(commit.told)
+            self._events.give_back(commit.events)
             self._drop(partition.name, is_ours=True)
             if self._is_through and not self._stopping:
-                raise  # nobody reads any more: the next run goes on
+                raise  # reading has ended: the next run restores it
             if not self._stopping:
                 self._restore(partition.event, partition.begin)
             return
@@ -446,7 +435,7 @@ class Pipeline:
             self._finish(partition)
 
     async def _drain(self) -> None:
-        """Finish and commit what is being scored, and what fell aside."""
+        """Finish and commit the sequences in flight, dead letters, late records and events."""
         self._is_through = True
         for name in list(self._restoring):
             self._drop(name)
@@ -454,16 +443,16 @@ class Pipeline:
             if self._waiting and self._stopping and self._clock.monotonic_us() >= self._give_up_us:
                 self._give_up()
             await self._flush()
-            await self._settle()
+            await self._finish_tasks()
             self._commit_ready()
             if self._is_committing or any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
-                await self._wait_for(None)
+                await self._wait_for()
         for partition in list(self._partitions.values()):
-            if partition.moved or partition.aside or partition.ended or self._told:
+            if partition.moved or partition.aside or partition.ended or self._events:
                 self._commit(partition)
         while self._is_committing:
-            await self._wait_for(None)
-            await self._settle()
+            await self._wait_for()
+            await self._finish_tasks()
         await asyncio.gather(*self._releases.tasks)
 
     @property
@@ -471,7 +460,7 @@ class Pipeline:
         return any(partition.committing is not None for partition in self._partitions.values())
 
     def _give_up(self) -> None:
-        """Leave to the next run what is not judged; the end of a partition counts only as a whole."""
+        """Leave the sequences not judged to the next run; the end of a partition counts only as a whole."""
         for name, partition in list(self._partitions.items()):
             self._log.info("left to the next run", partition=name, sequences=len(partition.in_flight))
             for waiting in partition.in_flight:

@@ -1,4 +1,4 @@
-"""Replays recordings: at full speed, in real time or n times as fast; and reads them into sequences for training."""
+"""Recordings as sources: paced replay, ranges of record time, and sequences for training."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from streamad.types import (
 class PacedSource:
     """Delivers another source's records when they are due: ``speed`` 1 is real time, 10 ten times as fast.
 
-    A record is due when as much time has passed since the partition's first record as lies between their times. Without
-    a time of its own a record is due at its last sample, and where times are relative, so long after its sequence's
-    first record; an unreadable record is due at once.
+    A record is due as long after the partition's first record as their times differ. The time of a record without one
+    is that of its last sample, counted from its sequence's first record if times are relative; an unreadable record is
+    due at once.
     """
 
     def __init__(self, source: Source, speed: float, clock: Clock, settings: Settings) -> None:
@@ -98,7 +98,7 @@ async def read_sequences(
 ) -> AsyncIterator[FinishedSequence]:
     """Yield the sequences of a finite source, cut as ``streamad run`` would cut them. Raises SourceError.
 
-    ``on_progress`` is told the share of the source that was read, None where that is not known.
+    ``on_progress`` gets the share of the source that was read, None if unknown.
     """
     decoder = Decoder(settings.decode, settings.channels, settings.route_field)
     intakes: dict[str, Intake] = {}
@@ -121,10 +121,6 @@ async def read_sequences(
         else:
             continue
         for closed in finished:
-            counters.sequences[closed.sequence.reason] += 1
-            counters.sequence_samples += closed.sequence.n_samples
-            counters.merged += closed.merged
-            counters.duplicates += closed.sequence.duplicates
             if event.partition in intakes:
                 intakes[event.partition].assembler.committed(closed)
             yield closed.sequence
@@ -133,7 +129,7 @@ async def read_sequences(
 
 
 def cut(source: Source, span: Span, name: str) -> Source:
-    """Return what ``source`` holds now in ``span``: finite even where it goes on for ever. Raises UsageError."""
+    """Return the records of ``source`` in ``span`` as of now: a finite source. Raises UsageError."""
     if isinstance(source, RangedSource):
         return source.between(span.since_us, span.until_us)
     if span != EVERYTHING:
@@ -144,7 +140,7 @@ def cut(source: Source, span: Span, name: str) -> Source:
 
 
 class Share:
-    """Which share of the partitions seen so far was read, by offsets."""
+    """The share of the partitions seen so far that was read, by offsets."""
 
     def __init__(self) -> None:
         self._extents: dict[str, tuple[int, int, int]] = {}
@@ -156,7 +152,7 @@ class Share:
 
     @property
     def value(self) -> float | None:
-        """Return a number from 0 to 1; None where the source does not say where it ends."""
+        """Return a number from 0 to 1; None if the source does not report its end."""
         wanted = sum(end - begin for begin, _, end in self._extents.values())
         done = sum(min(after, end) - begin for begin, after, end in self._extents.values())
         return min(1.0, done / wanted) if wanted > 0 else None

@@ -1,4 +1,4 @@
-"""What an operator sees of a run: counters and gauges in the log, and the alarm of a run that stands still."""
+"""The status of a run: counters and gauges in the log, and the error of a run that stalls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamad.telemetry.metrics import Counters, Gauges, Latencies
 
 
 class Status:
-    """Watches a pipeline's partitions; ``moved`` is told whenever work went on."""
+    """Reports on a pipeline's partitions; ``moved`` is called at every progress."""
 
     def __init__(self, settings: Settings, clock: Clock, counters: Counters) -> None:
         self._settings = settings
@@ -24,11 +24,11 @@ class Status:
         self.latencies = Latencies()
 
     def moved(self) -> None:
-        """Note that work went on."""
+        """Note progress."""
         self._moved_us = self._clock.monotonic_us()
 
     def gauges(self, partitions: Collection[Partition], in_flight_bytes: int) -> Gauges:
-        """Return the state of this moment; the latencies are those since the last call."""
+        """Return the current state; the latencies are those since the last call."""
         lags = [partition.lag for partition in partitions]
         oldest_us = [partition.low_watermark_us for partition in partitions if partition.low_watermark_us is not None]
         p50_ms, p99_ms = self.latencies.take_ms()
@@ -44,7 +44,7 @@ class Status:
         )
 
     def report(self, partitions: Collection[Partition], in_flight_bytes: int) -> None:
-        """Print counters and gauges to the log where it is time."""
+        """Log counters and gauges if the report interval has passed."""
         interval_us, now_us = self._settings.run.report_interval, self._clock.monotonic_us()
         if interval_us and now_us - self._reported_us >= interval_us:
             self._reported_us = now_us
@@ -52,7 +52,7 @@ class Status:
             self._log.info("status", **self._counters.as_dict(), **gauges.as_dict())
 
     def check_stall(self, waiting: int) -> None:
-        """Raise StalledError where ``waiting`` sequences wait for their verdicts and nothing moved for too long."""
+        """Raise StalledError if sequences are ``waiting`` and nothing has moved for ``run.stall_timeout``."""
         limit_us = self._settings.run.stall_timeout
         if limit_us and waiting and self._clock.monotonic_us() - self._moved_us > limit_us:
             raise StalledError(

@@ -1,4 +1,4 @@
-"""Taking a partition over: from its progress, or from where its source begins, to a partition that can be read."""
+"""Releasing partitions and taking them over: the seek, and the intake restored from progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamad.types import PartitionAssigned
 
 
 class Releases:
-    """Gives partitions up to ``committer``, one after the other where the same one is dropped again meanwhile."""
+    """Releases partitions by ``committer``; releases of the same partition run one after the other."""
 
     def __init__(self, committer: Committer) -> None:
         self._committer = committer
@@ -26,11 +26,11 @@ class Releases:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Return those under way; they raise what the committer raises."""
+        """Return the releases under way; they raise what the committer raises."""
         return list(self._under_way.values())
 
     def begin(self, name: str, left: Sequence[asyncio.Task[Any]], *, is_ours: bool) -> None:
-        """Cancel what is ``left`` to do for a partition and, unless it ``is_ours``, give it up when that has ended."""
+        """Cancel the tasks ``left`` of a partition; once they have ended, release it unless it ``is_ours``."""
         for task in left:
             task.cancel()
         before = self._under_way.get(name)
@@ -39,13 +39,13 @@ class Releases:
         release.add_done_callback(lambda _: self._ended(name, release))
 
     async def done(self, name: str) -> None:
-        """Return once no release of the partition is under way, however it ended."""
+        """Return once no release of the partition is under way."""
         if (release := self._under_way.get(name)) is not None:
             await asyncio.wait([release])
 
     async def _release(self, name: str, left: list[asyncio.Task[Any]], *, is_ours: bool) -> None:
         await asyncio.gather(*left, return_exceptions=True)
-        if not is_ours:  # or the committer would forget how often it was fenced, and since when its commits fail
+        if not is_ours:  # otherwise the committer would forget how often and since when its commits fail
             await self._committer.release(name)
 
     def _ended(self, name: str, release: asyncio.Task[None]) -> None:
@@ -54,7 +54,7 @@ class Releases:
 
 
 class TakeOver:
-    """Begins to read the partitions of ``source``, once their former owners are kept out."""
+    """Begins to read partitions of ``source`` after their former owners are fenced."""
 
     def __init__(self, settings: Settings, source: Source, clock: Clock, counters: Counters) -> None:
         self._settings = settings
@@ -65,10 +65,10 @@ class TakeOver:
         self._log = get_logger().bind(plant=settings.name)
 
     async def begin(self, event: PartitionAssigned, progress: Progress | None, first_begin: int | None) -> Partition:
-        """Seek the low watermark of ``progress``, without one ``first_begin``, and return the partition.
+        """Seek the low watermark of ``progress``, or else ``first_begin``, and return the partition.
 
-        ``first_begin`` is where it began in this run before its first commit; None: the source says. Where what lies
-        behind the place sought is gone, sequences that may have lost samples begin anew as partial ones.
+        ``first_begin`` is where it began in this run before its first commit; None: the source decides. If the source
+        begins later (retention), sequences that may have lost samples begin anew as partial ones.
         """
         wanted = first_begin if progress is None else progress.low_watermark
         begin = await self._source.seek(event.partition, wanted)
@@ -89,7 +89,7 @@ class TakeOver:
             partition.low_watermark_us = progress.low_watermark_us
         if progress is None:
             intake.next_offset = begin
-            if isinstance(self._source, TransactionalSource):  # so that "latest" means the same place after a crash
+            if isinstance(self._source, TransactionalSource):  # so that "latest" is the same offset after a crash
                 partition.moved, partition.committed_us = True, 0
         where = {} if progress is None else {"next_offset": progress.next_offset}
         self._log.info(

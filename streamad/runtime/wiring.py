@@ -1,4 +1,4 @@
-"""Puts the rooms together as a config says: sources, sinks, the model in service, the committer."""
+"""Makes source, sinks and committer from the config."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from streamad.ports import Committer, Sink, Source, TransactionalSource
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
 from streamad.settings.plant_yaml import Settings
 
+OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+
 
 def source_for(plant: Plant, url: str | None = None) -> Source:
-    """Make the source of the config, or of ``url``: with the config's options where that is of the same kind.
+    """Make the source of the config, or of ``url``: with the config's options if it is of the same kind.
 
-    The same kind is the same scheme, and for files the same ending. Raises PluginError, ConfigError, SourceError.
+    That is the same scheme, and for files the same suffix. Raises PluginError, ConfigError, SourceError.
     """
     settings, context = plant.settings, plant.context
     if url is None or _kind(url) == _kind(settings.source.url):
@@ -30,14 +32,7 @@ def _kind(url: str) -> tuple[str, str]:
 
 def sink_urls(settings: Settings) -> dict[Role, str]:
     """Return the URL of each role that has a sink."""
-    urls: dict[Role, str | None] = {
-        "alerts": settings.sinks.alerts,
-        "attributions": settings.sinks.attributions,
-        "verdicts": settings.sinks.verdicts,
-        "dead_letters": settings.sinks.dead_letters,
-        "late": settings.sinks.late,
-        "events": settings.sinks.events,
-    }
+    urls = {role: getattr(settings.sinks, role) for role in OUTPUT_ROLES}
     return {role: url for role, url in urls.items() if url is not None}
 
 

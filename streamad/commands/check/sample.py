@@ -113,6 +113,4 @@ def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decode
                 sample.unreadable.setdefault(letter.kind, f"{where}: {letter.error}")
     elif isinstance(event, PartitionEnded):
         finished = intakes.pop(event.partition).end_of_input(now_us)
-    for closed in finished:
-        sample.counters.sequences[closed.sequence.reason] += 1
-        sample.sequences.append(closed.sequence)
+    sample.sequences += [closed.sequence for closed in finished]

@@ -258,7 +258,7 @@ async def test_an_event_is_told_in_time_where_nothing_else_is_to_be_committed() 
     clock = ManualClock()
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: bool(run.pipeline._told))
+        await until(lambda: bool(run.pipeline._events))
         clock.advance(2)
         await until(lambda: run.messages("events") != [])
         run.pipeline.request_stop()
