@@ -6,94 +6,65 @@ All three are the product's own pipeline; they differ in what becomes of the seq
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 import numpy as np
 
 from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import MicroBatcher
-from streamad.learn.live.learner import Learner
-from streamad.learn.parts import store_for, versions_of
-from streamad.learn.store.records import mark_of
+from streamad.judge.scoring import Batchers, MicroBatcher
+from streamad.learn.live.live_learning import LiveLearning
+from streamad.learn.parts import versions_of
 from streamad.learn.training.from_recordings import train_model
 from streamad.messages import Feedback, ModelRef
 from streamad.plant import Plant
-from streamad.ports import Clock
-from streamad.settings.plant_yaml import Settings
-from streamad.telemetry.events import Emit
+from streamad.telemetry.events import EventLog
 from streamad.types import Window, WindowSet
 
 Kind = Literal["streamad", "frozen", "naive"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-class Follower(Protocol):
-    """What becomes of a monitor's judged sequences."""
+class Learning(Protocol):
+    """What becomes of the sequences that a monitor judged: the product's ``LiveLearning``, or another way."""
+
+    async def begin(self) -> Batchers:
+        """Return the batchers that score, and begin to learn."""
+        ...
 
     def judged(self, sequence: JudgedSequence) -> None:
         """Take a committed sequence."""
         ...
 
-    async def answered(self, feedback: Feedback) -> None:
-        """Hear what an operator says of an alert."""
+    async def mark(self, feedback: Feedback) -> None:
+        """Take an operator's mark on an alert."""
         ...
 
     async def settle(self) -> None:
-        """Return once all that the sequences judged so far call for is done."""
+        """Return once everything judged so far has had its effect: a training, a swap."""
         ...
 
-    async def close(self) -> None:
+    async def close(self, *, wait: bool) -> None:
         """End."""
         ...
-
-
-class _Following:
-    """streamad's own learner. With ``settings`` that never make a training due, its first model stays for ever."""
-
-    def __init__(self, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, emit: Emit) -> None:
-        plant = Plant(settings, folder, clock)
-        self._learner = Learner(
-            batcher,
-            plant,
-            store=store_for(plant),
-            versions=versions_of(plant),
-            emit=emit,
-        )
-        self._running = asyncio.create_task(self._learner.run())
-
-    def judged(self, sequence: JudgedSequence) -> None:
-        """Hand a judged sequence to the learner."""
-        self._learner.judged(sequence)
-
-    async def answered(self, feedback: Feedback) -> None:
-        """Mark the sequence of an alert in the inlier store."""
-        await self._learner.mark(mark_of(feedback))
-
-    async def settle(self) -> None:
-        """Wait for gate, store, drift and guard, for a training that they call for, and for its model's swap."""
-        await self._learner.settle()
-
-    async def close(self) -> None:
-        """End the learner."""
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
-        await self._learner.close(wait=False)
 
 
 class _Naive:
     """Trains on the newest windows that did not alert and calibrates on some of them; every new model takes over."""
 
-    def __init__(self, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, emit: Emit) -> None:
+    def __init__(self, plant: Plant, events: EventLog) -> None:
+        settings = plant.settings
         assert settings.learning is not None
-        self._batcher = batcher
-        self._settings = settings
+        self._plant = plant
         self._learning = settings.learning
-        self._versions = versions_of(Plant(settings, folder, clock))
-        self._clock = clock
-        self._emit = emit
+        self._versions = versions_of(plant)
+        self._batcher = MicroBatcher(None, plant.clock, settings.run, name=settings.model.name)
+        self._events = events
         self._kept: list[tuple[str, Window]] = []
         self._n_new = 0
+
+    async def begin(self) -> Batchers:
+        """Return the one model's batcher."""
+        return self._batcher
 
     def judged(self, sequence: JudgedSequence) -> None:
         """Keep the window where nothing was noticed."""
@@ -101,8 +72,8 @@ class _Naive:
             self._kept.append((sequence.verdict.verdict_id, sequence.window))
             self._n_new += 1
 
-    async def answered(self, feedback: Feedback) -> None:
-        """Ignore what operators say."""
+    async def mark(self, feedback: Feedback) -> None:
+        """Ignore it."""
 
     async def settle(self) -> None:
         """Train where enough is new, as often as streamad does where nothing drifts."""
@@ -114,9 +85,9 @@ class _Naive:
         self._n_new = 0
         version = await asyncio.to_thread(self._train)
         await self._batcher.swap(self._versions.load())
-        self._emit("model_promoted", f"{version}", model=ModelRef(self._batcher.name, version), level="info")
+        self._events.emit("model_promoted", f"{version}", model=ModelRef(self._batcher.name, version), level="info")
 
-    async def close(self) -> None:
+    async def close(self, *, wait: bool) -> None:
         """Do nothing: nothing runs."""
 
     def _train(self) -> str:
@@ -131,15 +102,12 @@ class _Naive:
         return train_model(
             data,
             self._versions.detector,
-            settings=self._settings,
+            settings=self._plant.settings,
             registry=self._versions.registry,
-            clock=self._clock,
+            clock=self._plant.clock,
         )
 
 
-def follower_of(
-    kind: Kind, batcher: MicroBatcher, settings: Settings, folder: Path, *, clock: Clock, emit: Emit
-) -> Follower:
-    """Return what makes a monitor the one it is."""
-    make: type[_Naive | _Following] = _Naive if kind == "naive" else _Following
-    return make(batcher, settings, folder, clock=clock, emit=emit)
+def learning_of(kind: Kind, plant: Plant, events: EventLog) -> Learning:
+    """Return the way in which a monitor of this kind learns."""
+    return _Naive(plant, events) if kind == "naive" else LiveLearning(plant, events)

@@ -16,14 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from life.monitors import Kind, follower_of
+from life.monitors import Kind, learning_of
 from life.plant import START_US, Batch, Phase
 from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import MicroBatcher
 from streamad.messages import Decision, Event, Feedback, Verdict
+from streamad.plant import Plant
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.events import EventLog
 from streamad.testing import ListSource, ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch, from_us
 
@@ -65,6 +66,7 @@ async def _watched(
     make: Callable[[], _Monitor], phases: Sequence[Phase], batches: Sequence[Batch], operator: random.Random
 ) -> Course:
     monitor = make()
+    await monitor.begin()
     try:
         for first in range(0, len(batches), _AT_ONCE):
             some = batches[first : first + _AT_ONCE]
@@ -72,7 +74,7 @@ async def _watched(
             for batch in some:
                 verdict = verdicts[batch.number]
                 if verdict.decision == "anomalous" and operator.random() < phases[batch.phase].answered:
-                    await monitor.hear(verdict, was_right=bool(batch.fault))
+                    await monitor.mark(verdict, was_right=bool(batch.fault))
             await monitor.settle()
     finally:
         await monitor.close()
@@ -87,21 +89,26 @@ class _Monitor:
         self._kind = kind
         self._clock = ManualClock(START_US)
         self._source = ListSource([PartitionAssigned(_PARTITION)], endless=True)
-        self._batcher = MicroBatcher(None, self._clock, settings.run, name=settings.model.name)
         self._verdicts: dict[str, Verdict] = {}
-        self._pipeline = Pipeline(
-            settings,
+        self._settings = settings
+        self._events = EventLog(settings.name, self._clock, self._on_event)
+        self._learning = learning_of(kind, Plant(settings, folder, self._clock), self._events)
+
+    async def begin(self) -> None:
+        """Begin to judge and to learn."""
+        self._batchers = await self._learning.begin()
+        pipeline = Pipeline(
+            self._settings,
             self._source,
             UnsavedCommitter({}),
-            self._batcher,
+            self._batchers,
             self._clock,
             explain=False,
             with_verdicts=False,
             on_judged=self._on_judged,
-            on_event=self._on_event,
+            events=self._events,
         )
-        self._follower = follower_of(kind, self._batcher, settings, folder, clock=self._clock, emit=self._pipeline.emit)
-        self._running = asyncio.create_task(self._pipeline.run())
+        self._running = asyncio.create_task(pipeline.run())
 
     async def judge(self, batches: Sequence[Batch]) -> dict[int, Verdict]:
         """Return the verdicts on ``batches`` by their numbers."""
@@ -119,9 +126,9 @@ class _Monitor:
         self.course.decisions.extend(by_number[batch.number].decision for batch in batches)
         return by_number
 
-    async def hear(self, verdict: Verdict, *, was_right: bool) -> None:
-        """Take an operator's word on an alert."""
-        await self._follower.answered(
+    async def mark(self, verdict: Verdict, *, was_right: bool) -> None:
+        """Take an operator's mark on an alert."""
+        await self._learning.mark(
             Feedback(
                 alert_id=verdict.verdict_id,
                 judgement="confirmed" if was_right else "false_alarm",
@@ -130,21 +137,21 @@ class _Monitor:
         )
 
     async def settle(self) -> None:
-        """Return once what the sequences judged so far call for is done: a training, a swap."""
-        await self._follower.settle()
+        """Return once everything judged so far has had its effect: a training, a swap."""
+        await self._learning.settle()
 
     async def close(self) -> None:
         """End the monitor."""
-        await self._follower.close()
+        await self._learning.close(wait=False)
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
         await self._source.close()
-        await self._batcher.close()
+        await self._batchers.close()
 
     def _on_judged(self, judged: JudgedSequence, _: int) -> None:
         verdict = judged.verdict
         self._verdicts[verdict.sequence] = verdict
-        self._follower.judged(judged)
+        self._learning.judged(judged)
 
     def _on_event(self, event: Event) -> None:
         told = Told(len(self.course.decisions), event.kind, event.message)

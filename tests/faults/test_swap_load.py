@@ -66,7 +66,7 @@ async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path) -> None:
 
                 await until(has_swapped)  # one that the next promotion overtakes would never be in service
                 plant.promote(challengers[number * SWAPS // SEQUENCES])
-                run.learners.wake()
+                run.learning.wake()
 
             def has_room(fed: int = number + AT_ONCE) -> bool:
                 look()
@@ -112,7 +112,7 @@ async def test_what_a_version_judged_that_was_replaced_before_the_commit_does_no
             source.feed(batch("p", plant.records(range(number, number + AT_ONCE))))
             if number % 200 == 160:
                 plant.train(number)
-                run.learners.wake()
+                run.learning.wake()
 
             def has_room(fed: int = number) -> bool:
                 return len(run.judged) > fed - 2 * AT_ONCE

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from streamad.learn.store.records import Mark, is_reserved
+from streamad.learn.store.records import is_reserved
 from streamad.learn.trainer.status import read_status
+from streamad.messages import Feedback
 from streamad.ports import Clock
 from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 from streamad.testing import ListSource
-from streamad.types import PartitionAssigned, PartitionEnded
+from streamad.types import PartitionAssigned, PartitionEnded, from_us
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.store import NAME, QUIET, LearningPlant, LearningRun, batch, learning_run
 
@@ -261,7 +262,8 @@ async def test_what_an_operator_confirmed_as_an_anomaly_does_not_train(tmp_path:
     async with live(plant) as at:
         await at.judge(40)
         bad = next(verdict for verdict in at.run.verdicts if not is_reserved(verdict.stream, verdict.sequence, 0.4))
-        await at.run.learners.mark(Mark(id=bad.verdict_id, judgement="confirmed", at_us=SystemClock().now_us()))
+        now = from_us(SystemClock().now_us())
+        await at.run.learning.mark(Feedback(alert_id=bad.verdict_id, judgement="confirmed", created_at=now))
         assert plant.store().marks()[bad.verdict_id].judgement == "confirmed"
         await at.judge(40)
         await at.until_kind("model_promoted")
@@ -328,15 +330,15 @@ async def test_a_broken_version_is_refused_and_told_and_a_rollback_is_taken_at_o
         # Promoted as usual it would be verified first, and a watcher may take it before a disk damages it.
         damaged = plant.damage("0002")
         write_atomically(damaged.parents[2] / "CURRENT", b"0002\n")
-        at.run.learners.wake()
+        at.run.learning.wake()
         await at.until_kind("model_refused")
         await at.judge(20)
         assert {verdict.model.version for verdict in at.run.verdicts if verdict.model} == {"0001"}
         plant.promote("0003")
-        at.run.learners.wake()
+        at.run.learning.wake()
         await at.until_kind("model_swapped")
         plant.promote("0001")
-        at.run.learners.wake()
+        at.run.learning.wake()
         await at.until_kind("model_swapped", 2)
         await at.judge(20)
         assert {verdict.model.version for verdict in at.run.verdicts[-20:] if verdict.model} == {"0001"}
@@ -400,7 +402,7 @@ async def test_stopped_while_it_trains_it_ends_within_stop_timeout_and_goes_on_a
         await until(lambda: read_status(slow.registry, NAME).state == "running")
         began = asyncio.get_running_loop().time()
         at.run.pipeline.request_stop()
-        at.run.learners.request_stop()
+        at.run.learning.request_stop()
         await at.run.end(wait=False)
         assert asyncio.get_running_loop().time() - began < 20  # 5 s, where an epoch takes a minute
         assert at.run.of_kind("training_failed") == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Callable
 
 from streamad.drift.plant_watch import Notice, PlantWatch
 from streamad.errors import StoreError, StreamadError
@@ -65,6 +66,7 @@ class Learner:
         emit: Emit,
         counters: LearningCounters | None = None,
         turns: asyncio.Semaphore | None = None,
+        on_promoted: Callable[[ModelRef], None] = lambda _: None,
     ) -> None:
         settings, clock = plant.settings, plant.clock
         assert settings.learning is not None
@@ -75,6 +77,7 @@ class Learner:
         self._stop_timeout_us = settings.run.stop_timeout
         self._clock = clock
         self._emit = emit
+        self._on_promoted = on_promoted
         relearn = "streamad models relearn" + ("" if self.name == settings.model.name else f" --model {self.name}")
         self._plant = PlantWatch(settings.channel_specs, settings.learning.drift, relearn=relearn)
         self._keeper = Keeper(store, settings.learning, clock, self._plant, self._champion)
@@ -88,7 +91,7 @@ class Learner:
             thread=self._thread,
             emit=emit,
             counters=self.counters,
-            on_new=self.wake,
+            on_promoted=self._promoted,
             turns=turns,
         )
         self._inbox: deque[Item] = deque()
@@ -284,6 +287,10 @@ class Learner:
             alert_share=self._plant.alert_share,
         )
         await self._trainings.start_due(need, lambda: self._work([], flush=True))  # the trainer reads what is stored
+
+    def _promoted(self, model: ModelRef) -> None:
+        self.wake()
+        self._on_promoted(model)
 
     def _on_swap(self, swap: Swap) -> None:
         self.counters.swaps += 1

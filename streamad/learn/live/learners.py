@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from streamad.errors import StoreError, StreamadError
 from streamad.judge.judging import JudgedSequence
@@ -12,6 +12,7 @@ from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
 from streamad.learn.parts import known_models, may_be_added, store_for, stored_names, versions_of
 from streamad.learn.store.records import Mark
+from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.system.threads import LoneThread, in_thread
 from streamad.telemetry.events import Emit
@@ -32,11 +33,19 @@ class Learners:
     with one entry for each model. Use inside one running event loop.
     """
 
-    def __init__(self, plant: Plant, emit: Emit, counters: dict[str, LearningCounters]) -> None:
+    def __init__(
+        self,
+        plant: Plant,
+        emit: Emit,
+        counters: dict[str, LearningCounters],
+        *,
+        on_promoted: Callable[[ModelRef], None] = lambda _: None,
+    ) -> None:
         self._plant = plant
         self._clock = plant.clock
         self._emit = emit
         self._counters = counters
+        self._on_promoted = on_promoted
         self._turns = asyncio.Semaphore(1)
         self._learners: dict[str, Learner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -54,6 +63,7 @@ class Learners:
             emit=self._emit,
             counters=self._counters.setdefault(name, LearningCounters()),
             turns=self._turns,
+            on_promoted=self._on_promoted,
         )
         self._learners[name] = learner
         self._tasks[name] = asyncio.create_task(self._follow(name, learner))
@@ -68,6 +78,10 @@ class Learners:
         """Take a committed sequence; returns at once."""
         if (learner := self._learners.get(sequence.model_name)) is not None:
             learner.judged(sequence)
+
+    async def settle(self) -> None:
+        """Return once all that was judged so far has had its effect; see ``Learner.settle``."""
+        await asyncio.gather(*(learner.settle() for learner in self._learners.values()))
 
     def wake(self) -> None:
         """Look into the registry at once."""

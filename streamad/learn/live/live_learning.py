@@ -1,9 +1,9 @@
-"""The models of a run, and what lets them follow the plant: learners, operators' feedback, news of promotions."""
+"""The models of a run and their live learning: learners, operators' feedback, announced promotions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from streamad.errors import UsageError
 from streamad.judge.bank import ModelBank
@@ -14,9 +14,9 @@ from streamad.learn.feedback.feedback import FeedbackReader
 from streamad.learn.live.learners import Learners
 from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.store.records import mark_of
-from streamad.messages import Feedback, ModelRef
+from streamad.messages import Feedback
 from streamad.plant import Plant
-from streamad.telemetry.events import EventLog, Level
+from streamad.telemetry.events import EventLog
 from streamad.telemetry.metrics import LearningCounters
 
 
@@ -27,7 +27,7 @@ async def models_at_work(
     may_learn: bool = False,
     on_new: Callable[[str, MicroBatcher], None] | None = None,
 ) -> Batchers:
-    """Return who scores: the one model, or a bank of several. ``on_new`` hears of each.
+    """Return the batchers that score: of the one model, or of several. ``on_new`` is called with each.
 
     ``may_learn``: a model without a version begins with a cold start. Raises NoModelError, RegistryError,
     ArtifactError, UsageError.
@@ -62,68 +62,67 @@ def _in_service(
 
 
 class LiveLearning:
-    """The models of ``streamad run``, which follow the plant as ``learning`` in the config says.
+    """The models of ``streamad run``, which learn as ``learning`` in the config says.
 
-    ``telling`` takes what there is to say; ``counters`` has an entry for each model.
+    Learners keep what was judged and train; operators' marks reach the stores; a promotion is announced to other
+    workers. ``counters`` has an entry for each model.
     """
 
     def __init__(self, plant: Plant, events: EventLog) -> None:
         self.counters: dict[str, LearningCounters] = {}
         self._plant = plant
         self._events = events
-        self._learners = Learners(plant, self._emit, self.counters)
         self._announcer = Announcer(plant, events.emit)
-        self._feedback = FeedbackReader(plant, self._on_feedback, events.emit)
-        self._control = ControlReader(plant, self._learners.wake, events.emit)
+        self._learners = Learners(plant, events.emit, self.counters, on_promoted=self._announcer.announce)
+        self._readers = (
+            FeedbackReader(plant, self.mark, events.emit),
+            ControlReader(plant, self.wake, events.emit),
+        )
         self._reading: list[asyncio.Task[None]] = []
 
     async def begin(self) -> Batchers:
-        """Return who scores, and begin to learn. Raises what ``models_at_work`` does."""
+        """Return the batchers that score, and begin to learn. Raises what ``models_at_work`` does."""
         try:
             batchers = await models_at_work(self._plant, may_learn=True, on_new=self._learners.add)
             await self._learners.begun()
         except BaseException:
             await self.close(wait=False)
             raise
-        self._reading = [asyncio.create_task(reader.run()) for reader in (self._feedback, self._control)]
+        self._reading = [asyncio.create_task(reader.run()) for reader in self._readers]
         return batchers
 
     def judged(self, sequence: JudgedSequence) -> None:
         """Take a committed sequence; returns at once."""
         self._learners.judged(sequence)
 
+    def wake(self) -> None:
+        """Look into the registry at once."""
+        self._learners.wake()
+
+    async def mark(self, feedback: Feedback) -> None:
+        """Store an operator's mark; returns once it is durable. Raises StoreError, RegistryError: then try again."""
+        await self._learners.mark(mark_of(feedback), feedback.model)
+
+    async def settle(self) -> None:
+        """Return once everything judged so far is stored, a training due by it is done, and its model in service."""
+        await self._learners.settle()
+
     @property
     def progress(self) -> str:
-        """Return what is learned at the moment, in a few words; "" where there is nothing to say."""
+        """Return in a few words what is being learned, or "" if nothing is."""
         return self._learners.progress
 
     def request_stop(self) -> None:
-        """Begin no more training, and end the one that runs: it goes on at the next start."""
+        """Begin no more training and end the one that runs: it resumes at the next start."""
         self._learners.request_stop()
 
     async def close(self, *, wait: bool) -> None:
-        """Keep what was judged; then, if ``wait``, train what is due, until ``request_stop``. Safe to call twice."""
-        for reader in (self._feedback, self._control):
+        """Store what was judged; then, if ``wait``, train what is due, until ``request_stop``. Safe to call twice."""
+        for reader in self._readers:
             await reader.close()
         for error in await asyncio.gather(*self._reading, return_exceptions=True):
-            if isinstance(error, Exception):  # what was judged must be kept all the same
-                self._emit("learning_failed", f"a reader of feedback or control has ended: {error!r}", level="error")
+            if isinstance(error, Exception):  # what was judged must be stored all the same
+                message = f"a reader of feedback or control has ended: {error!r}"
+                self._events.emit("learning_failed", message, level="error")
         await self._learners.close(wait=wait)
         await self._announcer.close()
-
-    def _emit(
-        self,
-        kind: str,
-        message: str,
-        *,
-        model: ModelRef | None = None,
-        figures: Mapping[str, float] | None = None,
-        level: Level = "warning",
-    ) -> None:
-        """Tell it the operator; that a version went into service, the other workers, too."""
-        self._events.emit(kind, message, model=model, figures=figures, level=level)
-        if kind == "model_promoted" and model is not None:
-            self._announcer.announce(model)
-
-    async def _on_feedback(self, feedback: Feedback) -> None:
-        await self._learners.mark(mark_of(feedback), feedback.model)

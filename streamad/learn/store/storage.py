@@ -64,9 +64,9 @@ def open_storage(url: str, base_dir: Path) -> Storage:
     """Return the storage at ``url``: a path (relative ones from ``base_dir``) or any fsspec URL. Raises StoreError."""
     protocol, path = split_protocol(url)
     if protocol in _LOCAL:
-        return Folder(base_dir / path)
+        return _Folder(base_dir / path)
     try:
-        return ObjectStore(url, *url_to_fs(url, use_listings_cache=False))
+        return _ObjectStore(url, *url_to_fs(url, use_listings_cache=False))
     except (ImportError, ValueError) as error:
         advice = _EXTRAS.get(protocol or "", "install its fsspec package or correct learning.store")
         raise StoreError(f"the inlier store {url} cannot be opened ({_line(error)}): {advice}") from error
@@ -79,7 +79,7 @@ def _line(error: BaseException) -> str:
 # --- a folder -------------------------------------------------------------------------------------------------------
 
 
-class Folder:
+class _Folder:
     def __init__(self, root: Path) -> None:
         self.label = str(root)
         self._root = root
@@ -161,7 +161,7 @@ def _as_store_error() -> Iterator[None]:
 # --- an object store ------------------------------------------------------------------------------------------------
 
 
-class ObjectStore:
+class _ObjectStore:
     def __init__(self, url: str, fs: Any, root: str) -> None:
         self.label = url
         self._fs = fs

@@ -1,4 +1,4 @@
-"""A plant that learns, for tests in one process: messages, versions that differ, a pipeline with its learners."""
+"""A plant that learns, for tests in one process: messages, versions that differ, a pipeline that learns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from streamad.judge.bank import ModelBank
 from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import Batchers, MicroBatcher
-from streamad.learn.live.learners import Learners
+from streamad.judge.scoring import Batchers
+from streamad.learn.live.live_learning import LiveLearning
 from streamad.learn.parts import registry_of, store_for, versions_of
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
@@ -29,6 +28,7 @@ from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
+from streamad.telemetry.events import EventLog
 from streamad.telemetry.metrics import LearningCounters
 from streamad.testing import ListSink
 from streamad.types import Record, RecordBatch, WindowSet
@@ -118,15 +118,14 @@ class LearningPlant:
 
 @dataclass
 class LearningRun:
-    """A pipeline with its learners while it runs, and what has come out so far."""
+    """A pipeline that learns, while it runs, and what has come out so far."""
 
     plant: LearningPlant
     pipeline: Pipeline
-    learners: Learners
+    learning: LiveLearning
     batchers: Batchers
     task: asyncio.Task[None]
     sinks: dict[Role, ListSink]
-    counters: dict[str, LearningCounters]
     judged: list[JudgedSequence] = field(default_factory=list)
     champions: list[str | None] = field(default_factory=list)
     """The version in service when each of ``judged`` was committed."""
@@ -134,6 +133,10 @@ class LearningRun:
 
     def of_kind(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.kind == kind]
+
+    @property
+    def counters(self) -> Mapping[str, LearningCounters]:
+        return self.learning.counters
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -146,7 +149,7 @@ class LearningRun:
     async def end(self, *, wait: bool = True) -> None:
         """Wait for the end of the source, then for what is to be trained, as ``streamad run`` does."""
         await self.task
-        await self.learners.close(wait=wait)
+        await self.learning.close(wait=wait)
         await self.pipeline.commit_events()
 
 
@@ -155,28 +158,22 @@ async def learning_run(
     plant: LearningPlant, source: Source, *, clock: Clock | None = None
 ) -> AsyncIterator[LearningRun]:
     """Run the plant on ``source``; what was not ended in the block is ended after it."""
-    settings, clock = plant.settings, clock or SystemClock()
+    clock = clock or SystemClock()
     sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
-    counters: dict[str, LearningCounters] = {}
     events: list[Event] = []
     judged: list[JudgedSequence] = []
     champions: list[str | None] = []
-    pipeline: Pipeline
-
-    def emit(*words: Any, **more: Any) -> None:
-        pipeline.emit(*words, **more)
-
-    learners = Learners(Plant(settings, plant.folder, clock), emit, counters)
+    log = EventLog(plant.settings.name, clock, events.append)
+    learning = LiveLearning(Plant(plant.settings, plant.folder, clock), log)
 
     def on_judged(one: JudgedSequence, _: int) -> None:
         judged.append(one)
-        champions.append(counters[one.model_name].version)
-        learners.judged(one)
+        champions.append(learning.counters[one.model_name].version)
+        learning.judged(one)
 
-    batchers = await _batchers(plant, clock, learners)
-    await learners.begun()
+    batchers = await learning.begin()
     pipeline = Pipeline(
-        settings,
+        plant.settings,
         source,
         UnsavedCommitter(sinks),
         batchers,
@@ -184,30 +181,16 @@ async def learning_run(
         explain=False,
         with_verdicts=True,
         on_judged=on_judged,
-        on_event=events.append,
+        events=log,
     )
     task = asyncio.create_task(pipeline.run())
     try:
-        yield LearningRun(plant, pipeline, learners, batchers, task, sinks, counters, judged, champions, events)
+        yield LearningRun(plant, pipeline, learning, batchers, task, sinks, judged, champions, events)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await learners.close(wait=False)
+        await learning.close(wait=False)
         await batchers.close()
-
-
-async def _batchers(plant: LearningPlant, clock: Clock, learners: Learners) -> Batchers:
-    def load(name: str) -> Any:
-        versions = versions_of(plant.plant, name)
-        return None if versions.current() is None else versions.load()
-
-    if plant.settings.models is not None:
-        bank = ModelBank(plant.settings, clock, load, learners.add)
-        await bank.open()
-        return bank
-    batcher = MicroBatcher(load(NAME), clock, plant.settings.run, name=NAME)
-    learners.add(NAME, batcher)
-    return batcher
 
 
 def batch(partition: str, records: tuple[Record, ...], *, caught_up: bool = False) -> RecordBatch:

@@ -14,7 +14,7 @@ from streamad.learn.store import compaction
 from streamad.learn.store.contents import Contents
 from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
 from streamad.learn.store.remembered import REMEMBERED
-from streamad.learn.store.storage import Folder, open_storage
+from streamad.learn.store.storage import Storage, open_storage
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, Window
@@ -755,14 +755,15 @@ def test_opening_reads_no_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for i in range(300):
         store.offer(sequence_of(i, window=Window(np.zeros((C, 1024), np.float32), 9)), "accepted")
     store.flush()
-    real = Folder.read
+    folder = type(open_storage("", tmp_path))
+    real = folder.read
     n_bytes = []
 
-    def counted(self: Folder, name: str, start: int = 0) -> bytes:
+    def counted(self: Storage, name: str, start: int = 0) -> bytes:
         n_bytes.append(len(content := real(self, name, start)))
         return content
 
-    monkeypatch.setattr(Folder, "read", counted)
+    monkeypatch.setattr(folder, "read", counted)
     assert store_of(tmp_path, window=long).counts()["accepted"] == 300
     assert sum(n_bytes) <= 1 << 17
     assert shards_of(tmp_path)[0].stat().st_size > 2_000_000

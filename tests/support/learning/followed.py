@@ -1,0 +1,130 @@
+"""A learner of a small plant on a clock that the test moves, and a gate that holds up its calls of the store."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamad.judge.judging import JudgedSequence
+from streamad.judge.scoring import MicroBatcher
+from streamad.judge.verdicts import alert_id
+from streamad.learn.live.learners import Learners
+from streamad.messages import Decision, ModelRef, Verdict
+from streamad.plant import Plant
+from streamad.telemetry.metrics import LearningCounters
+from streamad.testing import ManualClock
+from streamad.types import Position, Window, from_us
+from tests.support.learning.store import NAME, QUIET, LearningPlant
+from tests.support.runtime.pipeline import CHANNELS, START_US, L, steps, until
+
+SMALL: dict[str, Any] = {"first_training": 50, "min_training": 20}
+
+
+class Followed:
+    """A learner on a clock that the test moves, and what it has told."""
+
+    def __init__(self, plant: LearningPlant, *, cold: bool = False) -> None:
+        if not cold:
+            plant.train()
+        self.plant = plant
+        self.clock = ManualClock(START_US)
+        self.told: list[tuple[str, str, dict[str, Any]]] = []
+        model = None if cold else plant.versions.load()
+        self.batcher = MicroBatcher(model, self.clock, plant.settings.run, name=NAME)
+        self.counters: dict[str, LearningCounters] = {}
+        self.promoted: list[ModelRef] = []
+        following = Plant(plant.settings, plant.folder, self.clock)
+        self.learners = Learners(following, self.emit, self.counters, on_promoted=self.promoted.append)
+        self.learners.add(NAME, self.batcher)
+        self._next = 0
+        self._down_until_us = 0
+
+    def emit(self, kind: str, message: str, **more: Any) -> None:
+        if kind == "learning_failed" and (pause := re.search(r"for (\d+) s, then tries again", message)):
+            self._down_until_us = self.clock.monotonic_us() + int(pause[1]) * 1_000_000
+        self.told.append((kind, message, more))
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _, _ in self.told]
+
+    def judge(self, n: int, *, decision: Decision = "normal", level: float = 0.0, version: str | None = None) -> None:
+        """Hand over ``n`` judged sequences, of the champion or of ``version``."""
+        for _ in range(n):
+            self._next += 1
+            self.learners.judged(judged_sequence(self._next, decision, level, version or self.counters[NAME].version))
+
+    async def turn(self, seconds: float = 1.0) -> None:
+        """Let time pass, and the learner do what is due by then."""
+        await self.rest()
+        self.clock.advance(seconds)
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Return once the learner has nothing more to do before its clock moves."""
+        await steps()
+        await until(lambda: self.clock.n_sleepers == (1 if self.clock.monotonic_us() < self._down_until_us else 3))
+        await steps()
+
+    def stored(self) -> set[str]:
+        """What may train or calibrate, as another process sees it."""
+        return self.plant.stored("accepted") | self.plant.stored("reserve")
+
+
+def judged_sequence(number: int, decision: Decision, level: float, version: str | None) -> JudgedSequence:
+    rng = np.random.default_rng(number)
+    values = (level + rng.normal(0, 1, (len(CHANNELS), 1)) + rng.normal(0, 0.1, (len(CHANNELS), L))).astype(np.float32)
+    end_us = START_US + number * 1_000_000
+    p_value = {"normal": float(rng.uniform(0.06, 1)), "anomalous": 0.001}.get(decision)
+    verdict = Verdict(
+        verdict_id=alert_id("s", f"B-{number}", Position(number, 0)),
+        stream="s",
+        sequence=f"B-{number}",
+        decision=decision,
+        reason="marker",
+        start_time=from_us(end_us - 500_000),
+        end_time=from_us(end_us),
+        n_samples=L,
+        score=None if p_value is None else 1.0,
+        p_value=p_value,
+        model=None if version is None else ModelRef(NAME, version),
+        created_at=from_us(end_us),
+    )
+    return JudgedSequence(verdict, window=Window(values, L), model_name=NAME)
+
+
+@asynccontextmanager
+async def followed(folder: Path, *, cold: bool = False, **learning: Any) -> AsyncIterator[Followed]:
+    following = Followed(LearningPlant(folder, learning={**QUIET, **learning}), cold=cold)
+    await following.learners.begun()
+    try:
+        yield following
+    finally:
+        await following.learners.close(wait=False)
+        await following.batcher.close()
+
+
+class Gate:
+    """While it is closed, calls wait in it; ``is_waited_at`` once one does."""
+
+    def __init__(self) -> None:
+        self._open, self._waited_at = threading.Event(), threading.Event()
+        self._open.set()
+        self.is_waited_at = self._waited_at.is_set
+        self.close, self.open = self._open.clear, self._open.set
+
+    def before(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """``call`` behind the gate."""
+
+        def gated(*args: Any, **more: Any) -> Any:
+            if not self._open.is_set():
+                self._waited_at.set()
+                assert self._open.wait(60)
+            return call(*args, **more)
+
+        return gated
