@@ -1,4 +1,4 @@
-"""streamad: monitors whole sensor sequences; calibrated alerts that say why, from recordings or live streams."""
+"""streamad monitors whole sensor sequences: calibrated alerts with reasons, from recordings or live streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is exported at its first use: the command line must not wait for it."""
+    """Import the public names at their first use, so that the command line does not wait for them."""
     if name == "subscribe":
         from streamad.runtime.subscribing import subscribe  # noqa: PLC0415
 

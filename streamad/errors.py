@@ -57,7 +57,7 @@ class ConfigError(StreamadError):
         super().__init__(head + count + "".join(f"\n  {problem}" for problem in problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors cross process borders, where Exception would repeat __init__ with the text alone.
+        # Errors cross process borders; Exception would call __init__ with the text alone.
         return _config_error, (list(self.problems), self.source)
 
 
@@ -72,7 +72,7 @@ class UsageError(StreamadError):
 
 
 class PluginError(StreamadError):
-    """Raised when no plug-in answers to a URL scheme or kind, or when one cannot be loaded."""
+    """Raised when no plug-in has a URL scheme or kind, or when one cannot be loaded."""
 
     exit_code = 2
 
@@ -89,11 +89,11 @@ class CheckpointError(StreamadError):
     """Raised when progress cannot be restored or does not fit the outputs on disk."""
 
 
-class PartitionLost(StreamadError):  # noqa: N818 - a signal between rooms: the pipeline restores the partition
+class PartitionLost(StreamadError):  # noqa: N818 - a signal: the pipeline restores the partition
     """Raised when a commit failed, is in doubt, or another owner has taken the partition over.
 
-    Whoever gets it forgets all state of the partition and restores it from its progress; ``fenced`` says that another
-    owner's commits are the reason.
+    The receiver drops all state of the partition and restores it from its progress; ``fenced``: another owner commits
+    for it now.
     """
 
     def __init__(self, partition: str, message: str, *, fenced: bool = False) -> None:
@@ -110,13 +110,13 @@ def _partition_lost(partition: str, message: str, fenced: bool) -> PartitionLost
 
 
 class StalledError(StreamadError):
-    """Raised when work waits and nothing has moved for too long: the process ends, and its supervisor restarts it."""
+    """Raised when waiting work makes no progress for too long: the process ends, and its supervisor restarts it."""
 
 
 class DecodeError(StreamadError):
     """Raised inside the decoder for one unreadable record; becomes a dead letter, never a crash.
 
-    ``kind`` is a short stable word for counters, the text says what was wrong.
+    ``kind`` is a short stable word for counters; the text describes the error.
     """
 
     def __init__(self, kind: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Finds sources, sinks and detectors by URL scheme or kind through entry points, ours and third parties' alike."""
+"""Finds sources, sinks and detectors, ours and third parties', by URL scheme or kind through entry points."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
 
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """What every connector is told of the plant.
+    """The plant's data for its connectors.
 
-    Its channels, the clock, the folder that relative paths mean, its name, and where its source is: a sink of the same
-    system may leave out what they share (``kafka:///alerts``). ``max_duration_us`` is how long a sequence may last, and
-    so how long its records must be kept (None: not known).
+    Channels, clock, the folder of relative paths, the plant's name, and its source: a sink of the same system may leave
+    out what they share (``kafka:///alerts``). ``max_duration_us`` is the longest duration of a sequence, for which its
+    records must be kept (None: unknown).
     """
 
     channels: tuple[ChannelSpec, ...]
@@ -80,7 +80,7 @@ def available(group: Group) -> dict[str, EntryPoint]:
 
 
 def load(group: Group, name: str) -> Any:
-    """Load the plug-in ``name``; raises PluginError naming the known ones and the nearest."""
+    """Load the plug-in ``name``. Raises PluginError with the known names and the nearest one."""
     known = available(group)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -89,7 +89,7 @@ def load(group: Group, name: str) -> Any:
     try:
         return known[name].load()
     except Exception as error:
-        # A third party's module may fail in any way while it is imported.
+        # A third party's module may raise anything while it is imported.
         raise PluginError(f"{group[:-1]} {name!r} ({known[name].value}) cannot be loaded: {error}") from error
 
 
@@ -102,7 +102,7 @@ def _options(plugin: Any, given: Mapping[str, Any], where: str) -> BaseModel:
 
 
 def option_problems(error: ValidationError, model: type[BaseModel], where: str) -> list[Problem]:
-    """Turn pydantic's errors into problems with their path, naming the nearest known key for an unknown one."""
+    """Turn pydantic's errors into problems with their paths; an unknown key comes with the nearest known one."""
     problems = []
     for item in error.errors():
         path = ".".join([where, *(str(part) for part in item["loc"])]).strip(".")
@@ -115,39 +115,37 @@ def option_problems(error: ValidationError, model: type[BaseModel], where: str) 
     return problems
 
 
+def _connect(group: Group, url: str, options: Mapping[str, Any], context: ConnectorContext, where: str) -> Any:
+    scheme, rest, in_url = split_url(url)
+    plugin = load(group, scheme)
+    return plugin(rest, _options(plugin, {**options, **in_url}, where), context)
+
+
 def connect_source(
     url: str, options: Mapping[str, Any], context: ConnectorContext, where: str = "source.options"
 ) -> Source:
-    """Make the source that ``url`` names; options in the URL's query win over ``options``.
+    """Make the source of ``url``; options in the URL's query win over ``options``.
 
     Raises PluginError for an unknown scheme, ConfigError for wrong options.
     """
-    scheme, rest, in_url = split_url(url)
-    plugin = load("sources", scheme)
-    return cast("Source", plugin(rest, _options(plugin, {**options, **in_url}, where), context))
+    return cast("Source", _connect("sources", url, options, context, where))
 
 
 def connect_sink(url: str, options: Mapping[str, Any], context: ConnectorContext, where: str = "sinks") -> Sink:
-    """Make the sink that ``url`` names; raises as ``connect_source``."""
-    scheme, rest, in_url = split_url(url)
-    plugin = load("sinks", scheme)
-    return cast("Sink", plugin(rest, _options(plugin, {**options, **in_url}, where), context))
+    """Make the sink of ``url``; raises as ``connect_source``."""
+    return cast("Sink", _connect("sinks", url, options, context, where))
 
 
 def connect_feed(url: str, options: Mapping[str, Any], context: ConnectorContext, where: str = "feed") -> Feed:
-    """Make the feed that ``url`` names; raises as ``connect_source``."""
-    scheme, rest, in_url = split_url(url)
-    plugin = load("feeds", scheme)
-    return cast("Feed", plugin(rest, _options(plugin, {**options, **in_url}, where), context))
+    """Make the feed of ``url``; raises as ``connect_source``."""
+    return cast("Feed", _connect("feeds", url, options, context, where))
 
 
 def connect_subscription(
     url: str, options: Mapping[str, Any], context: ConnectorContext, where: str = "subscription"
 ) -> Subscription:
-    """Make the subscription to what ``url`` names; raises as ``connect_source``."""
-    scheme, rest, in_url = split_url(url)
-    plugin = load("subscriptions", scheme)
-    return cast("Subscription", plugin(rest, _options(plugin, {**options, **in_url}, where), context))
+    """Make the subscription to the sink of ``url``; raises as ``connect_source``."""
+    return cast("Subscription", _connect("subscriptions", url, options, context, where))
 
 
 def make_detector(kind: str, options: Mapping[str, Any], where: str = "model.options") -> Detector:

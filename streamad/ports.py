@@ -1,4 +1,4 @@
-"""The ports: what the application asks of sources, sinks, committers, scorers, detectors and clocks.
+"""The ports: the protocols of sources, sinks, committers, scorers, detectors and clocks.
 
 Implementations live in the connectors and models packages, or in a third party's; they are found by entry point.
 """
@@ -44,7 +44,7 @@ from streamad.types import FloatArray, IntArray, SourceEvent, WindowSet
 
 @runtime_checkable
 class Clock(Protocol):
-    """Time, injected everywhere so that tests own it."""
+    """Time, injected everywhere so that tests control it."""
 
     def now_us(self) -> int:
         """Return wall-clock Unix time in microseconds."""
@@ -61,58 +61,58 @@ class Clock(Protocol):
 
 @runtime_checkable
 class Source(Protocol):
-    """Where records come from.
+    """Delivers records.
 
     Law: after ``seek(partition, o)`` the batches of that partition hold every record with offset >= o exactly once, in
-    offset order, the same records for the same offsets at every reading; nothing of a partition before its ``seek``.
+    offset order, the same records for the same offsets at every reading; no record of a partition before its ``seek``.
     A finite source ends its iterator after the last ``PartitionEnded``.
     """
 
     options_model: type[BaseModel]
 
     def batches(self) -> AsyncIterator[SourceEvent]:
-        """Yield partitions and their records; the consumer's pull is the back-pressure."""
+        """Yield partitions and their records; reading ahead stops when the caller stops asking."""
         ...
 
     async def seek(self, partition: str, offset: int | None) -> int:
-        """Begin ``partition`` at ``offset`` (None: where the source is configured to begin); return where that is.
+        """Begin ``partition`` at ``offset`` (None: the source's configured beginning); return the offset.
 
-        May be called again for a partition that is being read. Raises SourceError where ``offset`` is gone.
+        May be called again for a partition that is being read. Raises SourceError if ``offset`` is gone.
         """
         ...
 
     async def close(self) -> None:
-        """Release what is held; safe to call twice."""
+        """Release all resources; safe to call twice."""
         ...
 
 
 @runtime_checkable
 class RangedSource(Protocol):
-    """A source that can read a range of time offline: without a group, without commits, with an end."""
+    """A source that can also read a range of time: without a group, without commits, with an end."""
 
     def between(self, since_us: int | None, until_us: int | None) -> Source:
-        """Return a finite source of the records from ``since_us`` on and before ``until_us`` (None: all there is now).
+        """Return a finite source of the records from ``since_us`` on and before ``until_us`` (None: no limit).
 
-        Times are those of the records, Unix microseconds.
+        Times are those of the records, in Unix microseconds.
         """
         ...
 
 
 @runtime_checkable
 class TransactionalSource(Protocol):
-    """A source that keeps the progress of its partitions itself, in one transaction with what goes to its own sinks."""
+    """A source that keeps the progress of its partitions itself, in one transaction with the output of its sinks."""
 
     def committer(self, sinks: Mapping[Role, Sink]) -> Committer:
         """Return the committer of this source; it writes to ``sinks`` and closes them."""
         ...
 
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
-        """Return the keeper of the topics that this source and ``sinks`` need."""
+        """Return the port that makes and checks the topics of this source and ``sinks``."""
         ...
 
 
 class TopicFinding(NamedTuple):
-    """What was found or done about one topic."""
+    """A finding or an action about one topic."""
 
     level: Literal["ok", "warning", "error"]
     topic: str
@@ -120,7 +120,7 @@ class TopicFinding(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic as it should be: what for, how many partitions (None: as it is), its settings."""
+    """A topic as it should be: its purpose, number of partitions (None: any), and settings."""
 
     name: str
     role: str
@@ -132,26 +132,26 @@ class Topics(Protocol):
     """Makes and checks the topics of a plant."""
 
     async def wanted(self) -> Sequence[Topic]:
-        """Return the topics of the plant, as they should be. Raises SourceError."""
+        """Return the topics of the plant as they should be. Raises SourceError."""
         ...
 
     async def create(self, *, partitions: int, replicas: int, dry_run: bool = False) -> Sequence[TopicFinding]:
-        """Make what is missing, the input with ``partitions``; return what was done. Raises SourceError."""
+        """Make missing topics, the input with ``partitions``; return what was done. Raises SourceError."""
         ...
 
     async def check(self) -> Sequence[TopicFinding]:
-        """Return what is right and wrong: missing topics, partition counts, retention, compaction, rights."""
+        """Return findings about missing topics, partition counts, retention, compaction and rights."""
         ...
 
     async def close(self) -> None:
-        """Release what is held; safe to call twice."""
+        """Release all resources; safe to call twice."""
         ...
 
 
 class FeedRecord(NamedTuple):
-    """A raw message for a source's place: what a plant's own producer would send.
+    """A raw message for a source to read, as a producer of the plant would send it.
 
-    ``offset`` is where it lay before, for feeds that keep it (recordings); the others count anew.
+    ``offset`` is its former offset, for feeds that keep it (recordings); the others count from their own.
     """
 
     value: bytes
@@ -162,25 +162,25 @@ class FeedRecord(NamedTuple):
 
 @runtime_checkable
 class Feed(Protocol):
-    """Brings raw messages to where a source reads them: simulator and tests in the part of the plant."""
+    """Writes raw messages to the place that a source reads; simulator, recorder and tests use it."""
 
     options_model: type[BaseModel]
 
     async def send(self, records: Sequence[FeedRecord]) -> None:
-        """Take ``records`` in order; those of one key stay in order. Raises OutputError."""
+        """Take ``records``; those of one key stay in order. Raises OutputError."""
         ...
 
     async def flush(self) -> None:
-        """Return once all are there. Raises OutputError."""
+        """Return once all taken records are there. Raises OutputError."""
         ...
 
     async def close(self) -> None:
-        """Release what is held; safe to call twice."""
+        """Release all resources; safe to call twice."""
         ...
 
 
 class StoredMessage(NamedTuple):
-    """A message as a sink's system keeps it: its JSON and its place there, as text."""
+    """A message as a sink's system keeps it: its JSON, and its place there for people to find."""
 
     value: bytes
     place: str
@@ -188,23 +188,23 @@ class StoredMessage(NamedTuple):
 
 @runtime_checkable
 class Subscription(Protocol):
-    """Reads a sink's messages back, each once it is committed, and remembers in its group how far it was read.
+    """Reads the committed messages of a sink; a group remembers how far they were read.
 
-    Without a group nothing is remembered, and reading begins with what comes from now on.
+    Without a group reading begins with the messages that come from now on.
     """
 
     options_model: type[BaseModel]
 
     def messages(self) -> AsyncIterator[StoredMessage]:
-        """Yield messages, endlessly; asking for the next one says that the one before is done. Raises SourceError."""
+        """Yield messages, endlessly; asking for the next one marks the one before as done. Raises SourceError."""
         ...
 
     def done(self) -> None:
-        """Say that the message yielded last is done, where none is asked for any more."""
+        """Mark the message yielded last as done, if no further one is asked for."""
         ...
 
     async def close(self) -> None:
-        """Remember how far it was read and release what is held; safe to call twice. Raises SourceError."""
+        """Store how far it was read and release all resources; safe to call twice. Raises SourceError."""
         ...
 
 
@@ -222,13 +222,13 @@ class NamedChannels(Protocol):
     """A source whose recordings name the channels once, not in every message."""
 
     def channel_names(self) -> tuple[str, ...] | None:
-        """Return the names in the order of the messages' values, None where the recordings have none or differ."""
+        """Return the names in the order of the messages' values, None if the recordings have none or differ."""
         ...
 
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where messages go. ``write`` may buffer; ``flush`` returns when they are out of our hands."""
+    """Takes messages. ``write`` may buffer; ``flush`` returns when they are stored."""
 
     options_model: type[BaseModel]
 
@@ -237,11 +237,11 @@ class Sink(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Return once all taken records are safe as far as this sink can promise. Raises OutputError."""
+        """Return once all taken records are as safe as this sink can make them. Raises OutputError."""
         ...
 
     async def close(self) -> None:
-        """Release what is held; safe to call twice."""
+        """Release all resources; safe to call twice."""
         ...
 
 
@@ -254,42 +254,42 @@ class DurableSink(Sink, Protocol):
         ...
 
     async def truncate(self, position: int) -> None:
-        """Cut back to ``position`` bytes; raises CheckpointError where fewer are there."""
+        """Cut back to ``position`` bytes; raises CheckpointError if fewer are there."""
         ...
 
 
 @runtime_checkable
 class Committer(Protocol):
-    """Makes outputs and progress durable together: all of a commit is there after a crash, or nothing of it."""
+    """Makes outputs and progress durable together: after a crash all of a commit is there, or nothing."""
 
     async def restore(self, partition: str) -> Progress | None:
         """Take ``partition`` over from any former owner and return its last committed progress; None at first.
 
-        From then on no former owner can commit for it. Raises PartitionLost where it must be tried again,
-        CheckpointError where the progress does not fit.
+        From then on no former owner can commit for it. Raises PartitionLost if it must be tried again, CheckpointError
+        if the progress does not fit.
         """
         ...
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Commit ``outputs`` and ``update`` as one; one call at a time for a partition, several for different ones.
 
-        Raises PartitionLost where the commit failed or is in doubt: the partition must be restored. Raises OutputError
-        where trying again cannot help.
+        Raises PartitionLost if the commit failed or is in doubt: the partition must be restored. Raises OutputError if
+        trying again cannot help.
         """
         ...
 
     async def release(self, partition: str) -> None:
-        """Give ``partition`` up: nothing more is committed for it until it is restored. Never raises."""
+        """Give ``partition`` up: no further commit until it is restored. Never raises."""
         ...
 
     async def close(self) -> None:
-        """Release what is held; safe to call twice."""
+        """Release all resources; safe to call twice."""
         ...
 
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A model in service. Thread-safe for one caller at a time; pure: a window's terms never depend on its batch."""
+    """A model in service. One call at a time, from any thread; pure: a window's terms never depend on its batch."""
 
     @property
     def window_shape(self) -> tuple[int, int]:
@@ -311,7 +311,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """One epoch done: ``epoch`` counts from 1; losses are mean scores per window."""
+    """A finished epoch, counted from 1; losses are mean scores per window."""
 
     epoch: int
     n_epochs: int
@@ -324,7 +324,7 @@ TrainingProgress: TypeAlias = Callable[[TrainingStep], None]
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """What the manifest keeps of a training run; ``remarks``: a sentence for each thing that its user ought to know."""
+    """The manifest's record of a training run; ``remarks`` are sentences for its user."""
 
     n_sequences: int
     n_epochs: int
@@ -342,7 +342,7 @@ class FittedDetector(Protocol):
 
     @property
     def summary(self) -> TrainingSummary:
-        """Return what the training did."""
+        """Return the summary of the training."""
         ...
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
@@ -371,10 +371,10 @@ class Detector(Protocol):
     ) -> FittedDetector:
         """Train on ``data``, deterministic per seed; ``resume`` names a file for saving and continuing a run.
 
-        Raises TrainingDataError where the data cannot give a model, DetectorError where training diverges.
+        Raises TrainingDataError if the data cannot give a model, DetectorError if training diverges.
         """
         ...
 
     def load(self, folder: Path, *, device: str) -> Scorer:
-        """Load an exported model whose files were verified. Raises ArtifactError."""
+        """Load an exported model; its files are verified already. Raises ArtifactError."""
         ...

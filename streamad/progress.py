@@ -1,4 +1,4 @@
-"""Progress of a partition: what is done, what must be read again, and the clocks that make rereading exact."""
+"""Progress of a partition: the offsets to read again, and the state that makes rereading exact."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class ForcedEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What ended something of a stream from outside, when all records below ``offset`` were read and no other one.
+    """An end that no record caused, after the records below ``offset``: the wall clock or the memory limit.
 
-    The wall clock, which then stood for ``clock_us`` on the partition's clock; or, where that is None, short memory,
-    which ended the sequence whose id has the hash ``ended`` ("": the one without id; None: what waited for late-comers
-    was released, and nothing was left open).
+    ``clock_us`` is the wall clock's time on the partition's clock; None: the memory limit, which ended the sequence
+    whose id has the hash ``ended`` ("": the one without id; None: samples that waited for late ones were released, and
+    no sequence was left open).
     """
 
     offset: int
@@ -21,12 +21,12 @@ class ForcedEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     """One stream's share of the progress.
 
-    Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; the clocks are those from
-    before that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its
-    late samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial`` says that the
-    beginning of the stream's next sequence may have gone unseen. ``starts`` (relative times) maps the hash of a
-    sequence id to the event time of its second 0 and the partition clock when it was first seen. ``forced`` holds what
-    came from outside since ``done_below``, in that order: rereading repeats it at the same places.
+    Every sample of the stream below ``done_below`` (an offset) has its verdict or was late; the clocks are those before
+    that offset. ``closed`` maps the hash of a closed sequence id to the partition clock at its end, so that its late
+    samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial``: the beginning of the
+    stream's next sequence may have been missed. ``starts`` (relative times) maps the hash of a sequence id to the event
+    time of its second 0 and the partition clock when it was first seen. ``forced`` holds the forced ends since
+    ``done_below``, in order: rereading repeats them at the same offsets.
     """
 
     done_below: int
@@ -41,13 +41,13 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a restart needs to know of a partition.
+    """The state from which a restart continues a partition.
 
-    ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset holding a sample whose
-    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock as it was before LWM, and
-    ``low_watermark_us`` with the record at LWM, whose age it tells (without one the same as ``clock_us``). Streams
-    first seen while ``clock_us`` is at most ``partial_until_us`` may have begun unseen; ``unseen`` says that they may
-    have, and that no record has told yet until when.
+    ``next_offset`` (N) is the next offset to read; ``low_watermark`` (LWM) the lowest offset with a sample whose
+    sequence has no committed verdict, else N; ``clock_us`` the partition's record clock before LWM, and
+    ``low_watermark_us`` after the record at LWM, for its age (without one the same as ``clock_us``). Streams first seen
+    while ``clock_us`` is at most ``partial_until_us`` may lack their beginning; ``unseen``: they may, and no record has
+    fixed that limit yet.
     """
 
     partition: str
@@ -62,7 +62,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """What changed since the last commit: the partition's head and the streams that changed (None: forgotten)."""
+    """Changes since the last commit: the partition's head and the changed streams (None: dropped)."""
 
     partition: str
     next_offset: int
@@ -76,30 +76,20 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:
-    """Return ``progress`` with ``update`` applied, as reading the compacted progress topic to its end would."""
+    """Return ``progress`` with ``update`` applied, as a reader of the compacted progress topic would see it."""
     streams = dict(progress.streams) if progress is not None else {}
     for name, stream in update.streams.items():
         if stream is None:
             streams.pop(name, None)
         else:
             streams[name] = stream
-    return Progress(
-        partition=update.partition,
-        next_offset=update.next_offset,
-        low_watermark=update.low_watermark,
-        clock_us=update.clock_us,
-        low_watermark_us=update.low_watermark_us,
-        partial_until_us=update.partial_until_us,
-        streams=streams,
-        ended=update.ended,
-        unseen=update.unseen,
-    )
+    return Progress(**{**msgspec.structs.asdict(update), "streams": streams})
 
 
 def after_gap(progress: Progress, begin: int) -> Progress:
-    """Return ``progress`` as of going on at ``begin``, because what lies between LWM and there is gone.
+    """Return ``progress`` for continuing at ``begin``, if the records between LWM and there are gone.
 
-    Streams with samples that may have been lost, and all not known yet, begin anew with a partial sequence.
+    Streams that may have lost samples, and all unknown ones, begin with a partial sequence.
     """
     replace = msgspec.structs.replace
     streams = {

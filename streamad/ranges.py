@@ -1,4 +1,4 @@
-"""Ranges of record time on the command line: ``--since 2h``, ``--until 2026-11-01T08:00:00Z``."""
+"""Ranges of record time: ``--since 2h``, ``--until 2026-11-01T08:00:00Z``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOW = "write a time such as 2026-11-01T08:00:00Z, a date (its midnight in UTC),
 
 
 class Span(NamedTuple):
-    """Records from ``since_us`` on and before ``until_us``, Unix microseconds; None: all there is on that side."""
+    """Records from ``since_us`` on and before ``until_us``, in Unix microseconds; None: no limit on that side."""
 
     since_us: int | None = None
     until_us: int | None = None
@@ -27,9 +27,9 @@ EVERYTHING = Span()
 
 
 def parse_time_us(text: str, now_us: int, what: str) -> int:
-    """Return Unix microseconds of a time by RFC 3339, of a date, or of a duration before ``now_us``.
+    """Return Unix microseconds of a time (RFC 3339), a date, or a duration before ``now_us``.
 
-    Raises UsageError that names ``what``.
+    Raises UsageError with the name ``what``.
     """
     try:
         if _AGO.fullmatch(text):
@@ -46,7 +46,7 @@ def parse_time_us(text: str, now_us: int, what: str) -> int:
 
 
 def span_of(since: str | None, until: str | None, now_us: int) -> Span:
-    """Return what ``--since`` and ``--until`` mean now. Raises UsageError."""
+    """Return the range of ``--since`` and ``--until`` at ``now_us``. Raises UsageError."""
     since_us = None if since is None else parse_time_us(since, now_us, "--since")
     until_us = None if until is None else parse_time_us(until, now_us, "--until")
     if since_us is not None and until_us is not None and since_us >= until_us:

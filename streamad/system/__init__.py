@@ -1,1 +1,1 @@
-"""The machine below: clocks, files, locks, threads and tasks; no word of monitoring."""
+"""Clocks, files, locks, threads and tasks: code that knows nothing of monitoring."""

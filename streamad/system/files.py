@@ -1,4 +1,4 @@
-"""Files that survive a crash: atomic writes, fsync of folders, checksums, and one-line errors for a full disk."""
+"""Files that survive a crash: atomic writes, whole appended lines, fsync of folders, and one-line errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOCK_POLL_S = 0.01
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn every OSError of the block into an OutputError that names ``path`` and says what to do."""
+    """Turn every OSError of the block into an OutputError with ``path`` and advice."""
     try:
         yield
     except OSError as error:
@@ -56,9 +56,9 @@ def sync_folder(folder: Path) -> None:
 def write_atomically(path: Path, content: bytes, *, temporary: Path | None = None) -> None:
     """Replace ``path`` by ``content``: after a crash at any moment it holds the old bytes or the new, never a mixture.
 
-    One writer of ``path`` at a time: ``temporary`` (default ``.NAME.tmp`` beside it; must be on the same file system)
-    has a fixed name, so killed writers leave at most one, which the next overwrites.
-    Raises OutputError; then ``path`` is unchanged.
+    One writer of ``path`` at a time: ``temporary`` (default ``.NAME.tmp`` beside it; on the same file system) has a
+    fixed name, so killed writers leave at most one, which the next overwrites. If it raises OutputError, ``path`` is
+    unchanged.
     """
     temporary = temporary or path.with_name(f".{path.name}.tmp")
     with writing(path):

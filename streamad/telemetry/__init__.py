@@ -1,1 +1,1 @@
-"""What the monitor says of itself: logs, events, metrics."""
+"""Logs, events and metrics of the monitor itself."""

@@ -1,4 +1,4 @@
-"""What an operator is told: on the terminal or in the log at once, on the events sink with the next commit."""
+"""Events for the operator: in the log or on the terminal at once, on the events sink with the next commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Level: TypeAlias = Literal["info", "warning", "error"]
 
 
 class Emit(Protocol):
-    """Says something about a model to the operator: ``Telling.tell``."""
+    """Emits an event about a model: ``EventLog.emit``."""
 
     def __call__(
         self,
@@ -27,14 +27,14 @@ class Emit(Protocol):
         figures: Mapping[str, float] | None = None,
         level: Level = "warning",
     ) -> None:
-        """Tell it."""
+        """Emit the event."""
         ...
 
 
 class EventLog:
-    """Keeps events for the next commit; ``on_event`` is called for each instead of a line in the log of ``plant``.
+    """Logs events, or calls ``on_event`` for each instead, and keeps them for the next commit.
 
-    At most the latest 1,000 wait: a worker without a partition commits nothing, perhaps for ever.
+    At most the latest 1,000 are kept, because a worker without a partition may never commit.
     """
 
     def __init__(self, plant: str, clock: Clock, on_event: Callable[[Event], None] | None = None) -> None:
@@ -57,10 +57,7 @@ class EventLog:
         figures: Mapping[str, float] | None = None,
         level: Level = "warning",
     ) -> None:
-        """Say something to the operator; ``kind`` is a stable word, ``level`` that of the log, which always shows it.
-
-        What is told after the pipeline's ``run`` has ended goes out with its ``commit_told``.
-        """
+        """Emit an event of ``kind``, a stable word; the log shows it at any verbosity, at ``level``."""
         event = Event(
             kind=kind,
             message=message,
@@ -80,13 +77,13 @@ class EventLog:
         getattr(self._log, level)(kind, message=message, **where, **event.figures)
 
     def take(self) -> list[Event]:
-        """Take what waits for a commit."""
+        """Return the events that wait for a commit, and forget them."""
         taken = list(self._waiting)
         self._waiting.clear()
         return taken
 
     def give_back(self, events: list[Event]) -> None:
-        """Let ``events`` wait again: their commit failed."""
+        """Keep ``events`` again, because their commit failed."""
         self._waiting = deque([*events, *self._waiting], maxlen=_MAX_WAITING)
 
     @staticmethod

@@ -1,6 +1,6 @@
-"""The log: what the runtime does, as structlog events on stderr; readable at a terminal, JSON elsewhere.
+"""The log of the runtime: structlog events on stderr, as text at a terminal, as JSON elsewhere.
 
-Messages for people (alerts, summaries, errors) are printed by the commands; the log is for following and debugging.
+The commands print alerts, summaries and errors themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 class _StderrOfTheMoment:
-    """Writes to what stderr is now: progress displays put themselves before it, tests replace it."""
+    """Writes to the current ``sys.stderr``, because progress displays and tests replace it."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -25,7 +25,7 @@ class _StderrOfTheMoment:
 
 
 def configure_logs(verbosity: int = 0) -> None:
-    """Send the log to stderr: warnings only, from 1 on what the runtime does, from 2 on every commit."""
+    """Send the log to stderr: warnings; from verbosity 1 the runtime's steps, too; from 2 every commit."""
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
     )
@@ -42,14 +42,14 @@ def configure_logs(verbosity: int = 0) -> None:
 
 
 def get_logger() -> structlog.typing.FilteringBoundLogger:
-    """Return the logger; where no program configured structlog, only warnings show."""
+    """Return the logger; it shows only warnings if no program configured structlog."""
     if not structlog.is_configured():
         configure_logs()
     return cast("structlog.typing.FilteringBoundLogger", structlog.get_logger())
 
 
 def get_status_logger() -> structlog.typing.FilteringBoundLogger:
-    """Return a logger that shows what it is told at any verbosity: the state of a long run, once in an interval."""
+    """Return a logger that shows its lines at any verbosity, such as the state of a long run in intervals."""
     get_logger()
     return cast(
         "structlog.typing.FilteringBoundLogger",

@@ -1,4 +1,4 @@
-"""The counters and gauges of a run, kept in one place."""
+"""The counters and gauges of a run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LATENCIES = 10_000
 
 @dataclass(slots=True)
 class LearningCounters:
-    """What became of one model since the run began; ``version`` is in service, None before the first one.
+    """Counters of one model since the run began; ``version`` is in service, None before the first one.
 
-    ``accepted``, ``reserved`` and ``aside`` count sequences that went to the inlier store, ``unkept`` those that did
-    not, because it was away; ``trainings`` those of this process that came to their end.
+    ``accepted``, ``reserved`` and ``aside`` count sequences written to the inlier store, ``unkept`` those lost because
+    it was unavailable; ``trainings`` the finished trainings of this process.
     """
 
     version: str | None = None
@@ -30,17 +30,17 @@ class LearningCounters:
     swaps: int = 0
 
     def count(self, share: Literal["accepted", "reserve", "aside"], n: int) -> None:
-        """Count ``n`` sequences more that went to a share of the store."""
+        """Add ``n`` sequences to a share of the store."""
         name = "reserved" if share == "reserve" else share
         setattr(self, name, getattr(self, name) + n)
 
 
 class Counters:
-    """What was read, what it became, and where it went.
+    """Counters of input, results and commits since the run began.
 
-    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + what is still held: no sample is lost (after a
-    failed commit, what is read again counts again). With Kafka every commit is a transaction, and ``commits_failed``
-    counts the aborted ones. ``learning`` is by model, and empty where the plant does not learn.
+    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + samples still held: no sample is lost (records
+    read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
+    counts the aborted ones. ``learning`` is by model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:
@@ -61,20 +61,19 @@ class Counters:
         self.learning: dict[str, LearningCounters] = {}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, counters by kind or model as nested mappings."""
-        plain = {
-            name: dict(value) if isinstance(value, Counter) else value for name, value in sorted(vars(self).items())
-        }
+        """Return all as plain numbers, counters by kind or model as nested mappings."""
+        plain = {name: dict(of) if isinstance(of, Counter) else of for name, of in sorted(vars(self).items())}
+        del plain["learning"]
         learning = {model: asdict(counters) for model, counters in self.learning.items()}
-        return {**plain, "learning": learning} if learning else {k: v for k, v in plain.items() if k != "learning"}
+        return {**plain, "learning": learning} if learning else plain
 
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """The state of a run at one moment; None where it is not known.
+    """The state of a run at one moment; None: unknown.
 
     ``lag``: records that wait in the source; ``low_watermark_age_s``: the age of the oldest sample without a verdict,
-    by the records' own times; ``latency_*_ms``: from the time of the record that ended a sequence to its committed
+    by the records' own times; ``latency_*_ms``: from the time of the record that ended a sequence to the commit of its
     verdict.
     """
 
@@ -88,22 +87,22 @@ class Gauges:
     latency_p99_ms: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers."""
+        """Return all as plain numbers."""
         return asdict(self)
 
 
 class Latencies:
-    """The latest latencies since the last look, in microseconds."""
+    """Quantiles of the latest latencies since the last call."""
 
     def __init__(self) -> None:
         self._latest: deque[int] = deque(maxlen=_LATENCIES)
 
     def add(self, latency_us: int) -> None:
-        """Note one; a negative one (clocks of two machines) counts as 0."""
+        """Add a latency; a negative one (clocks of two machines) counts as 0."""
         self._latest.append(max(0, latency_us))
 
     def take_ms(self) -> tuple[float | None, float | None]:
-        """Return median and 99th percentile in milliseconds since the last call, None where there was none."""
+        """Return median and 99th percentile in milliseconds since the last call, None if there were none."""
         if not self._latest:
             return None, None
         p50, p99 = np.quantile(np.fromiter(self._latest, dtype=np.int64), (0.5, 0.99)) / 1e3

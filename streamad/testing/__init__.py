@@ -1,6 +1,6 @@
-"""For authors of plug-ins: a clock, a source and a sink in memory, and the conformance checks of the ports.
+"""For authors of plug-ins: a clock, a source and a sink in memory, and conformance checks of the ports.
 
-Nothing here needs a test framework.
+No test framework is needed.
 """
 
 from __future__ import annotations

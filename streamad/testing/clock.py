@@ -1,4 +1,4 @@
-"""A clock that tests move by hand."""
+"""A clock that a test advances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 
 
 class ManualClock:
-    """A clock that moves only when told to; sleepers wake in the order of their times."""
+    """A clock that moves only by ``advance``; sleepers wake in the order of their times."""
 
     def __init__(self, start_us: int = 1_767_225_600_000_000) -> None:
         self._now_us = start_us
@@ -30,7 +30,7 @@ class ManualClock:
         return self._monotonic_us
 
     async def sleep(self, seconds: float) -> None:
-        """Return once the clock was advanced by ``seconds``; at once (after other tasks ran) for 0 or less."""
+        """Return once the clock was advanced by ``seconds``; for 0 or less, after other tasks ran."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -39,7 +39,7 @@ class ManualClock:
         await future
 
     def advance(self, seconds: float) -> None:
-        """Move both clocks by ``seconds`` and wake who slept that long; they run when the caller next awaits."""
+        """Move both clocks by ``seconds`` and wake the sleepers that are due; they run when the caller next awaits."""
         if seconds < 0:
             raise ValueError("a clock cannot be advanced backwards; use set_wall for a wall clock that was set back")
         step_us = round(seconds * 1e6)
@@ -51,5 +51,5 @@ class ManualClock:
                 future.set_result(None)
 
     def set_wall(self, now_us: int) -> None:
-        """Set the wall clock alone, as an operator or a time server does; nobody wakes."""
+        """Set the wall clock alone, as an operator or a time server does; no sleeper wakes."""
         self._now_us = now_us

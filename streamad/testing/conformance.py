@@ -1,6 +1,6 @@
-"""The laws of the ports as checks that anybody can call; ``streamad.testing`` exports them.
+"""Checks of the laws of source, sink and scorer; ``streamad.testing`` exports them.
 
-A check raises AssertionError whose text names the law that was broken.
+A check raises AssertionError with the broken law.
 Shapes: B windows, C channels, L window length, K transformations.
 """
 
@@ -31,9 +31,24 @@ from streamad.types import (
 )
 
 
-def _law(holds: bool, law: str) -> None:
+def require(holds: bool, law: str) -> None:
+    """Raise AssertionError with ``law`` unless it holds."""
     if not holds:
         raise AssertionError(law)
+
+
+def require_alike(found: FloatArray, expected: FloatArray, tolerance: float, law: str) -> None:
+    """Raise AssertionError if terms differ by more than ``tolerance``, relative to the largest expected term."""
+    require(found.shape == expected.shape, f"{law}: shape {found.shape}, expected {expected.shape}")
+    gap, allowed = float(np.abs(found - expected).max()), tolerance * max(1.0, float(np.abs(expected).max()))
+    require(gap <= allowed, f"{law}: terms differ by {gap:.3g}, allowed is {allowed:.3g}")
+
+
+def require_terms(terms: FloatArray, shape: tuple[int, int]) -> None:
+    """Raise AssertionError unless ``terms`` are finite float32 of ``shape``."""
+    require(terms.shape == shape, f"terms must have shape [B, K] = {shape}, they have {terms.shape}")
+    require(terms.dtype == np.float32, f"terms must be float32, they are {terms.dtype}")
+    require(bool(np.isfinite(terms).all()), "terms must be finite")
 
 
 _Seen: TypeAlias = dict[str, list[Record]]
@@ -42,16 +57,16 @@ _Seen: TypeAlias = dict[str, list[Record]]
 async def check_source(make_source: Callable[[], Source], *, timeout_s: float = 30.0) -> None:
     """Check the law of ``Source`` on a source that holds some records; ``make_source`` opens the same ones each time.
 
-    Reads everything twice, then from several offsets on, then goes back in the middle. A source without an end is read
-    until each of its partitions is caught up. Raises AssertionError naming the broken law.
+    Reads everything twice, then from several offsets, then seeks back in the middle. A source without an end is read
+    until all its partitions are caught up. Raises AssertionError with the broken law.
     """
     try:
         async with asyncio.timeout(timeout_s):
             await _check_nothing_before_seek(make_source)
             everything = await _read(make_source, {})
-            _law(any(everything.values()), "the source must hold records to be checked, it delivered none")
+            require(any(everything.values()), "the source must hold records to be checked, it delivered none")
             again = await _read(make_source, {})
-            _law(again == everything, "every reading must deliver the same records for the same offsets")
+            require(again == everything, "every reading must deliver the same records for the same offsets")
             for partition, records in everything.items():
                 await _check_offsets(make_source, partition, records)
             await _check_going_back(make_source, everything)
@@ -73,7 +88,7 @@ async def _check_nothing_before_seek(make_source: Callable[[], Source]) -> None:
         if following.done():
             event = following.result()
             delivered = isinstance(event, RecordBatch | PartitionEnded) and event.partition == first.partition
-            _law(not delivered, f"nothing of a partition may be delivered before its seek, it was {event!r}")
+            require(not delivered, f"nothing of a partition may be delivered before its seek, it was {event!r}")
         else:
             following.cancel()
             await asyncio.wait([following])
@@ -81,7 +96,7 @@ async def _check_nothing_before_seek(make_source: Callable[[], Source]) -> None:
 
 
 async def _read(make_source: Callable[[], Source], begin: Mapping[str, int], back: str | None = None) -> _Seen:
-    """Read to the end or until all is caught up; ``back`` is sought to its beginning once, after its first batch."""
+    """Read to the end or until all is caught up; seek ``back`` to its beginning once, after its first batch."""
     source = make_source()
     seen: _Seen = {}
     after: dict[str, int] = {}
@@ -92,13 +107,13 @@ async def _read(make_source: Callable[[], Source], begin: Mapping[str, int], bac
                 continue
             partition = event.partition
             if isinstance(event, PartitionAssigned):
-                _law(partition not in state, f"partition {partition!r} was assigned twice")
+                require(partition not in state, f"partition {partition!r} was assigned twice")
                 seen[partition], after[partition], state[partition] = [], begin.get(partition, 0), "open"
                 begun = await source.seek(partition, begin.get(partition))
-                _law(isinstance(begun, int), f"seek must return the offset where it begins, not {begun!r}")
+                require(isinstance(begun, int), f"seek must return the offset where it begins, not {begun!r}")
                 continue
-            _law(partition in state, f"{type(event).__name__} of {partition!r} before its PartitionAssigned")
-            _law(state[partition] != "ended", f"{type(event).__name__} of {partition!r} after its PartitionEnded")
+            require(partition in state, f"{type(event).__name__} of {partition!r} before its PartitionAssigned")
+            require(state[partition] != "ended", f"{type(event).__name__} of {partition!r} after its PartitionEnded")
             if isinstance(event, RecordBatch):
                 _check_batch(event, after[partition])
                 after[partition] = event.next_offset
@@ -114,7 +129,7 @@ async def _read(make_source: Callable[[], Source], begin: Mapping[str, int], bac
                 seen.pop(partition), state.pop(partition)
             if "caught_up" in state.values() and "open" not in state.values():
                 break
-    _law("open" not in state.values(), "a finite source must say PartitionEnded for each partition before it ends")
+    require("open" not in state.values(), "a finite source must say PartitionEnded for each partition before it ends")
     await source.close()
     return seen
 
@@ -122,10 +137,10 @@ async def _read(make_source: Callable[[], Source], begin: Mapping[str, int], bac
 def _check_batch(batch: RecordBatch, begin: int) -> None:
     offsets = [record.offset for record in batch.records]
     where = f"partition {batch.partition!r}, offsets {offsets[:3]}...{offsets[-3:]}"
-    _law(offsets == sorted(set(offsets)), f"a batch must hold its records in offset order, each once: {where}")
+    require(offsets == sorted(set(offsets)), f"a batch must hold its records in offset order, each once: {where}")
     if offsets:
-        _law(offsets[0] >= begin, f"no record below the offset sought or already delivered ({begin}): {where}")
-        _law(
+        require(offsets[0] >= begin, f"no record below the offset sought or already delivered ({begin}): {where}")
+        require(
             batch.next_offset > offsets[-1], f"next_offset {batch.next_offset} must lie after the last record: {where}"
         )
 
@@ -138,7 +153,7 @@ async def _check_offsets(make_source: Callable[[], Source], partition: str, reco
     for begin in sorted({offsets[0], offsets[0] + 1, middle, middle + 1, offsets[-1]}):
         found = (await _read(make_source, {partition: begin})).get(partition, [])
         expected = [record for record in records if record.offset >= begin]
-        _law(
+        require(
             found == expected,
             f"after seek({partition!r}, {begin}) every record from there on must come exactly once: "
             f"expected {len(expected)} records, got {len(found)} (or others)",
@@ -148,7 +163,7 @@ async def _check_offsets(make_source: Callable[[], Source], partition: str, reco
 async def _check_going_back(make_source: Callable[[], Source], everything: _Seen) -> None:
     partition = next(name for name, records in everything.items() if records)
     found = await _read(make_source, {}, back=partition)
-    _law(
+    require(
         found == everything,
         f"after a second seek of {partition!r} while it is read, every record from there on must come exactly once",
     )
@@ -168,7 +183,7 @@ ReadBack: TypeAlias = Callable[[], "Sequence[Any] | Awaitable[Sequence[Any]]"]
 
 
 def _events(names: Iterable[str]) -> list[OutputRecord]:
-    """Return messages whose text holds what formats stumble over."""
+    """Return messages whose text is hard to encode."""
     time = datetime(2026, 1, 1, tzinfo=UTC)
     awkward = 'line\nbreak, "quotes", \u00b5 \u2028 \U0001f321'
     return [
@@ -178,17 +193,17 @@ def _events(names: Iterable[str]) -> list[OutputRecord]:
 
 
 async def check_sink(make_sink: Callable[[], Sink], read_back: ReadBack) -> None:
-    """Check the law of ``Sink``, and of ``DurableSink`` where it is one.
+    """Check the law of ``Sink``, and of ``DurableSink`` if it is one.
 
-    ``make_sink`` opens the same place each time; ``read_back`` returns what lies there as decoded JSON objects, in
-    order. What lay there before stays. Raises AssertionError naming the broken law.
+    ``make_sink`` opens the same place each time; ``read_back`` returns the messages there as decoded JSON objects, in
+    order. Messages that were there before stay. Raises AssertionError with the broken law.
     """
 
     async def expect(records: Sequence[OutputRecord], law: str) -> None:
         found = read_back()
         there = list(await found if inspect.isawaitable(found) else found)[n_before:]
         wanted = [msgspec.json.decode(msgspec.json.encode(record.message)) for record in records]
-        _law(there == wanted, f"{law}: expected {len(wanted)} messages, got {len(there)} (or others)")
+        require(there == wanted, f"{law}: expected {len(wanted)} messages, got {len(there)} (or others)")
 
     n_before = 0
     before = read_back()
@@ -222,16 +237,16 @@ async def _check_durable(
 ) -> None:
     extra, last = _events(["f", "g"]), _events(["h"])
     position = await sink.position()
-    _law(await sink.position() == position, "position must not change without a write")
+    require(await sink.position() == position, "position must not change without a write")
     await sink.write(extra)
     await sink.flush()
     longer = await sink.position()
-    _law(longer > position, "position must grow with what was flushed")
+    require(longer > position, "position must grow with what was flushed")
     await sink.write(last)
     await sink.truncate(position)
     await sink.flush()
     await expect(held, "truncate must drop exactly what came after the position, buffered messages included")
-    _law(await sink.position() == position, "after truncate the position must be the one asked for")
+    require(await sink.position() == position, "after truncate the position must be the one asked for")
     await sink.write(extra)
     await sink.flush()
     await sink.close()
@@ -256,36 +271,32 @@ def check_scorer(scorer: Scorer, windows: FloatArray, lengths: IntArray, *, tole
     """Check the law of ``Scorer`` on ``windows`` float32 [B, C, L] of true ``lengths`` int64 [B], B at least 2.
 
     Terms may differ between batches by ``tolerance`` (relative to the largest term), as float32 sums do. Raises
-    AssertionError naming the broken law.
+    AssertionError with the broken law.
     """
     n_windows, n_channels, window_length = windows.shape
-    _law(n_windows >= 2, "give at least two windows to check")
-    _law(
+    require(n_windows >= 2, "give at least two windows to check")
+    require(
         scorer.window_shape == (n_channels, window_length),
         f"window_shape must be (C, L) = {(n_channels, window_length)}, it is {scorer.window_shape}",
     )
     given = windows.copy(), lengths.copy()
     terms = scorer.score(windows, lengths)
-    shape = (n_windows, scorer.n_terms)
-    _law(terms.shape == shape, f"terms must have shape [B, K] = {shape}, they have {terms.shape}")
-    _law(terms.dtype == np.float32, f"terms must be float32, they are {terms.dtype}")
-    _law(bool(np.isfinite(terms).all()), "terms must be finite")
+    require_terms(terms, (n_windows, scorer.n_terms))
     same_input = np.array_equal(given[0], windows, equal_nan=True) and np.array_equal(given[1], lengths)
-    _law(same_input, "score must not change its arguments")
-    allowed = tolerance * max(1.0, float(np.abs(terms).max()))
+    require(same_input, "score must not change its arguments")
 
-    def same(found: FloatArray, expected: FloatArray, law: str) -> None:
-        _law(found.shape == expected.shape, f"{law}: shape {found.shape}, expected {expected.shape}")
-        gap = float(np.abs(found - expected).max()) if found.size else 0.0
-        _law(gap <= allowed, f"{law}: terms differ by {gap:.3g}, allowed is {allowed:.3g}")
+    def same(found: FloatArray, law: str) -> None:
+        require_alike(found, terms, tolerance, law)
 
-    same(scorer.score(windows, lengths), terms, "the same windows must get the same terms again")
+    same(scorer.score(windows, lengths), "the same windows must get the same terms again")
     single = np.concatenate([scorer.score(windows[i : i + 1], lengths[i : i + 1]) for i in range(n_windows)])
-    same(single, terms, "a window's terms must not depend on its batch")
+    same(single, "a window's terms must not depend on its batch")
     turned = scorer.score(np.ascontiguousarray(windows[::-1]), np.ascontiguousarray(lengths[::-1]))
-    same(turned[::-1], terms, "a window's terms must not depend on its place in the batch")
+    same(turned[::-1], "a window's terms must not depend on its place in the batch")
     beyond = np.arange(window_length) >= lengths[:, None]
     padded = np.where(beyond[:, None, :], np.float32(12345.0), windows).astype(np.float32)
-    same(scorer.score(padded, lengths), terms, "what lies beyond a window's length must be ignored")
+    same(scorer.score(padded, lengths), "values beyond a window's length must be ignored")
     none = scorer.score(windows[:0], lengths[:0])
-    _law(none.shape == (0, scorer.n_terms), f"no windows must give terms of shape {(0, scorer.n_terms)}: {none.shape}")
+    require(
+        none.shape == (0, scorer.n_terms), f"no windows must give terms of shape {(0, scorer.n_terms)}: {none.shape}"
+    )

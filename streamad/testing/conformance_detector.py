@@ -1,6 +1,6 @@
-"""The laws of the ``Detector`` port as one check that anybody can call; ``streamad.testing`` exports it.
+"""The check of the laws of ``Detector``; ``streamad.testing`` exports it.
 
-It raises AssertionError whose text names the law that was broken. Shapes: N windows, C channels, L window length.
+It raises AssertionError with the broken law. Shapes: B windows, C channels, L window length, K transformations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from streamad.errors import ArtifactError, TrainingDataError
 from streamad.ports import Detector, FittedDetector, TrainingStep
-from streamad.testing.conformance import _law, check_scorer
+from streamad.testing.conformance import check_scorer, require, require_alike, require_terms
 from streamad.types import FloatArray, IntArray, WindowSet
 
 MakeDetector: TypeAlias = Callable[[], Detector]
@@ -40,23 +40,23 @@ def check_detector(
     It is trained (three times) on the first three quarters of ``normal``, at least 16 windows without a constant
     channel; the rest of them and ``anomalous``, gross anomalies, are scored. ``folder`` is empty and takes the export.
 
-    - Seeding: the same seed gives the same scores, bit by bit, whatever the state of the global random generators;
-      those, Python's, numpy's and torch's, are left as they were by training, scoring and loading.
-    - Score direction: of all pairs, the share in which the anomaly scores higher is at least ``min_auc``.
-    - Save and load: the export's files, and no others, are in the folder; a new detector loads them and scores alike.
-      An empty folder is an ArtifactError.
-    - Purity: a window's terms depend neither on the other windows of its batch nor on its place there, nor on what
-      lies beyond its length; one window alone can be scored, and none; nothing given is changed.
-    - Types: float64 windows are scored like the same in float32, so are views that are not contiguous; terms are
-      finite float32 [B, K].
-    - Training data: NaN, and fewer than two windows, are a TrainingDataError; a channel that never changes gives
-      finite scores or a TrainingDataError.
-    - Progress, where it is told, counts epochs from 1 to the last; the summary states the number of sequences.
+    - Seeding: the same seed gives the same scores, bit by bit, whatever the state of the global random generators of
+      Python, numpy and torch; training, scoring and loading leave that state unchanged.
+    - Score direction: the anomaly scores higher in a share of all pairs of at least ``min_auc``.
+    - Save and load: the folder holds exactly the export's files; a new detector loads them and scores alike. An empty
+      folder is an ArtifactError.
+    - Purity: a window's terms depend neither on the other windows of its batch, nor on its place there, nor on values
+      beyond its length; one window can be scored, and none; arguments are not changed.
+    - Types: float64 windows and views that are not contiguous score like the same in float32; terms are finite
+      float32 [B, K].
+    - Training data: NaN, and fewer than two windows, are a TrainingDataError; a constant channel gives finite scores
+      or a TrainingDataError.
+    - Progress counts epochs from 1 to the last; the summary states the number of sequences.
 
-    Terms may differ by ``tolerance`` (relative to the largest term of the set) where the bits need not be the same.
+    Terms may differ by ``tolerance`` (relative to the largest term of the set), but for seeding.
     """
     n_training = len(normal) * 3 // 4
-    _law(n_training >= 12 and len(anomalous) >= 2, "give at least 16 normal and 2 anomalous windows to check")
+    require(n_training >= 12 and len(anomalous) >= 2, "give at least 16 normal and 2 anomalous windows to check")
     training, held = normal.take(np.arange(n_training)), normal.take(np.arange(n_training, len(normal)))
     _check_construction(make)
     with _untouched("fit", training):
@@ -76,21 +76,23 @@ def check_detector(
 
 def _check_construction(make: MakeDetector) -> None:
     detector = make()
-    _law(isinstance(detector, Detector), f"{type(detector).__name__} must have options_model, fit and load")
+    require(isinstance(detector, Detector), f"{type(detector).__name__} must have options_model, fit and load")
     model = type(detector).options_model
-    _law(issubclass(model, BaseModel), "options_model must be a pydantic model")
+    require(issubclass(model, BaseModel), "options_model must be a pydantic model")
     forbids = model.model_config.get("extra") == "forbid" and model.model_config.get("frozen") is True
-    _law(forbids, "options_model must forbid unknown options and be frozen")
+    require(forbids, "options_model must forbid unknown options and be frozen")
 
 
 def _fit(detector: Detector, data: WindowSet, seed: int) -> FittedDetector:
     steps: list[TrainingStep] = []
     fitted = detector.fit(data, seed=seed, device="cpu", progress=steps.append)
-    _law(isinstance(fitted, FittedDetector), f"fit must return summary, score and export, not {type(fitted).__name__}")
+    require(
+        isinstance(fitted, FittedDetector), f"fit must return summary, score and export, not {type(fitted).__name__}"
+    )
     found, epochs = fitted.summary.n_sequences, [step.epoch for step in steps]
-    _law(found <= len(data), f"the summary must state the sequences trained on: {found} of {len(data)}")
+    require(found <= len(data), f"the summary must state the sequences trained on: {found} of {len(data)}")
     in_order = epochs == list(range(1, len(epochs) + 1)) and all(step.n_epochs >= len(epochs) for step in steps)
-    _law(in_order, f"progress must count epochs from 1 to the last, it told {epochs}")
+    require(in_order, f"progress must count epochs from 1 to the last, it reported {epochs}")
     return fitted
 
 
@@ -99,14 +101,16 @@ def _check_seeding(make: MakeDetector, training: WindowSet, held: WindowSet, see
         again = make().fit(training, seed=seed, device="cpu")
         found = again.score(held.values, held.lengths)
     same = np.array_equal(found, fitted.score(held.values, held.lengths))
-    _law(same, "the same seed must give the same scores, bit by bit, whatever the global random state")
+    require(same, "the same seed must give the same scores, bit by bit, whatever the global random state")
 
 
 def _check_direction(fitted: FittedDetector, held: WindowSet, anomalous: WindowSet, min_auc: float) -> None:
     low, high = (fitted.score(part.values, part.lengths).sum(axis=1, dtype=np.float64) for part in (held, anomalous))
     above, equal = high[:, None] > low[None, :], high[:, None] == low[None, :]
     auc = float((above + 0.5 * equal).mean())
-    _law(auc >= min_auc, f"anomalies must score higher than normal windows: AUC {auc:.3f}, at least {min_auc} is due")
+    require(
+        auc >= min_auc, f"anomalies must score higher than normal windows: AUC {auc:.3f}, at least {min_auc} is due"
+    )
 
 
 def _check_training_data(make: MakeDetector, training: WindowSet, seed: int) -> None:
@@ -128,7 +132,7 @@ def _check_constant_channel(make: MakeDetector, training: WindowSet, held: Windo
     except TrainingDataError:
         return
     terms = fitted.score(held.values, held.lengths)
-    _law(bool(np.isfinite(terms).all()), "a channel constant in training must give finite scores, or an error")
+    require(bool(np.isfinite(terms).all()), "a channel constant in training must give finite scores, or an error")
 
 
 # --- scoring, saving and loading ------------------------------------------------------------------------------------
@@ -137,22 +141,14 @@ def _check_constant_channel(make: MakeDetector, training: WindowSet, held: Windo
 def _check_terms(score: _Score, part: WindowSet, tolerance: float) -> None:
     values, lengths = part.values, part.lengths
     terms = score(values, lengths)
-    _law(terms.ndim == 2 and len(terms) == len(part), f"terms must have shape [B, K], they have {terms.shape}")
-    _law(terms.dtype == np.float32, f"terms must be float32, they are {terms.dtype}")
-    _law(bool(np.isfinite(terms).all()), "terms must be finite")
-    _alike(score(values[:1], lengths[:1]), terms[:1], tolerance, "one window alone must score as in its batch")
+    require_terms(terms, (len(part), terms.shape[-1]))
+    require_alike(score(values[:1], lengths[:1]), terms[:1], tolerance, "one window alone must score as in its batch")
     double: Any = values.astype(np.float64)
     found = score(double, lengths)
-    _law(found.dtype == np.float32, f"terms of float64 windows must be float32, they are {found.dtype}")
-    _alike(found, terms, tolerance, "float64 windows must score like float32")
+    require(found.dtype == np.float32, f"terms of float64 windows must be float32, they are {found.dtype}")
+    require_alike(found, terms, tolerance, "float64 windows must score like float32")
     strided = np.repeat(values, 2, axis=2)[:, :, ::2]
-    _alike(score(strided, lengths), terms, tolerance, "windows that are not contiguous must score like others")
-
-
-def _alike(found: FloatArray, expected: FloatArray, tolerance: float, law: str) -> None:
-    _law(found.shape == expected.shape, f"{law}: shape {found.shape}, expected {expected.shape}")
-    gap, allowed = float(np.abs(found - expected).max()), tolerance * max(1.0, float(np.abs(expected).max()))
-    _law(gap <= allowed, f"{law}: terms differ by {gap:.3g}, allowed is {allowed:.3g}")
+    require_alike(score(strided, lengths), terms, tolerance, "windows that are not contiguous must score like others")
 
 
 def _check_export(
@@ -163,16 +159,16 @@ def _check_export(
     full.mkdir()
     before = [fitted.score(part.values, part.lengths) for part in parts]
     names, found = sorted(fitted.export(full)), sorted(path.name for path in full.iterdir())
-    _law(names == found and bool(names), f"export must return the files it wrote, {found}, not {names}")
+    require(names == found and bool(names), f"export must return the files it wrote, {found}, not {names}")
     with _untouched("load", parts[0]):
         scorer = make().load(full, device="cpu")
     for part, expected in zip(parts, before, strict=True):
         check_scorer(scorer, part.values, part.lengths, tolerance=tolerance)
         _check_terms(scorer.score, part, tolerance)
         loaded = scorer.score(part.values, part.lengths)
-        _alike(loaded, expected, tolerance, "a loaded model must score like the one that was exported")
+        require_alike(loaded, expected, tolerance, "a loaded model must score like the one that was exported")
         same = np.array_equal(fitted.score(part.values, part.lengths), expected)
-        _law(same, "export must leave the fitted model as it was")
+        require(same, "export must leave the fitted model as it was")
     try:
         make().load(empty, device="cpu")
     except ArtifactError:
@@ -184,7 +180,7 @@ def _check_export(
 
 
 def _random_state() -> tuple[object, ...]:
-    """Return the states of the global generators, comparable; torch's where somebody has loaded torch."""
+    """Return the states of the global generators, comparable; torch's only if torch is loaded."""
     name, keys, *rest = np.random.get_state(legacy=True)
     torch: Any = sys.modules.get("torch")
     return random.getstate(), name, np.asarray(keys).tobytes(), *rest, torch and torch.get_rng_state().numpy().tobytes()
@@ -192,20 +188,20 @@ def _random_state() -> tuple[object, ...]:
 
 @contextmanager
 def _untouched(what: str, data: WindowSet) -> Iterator[None]:
-    """Demand that the block leaves ``data`` and the global random state as they were."""
+    """Require that the block leaves ``data`` and the global random state unchanged."""
     state, values, lengths = _random_state(), data.values.copy(), data.lengths.copy()
     loaded = "torch" in sys.modules
     yield
     after = _random_state()
     compared = len(state) if loaded else -1
-    _law(after[:compared] == state[:compared], f"{what} must leave the caller's random state alone")
+    require(after[:compared] == state[:compared], f"{what} must leave the caller's random state alone")
     same = np.array_equal(values, data.values) and np.array_equal(lengths, data.lengths)
-    _law(same, f"{what} must not change its arguments")
+    require(same, f"{what} must not change its arguments")
 
 
 @contextmanager
 def _other_random_state() -> Iterator[None]:
-    """Give the block global generators that stand elsewhere, and put them back."""
+    """Advance the global random generators for the block, and restore them afterwards."""
     torch: Any = sys.modules.get("torch")
     states = random.getstate(), np.random.get_state(), torch and torch.get_rng_state()
     random.random()

@@ -1,4 +1,4 @@
-"""A clock, a source and a sink in memory, moved by hand."""
+"""A source and a sink in memory for tests."""
 
 from __future__ import annotations
 
@@ -26,15 +26,9 @@ class _NoOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-# --- time -----------------------------------------------------------------------------------------------------------
-
-
-# --- source and sink ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """In a ListSource's script: wait this long on its clock before going on."""
+    """A wait of this length in a ListSource's script, on its clock."""
 
     seconds: float
 
@@ -45,9 +39,8 @@ ScriptItem: TypeAlias = SourceEvent | Pause | Exception
 class ListSource:
     """Plays a script of source events; exceptions in it are raised, a Pause sleeps on ``clock``.
 
-    Of a RecordBatch only what ``seek`` asked for is delivered; a partition sought backwards is delivered anew from
-    the batches that went by. ``endless`` keeps the iterator waiting for ``feed`` after the script's end, as a broker
-    does.
+    Of a RecordBatch only records from the offset of ``seek`` on are delivered; after a seek backwards the played
+    batches are delivered again. With ``endless`` the iterator waits for ``feed`` after the script's end, as a broker's.
     """
 
     options_model: type[BaseModel] = _NoOptions
@@ -64,7 +57,7 @@ class ListSource:
 
     @classmethod
     def of(cls, partitions: Mapping[str, Sequence[Record]], *, batch_records: int = 100) -> ListSource:
-        """Return a finite source of ``partitions``, whose batches alternate; each is ended after its last record."""
+        """Return a finite source of ``partitions``, whose batches alternate."""
         script: list[ScriptItem] = [PartitionAssigned(partition) for partition in partitions]
         longest = max((len(records) for records in partitions.values()), default=0)
         for first in range(0, longest, batch_records):
@@ -74,7 +67,7 @@ class ListSource:
         return cls([*script, *(PartitionEnded(partition) for partition in partitions)])
 
     def feed(self, *items: ScriptItem) -> None:
-        """Append to the script, also while it is being played."""
+        """Append to the script, also while it is played."""
         self._script.extend(items)
         self._changed.set()
 
@@ -130,7 +123,7 @@ class ListSource:
         await self._changed.wait()
 
     def _rest(self, event: SourceEvent) -> SourceEvent | None:
-        """Return what is left of ``event`` after the partition's next offset."""
+        """Return ``event`` without records below the partition's next offset, None if none are left."""
         if isinstance(event, PartitionEnded):
             return PartitionEnded(event.partition, self._next[event.partition])
         if not isinstance(event, RecordBatch):
@@ -145,7 +138,7 @@ class ListSource:
 
 
 class ListSink:
-    """A durable sink in a list: ``pending`` is written, ``records`` is flushed; its position counts records.
+    """A durable sink in a list: ``pending`` holds written, ``records`` flushed ones; its position counts records.
 
     Set ``failure`` to an exception and the next ``write`` or ``flush`` raises it.
     """
@@ -165,25 +158,25 @@ class ListSink:
         self.pending.extend(records)
 
     async def flush(self) -> None:
-        """Make everything taken durable."""
+        """Move ``pending`` to ``records``."""
         self._fail()
         self.n_flushes += 1
         self.records.extend(self.pending)
         self.pending.clear()
 
     async def position(self) -> int:
-        """Return how many records are durable."""
+        """Return the number of flushed records."""
         return len(self.records)
 
     async def truncate(self, position: int) -> None:
-        """Cut back to ``position`` records; raises CheckpointError where fewer are there."""
+        """Cut back to ``position`` records; raises CheckpointError if fewer are there."""
         if position > len(self.records):
             raise CheckpointError(f"the sink holds {len(self.records)} records, the checkpoint says {position}")
         del self.records[position:]
         self.pending.clear()
 
     async def close(self) -> None:
-        """Note that it was closed."""
+        """Set ``closed``."""
         self.closed = True
 
     def _fail(self) -> None:

@@ -180,7 +180,7 @@ class NoAssignment(Altered):
         return [] if event == PartitionAssigned("q") else [event]
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
-        self._next.setdefault("q", 0)
+        await self.seek("q", 0)
         async for event in super().batches():
             yield event
 
@@ -229,16 +229,21 @@ class SkipsOne(Good):
 
 
 class CannotGoBack(Good):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sought: dict[str, int] = {}
+
     async def seek(self, partition: str, offset: int | None) -> int:
-        if partition not in self._next:
-            return await super().seek(partition, offset)
-        return self._next[partition]
+        if partition not in self.sought:
+            self.sought[partition] = await super().seek(partition, offset)
+        return self.sought[partition]
 
 
 class NeverEnds(Good):
-    def __init__(self) -> None:
-        super().__init__()
-        self._endless = True
+    async def batches(self) -> AsyncIterator[SourceEvent]:
+        async for event in super().batches():
+            yield event
+        await asyncio.Event().wait()
 
 
 class ForgetsToSayTheEnd(Altered):
@@ -452,7 +457,7 @@ def test_check_scorer_accepts_a_good_scorer() -> None:
         (write_into, "score must not change its arguments"),
         (lambda s, w, n, t: t - t.mean() if len(t) > 0 else t, "a window's terms must not depend on its batch"),
         (lambda s, w, n, t: t + (np.arange(len(t)) * (len(t) > 1))[:, None].astype(np.float32), "depend on its batch"),
-        (lambda s, w, n, t: t + w.sum(axis=(1, 2))[:, None], "what lies beyond a window's length must be ignored"),
+        (lambda s, w, n, t: t + w.sum(axis=(1, 2))[:, None], "values beyond a window's length must be ignored"),
         (
             lambda s, w, n, t: t if len(w) > 0 else np.zeros((1, K), np.float32),
             r"no windows must give terms of shape \(0, 3\)",

@@ -236,8 +236,7 @@ def test_every_message_comes_once_whatever_is_cut_back_and_written_anew(
                 if is_read:
                     seen += await take(events, n_most - len(seen))
                     if grouped:
-                        events._subscription.done()
-                        await events.aclose()
+                        await events.__aexit__(None, None, None)
                         events = plant.follow(**options)
             seen += await take(events, n_most - len(seen))
             assert seen == [str(n) for n in range(n_most)]
