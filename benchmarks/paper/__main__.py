@@ -1,7 +1,7 @@
-"""The command line of the study: each command is a module of its own, loaded when it is asked for.
+"""The command line of the study: each command is a module, loaded when it is called.
 
-A module offers ``register(subparsers)``: it adds its parser under its name, with the default ``command``, a function
-that takes the parsed arguments and returns the exit code.
+``register(subparsers)`` of the module adds its parser; the parser's default ``command`` is a function that takes the
+parsed arguments and returns the exit code.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 from streamad.errors import StreamadError
 
 COMMANDS: Final = {
-    "run": ("benchmarks.paper.run", "train and score cells of the study, and store what came out"),
+    "run": ("benchmarks.paper.run", "train and score cells of the study, and store their results"),
     "report": ("benchmarks.paper.report.report", "build docs/model/paper.md from the stored cells"),
     "data": ("benchmarks.paper.data.archives", "build the data sets from the public archives' own files"),
     "figures": ("benchmarks.paper.figures", "draw the figures from stored results"),
 }
-_INTERRUPTED, _BROKEN_PIPE = 130, 141  # as a shell has it for a process that the signal ended
+_INTERRUPTED, _BROKEN_PIPE = 130, 141  # a shell's codes for a process that the signal ended
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # whoever read it has had enough; what is left to flush at the end must not fail again
+    except BrokenPipeError:  # the reader has closed; the flush at exit must not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
 

@@ -1,4 +1,4 @@
-"""From the options of ``run`` to its jobs: which cells, in which order, and what is missing for them."""
+"""The jobs that the options of ``run`` choose, and their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ABLATED: Final = "neutral_ad"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What of the study is wanted; an empty tuple stands for all. ``methods`` may be groups of them."""
+    """The chosen part of the study; an empty tuple stands for all. ``methods`` may name groups."""
 
     tables: tuple[int, ...] = ()
     figures: tuple[str, ...] = ()
@@ -29,9 +29,9 @@ class Choice:
 
 
 def jobs_of(choice: Choice) -> list[Job]:
-    """Return the jobs of ``choice``, the most valuable first, then seed by seed. Raises UsageError where none fits.
+    """Return the jobs of ``choice``, the most valuable first, then seed by seed. Raises UsageError if none fits.
 
-    A deterministic method has seed 0 alone, but where the seed draws what trains.
+    A deterministic method has seed 0 alone, unless the seed draws the training rows.
     """
     blocks = [block for block in blocks_of(choice.tables, choice.figures) if _fits(block.dataset, choice.datasets)]
     methods = [name for name in METHODS if not choice.methods or name in _named(choice.methods)]
@@ -48,9 +48,9 @@ def jobs_of(choice: Choice) -> list[Job]:
 
 
 def together(jobs: Iterable[Job], n_models: int) -> list[Job]:
-    """Return ``jobs`` of one cell with up to ``n_models`` joined into one where the method can train them together.
+    """Return ``jobs`` with up to ``n_models`` joined into one if the method can train them together.
 
-    They differ in seed and normal classes alone; a job comes where the first of its cells came.
+    Joined cells differ in seed and normal classes alone; a joined job has the place of its first.
     """
     found: list[list[Job]] = []
     of_kind: dict[tuple[str, ...], list[Job]] = {}
@@ -67,12 +67,12 @@ def together(jobs: Iterable[Job], n_models: int) -> list[Job]:
 
 
 def check_modules(cells: Iterable[Cell]) -> None:
-    """Raise DetectorError, one line, where a method of ``cells`` has no module yet."""
+    """Raise DetectorError if a method of ``cells`` has no module."""
     pairs = dict.fromkeys((cell.method, cell.dataset in TABULAR, cell.dataset) for cell in cells)
     missing = {method: module for method, _, dataset in pairs if (module := missing_module(method, dataset))}
     if missing:
-        told = ", ".join(f"{method} ({module})" for method, module in missing.items())
-        raise DetectorError(f"no module for {told}: leave them out by --methods")
+        names = ", ".join(f"{method} ({module})" for method, module in missing.items())
+        raise DetectorError(f"no module for {names}: leave them out by --methods")
 
 
 def _fits(name: str, wanted: tuple[str, ...]) -> bool:

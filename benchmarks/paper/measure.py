@@ -1,4 +1,4 @@
-"""Train and score cells: what a worker of the study does, with its time and its memory."""
+"""Train and score cells in a worker of the study, with their time and memory."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _PROC: Final = Path("/proc/self")
 
 
 def task_of(cell: Cell) -> Task:
-    """Return what the cell's model trains on and is tested with. Raises SourceError."""
+    """Return the training and test windows of the cell. Raises SourceError."""
     if cell.dataset in TABULAR:
         return table_task(cell.dataset, cell.seed, drawn=cell.protocol == "tabular_drawn")
     return class_task(read_sequences(cell.dataset), cell.normal)
 
 
 def measure(cells: tuple[Cell, ...], settings: dict[str, Any], device: str, code: Code = NO_CODE) -> tuple[Result, ...]:
-    """Train the cells' models with ``settings`` beside the method's own, score their test sets, return what came out.
+    """Train the cells' models with ``settings`` beside the method's own, score their test sets, return the results.
 
-    Several cells are of one method and data set, and their models are trained at once; the time of the training is
-    shared out evenly. Raises StreamadError where the data or a model fail.
+    Several cells must be of one method and data set; their models are trained at once and share the time evenly.
+    Raises StreamadError if the data or a model fail.
     """
     tasks = [task_of(cells[0])] if len(cells) == 1 else _shared_tasks(cells)
     detector = make(cells[0].method, cells[0].dataset, settings)
@@ -69,7 +69,7 @@ def _shared_tasks(cells: tuple[Cell, ...]) -> list[Task]:
 
 
 class _Stopwatch:
-    """Seconds by the clock and of the processor, all threads, from its making until ``stop``."""
+    """Wall and CPU seconds (all threads) from its creation until ``stop``."""
 
     def __init__(self) -> None:
         self.wall_s = self.cpu_s = 0.0
@@ -80,7 +80,7 @@ class _Stopwatch:
         self.wall_s, self.cpu_s = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
 
     def shared(self, n: int) -> tuple[float, float, int]:
-        """Return the share of one in ``n``: by the clock, of the processor, and ``n``."""
+        """Return the share of one in ``n``: wall time, CPU time, and ``n``."""
         return self.wall_s / n, self.cpu_s / n, n
 
 
@@ -135,7 +135,7 @@ def _versions() -> dict[str, str]:
 
 
 def _forget_peak_memory() -> None:
-    """Begin anew where the system can: elsewhere a worker's peak is that of all its cells so far."""
+    """Reset the peak if the system can: otherwise a worker's peak is that of all its cells so far."""
     with suppress(OSError):
         (_PROC / "clear_refs").write_text("5")
     if torch.cuda.is_available():
@@ -152,7 +152,7 @@ def _peak_memory_bytes() -> int:
 
 
 def _machine(device: str) -> str:
-    """Return the name of the processor that did the work."""
+    """Return the name of the CPU or GPU."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     with suppress(OSError):

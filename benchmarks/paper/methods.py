@@ -38,9 +38,9 @@ def _none(dataset: str) -> Settings:
 
 _PADDED: Final = ("spoken_arabic_digits", "character_trajectories")  # sequences of different lengths
 _BFLOAT16: Final = ("spoken_arabic_digits", "character_trajectories")
-"""Where one model takes minutes: in bfloat16 it takes about half (python -m benchmarks.quality.precision).
+"""Data sets on which a model takes minutes; bfloat16 halves that (python -m benchmarks.quality.precision).
 
-EPSY is left in float32: its scores scatter so widely that a small loss could not be seen.
+EPSY stays in float32: its scores scatter so widely that a small loss would not show.
 """
 
 
@@ -80,7 +80,7 @@ def _drocc(dataset: str) -> Settings:
 
 
 def _deep_svdd(dataset: str) -> Settings:
-    """Return with the encoder and batch, on a table that is not standardised yet, that it be, as published."""
+    """Return the encoder and batch; tables that are not standardised yet are, as published."""
     scaling = {"scaling": "standard"} if dataset in TABULAR and dataset not in LARGE_TABLES else {}
     return _encoder_and_batch(dataset) | scaling
 
@@ -93,7 +93,7 @@ def _dagmm(dataset: str) -> Settings:
 
 
 def _goad(dataset: str) -> Settings:
-    """Return on a table what was published for it, on sequences the published network of what is no small table."""
+    """Return the settings published for a table; for sequences the published network for all but small tables."""
     from streamad_models.baselines.presets import (  # noqa: PLC0415 - torch comes with it
         GOAD_SEQUENCES,
         GOAD_TABLES,
@@ -113,11 +113,11 @@ def _simclr(dataset: str) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A detector and its settings on each data set; ``tabular`` is what stands in for it on a table, "" if nothing.
+    """A detector and its settings on each data set; ``tabular`` is the detector for tables, "" if there is none.
 
     ``trains_many``: models of several sets of sequences and seeds can be trained at once (``neutral_ad.ensemble``).
-    ``revision`` rises when a change of its code changes what it gives: cells of earlier ones are measured again.
-    ``mended`` has it for data sets that a change touches alone: those with padded windows, say.
+    ``revision`` rises when a change of its code changes its results: cells of earlier ones are measured again.
+    ``mended`` holds it for data sets that a change affects alone, such as those with padded windows.
     """
 
     detector: str
@@ -186,15 +186,15 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def fits(method: str, dataset: str) -> bool:
-    """Say whether ``method`` can be had for the data set: some are for sequences alone."""
+    """Return whether ``method`` can train on the data set: some are for sequences alone."""
     return dataset not in TABULAR or bool(METHODS[method].tabular)
 
 
 def shortened(cell: Cell) -> Settings:
-    """Return what makes n-vs-rest on SAD and CT short: the published training takes up to 19 and 30 minutes a model.
+    """Return the settings that shorten n-vs-rest on SAD and CT: as published a model takes up to 19 and 30 minutes.
 
     About as many steps of Adam as published (400), but of batches of a twentieth of the sequences instead of a quarter,
-    hence a fifth of the epochs. The page says what that changes elsewhere.
+    hence a fifth of the epochs. docs/model/paper.md has the effect on other data sets.
     """
     if cell.protocol not in _OF_SEVERAL or cell.method not in _SHORTENED or cell.dataset not in _SHORT_BATCH:
         return {}
@@ -203,17 +203,17 @@ def shortened(cell: Cell) -> Settings:
 
 
 def length_of_training(cell: Cell) -> float:
-    """Return how often the study's training sees a sequence, as a share of the published one: 1 where not shortened."""
+    """Return the study's epochs as a share of the published ones: 1 if not shortened."""
     return _SHORT_EPOCHS / _EPOCHS if shortened(cell) else 1.0
 
 
 def trains_many(method: str, dataset: str) -> bool:
-    """Say whether several models of ``method`` can be trained at once on the data set."""
+    """Return whether several models of ``method`` can be trained at once on the data set."""
     return METHODS[method].trains_many and dataset not in TABULAR
 
 
 def missing_module(method: str, dataset: str) -> str | None:
-    """Return the name of the module that ``method`` needs and that is not there; nothing heavy is loaded."""
+    """Return the missing module that ``method`` needs, None if it is there; the module is not loaded."""
     module = _place(method, dataset)[0]
     return None if importlib.util.find_spec(module) else module
 
@@ -221,7 +221,7 @@ def missing_module(method: str, dataset: str) -> str | None:
 def make(method: str, dataset: str, changes: Mapping[str, Any] | None = None) -> Detector:
     """Return the detector with its settings for ``dataset`` and ``changes`` to them.
 
-    Raises UsageError where the method is not for this data set, DetectorError where its module or class is missing or
+    Raises UsageError if the method is not for this data set, DetectorError if its module or class is missing or
     refuses the settings.
     """
     if not fits(method, dataset):

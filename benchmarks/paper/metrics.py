@@ -1,6 +1,6 @@
-"""What the study measures of scores: average precision, and F1 where as many are flagged as there are anomalies.
+"""Average precision, and F1 with as many windows flagged as there are anomalies.
 
-The AUC is the product's own (``streamad.judge.evaluation``). None depends on the order of equal scores.
+The AUC is the product's (``streamad.judge.evaluation``). No metric depends on the order of equal scores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     """Return the sum over thresholds of precision times the recall gained; equal scores share one threshold.
 
-    ``labels`` bool [N], true = anomalous. Raises ValueError where none is, or a score is NaN.
+    ``labels`` bool [N], true = anomalous. Raises ValueError if none is, or if a score is NaN.
     """
     n_anomalies, hits, flagged = _by_threshold(scores, labels)
     gained = np.diff(hits, prepend=0.0) / n_anomalies
@@ -20,10 +20,10 @@ def average_precision(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def f1_at_true_fraction(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Return the F1 of flagging exactly as many as are anomalous, the highest scores first (paper, table 3).
+    """Return the F1 of flagging the highest scores, exactly as many as there are anomalies (paper, table 3).
 
-    Then precision, recall and F1 are one number. Of those that tie at the threshold as many are flagged as fit, and
-    count as if drawn at random: by their share of anomalies. Raises ValueError as ``average_precision``.
+    Precision, recall and F1 are then equal. Scores that tie at the threshold are flagged as if drawn at random: they
+    count by their share of anomalies. Raises ValueError as ``average_precision``.
     """
     n_anomalies, hits, flagged = _by_threshold(scores, labels)
     return float(np.interp(n_anomalies, np.r_[0.0, flagged], np.r_[0.0, hits]) / n_anomalies)

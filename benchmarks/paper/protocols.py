@@ -1,9 +1,8 @@
-"""The tasks of the study: which classes are normal, what is trained on what, and to which table or figure it belongs.
+"""The tasks of the study: the normal classes of each, and the table or figure that it belongs to.
 
-One against the rest: each class in turn is normal. n against the rest: all but one. Sweep: n consecutive classes, the
-last followed by the first, for every n between; its ends n = 1 and n = N - 1 are the two protocols before. A table has
-one task a seed. Halves: the same with a half of the inliers that the seed draws. Ablation: K and parametrisation, on
-NATOPS one against the rest and on Arrhythmia.
+one_vs_rest: each class in turn is normal. n_vs_rest: all classes but one. sweep: n consecutive classes, the last
+followed by the first, for every n between these two. tabular: one task a seed. tabular_drawn: the seed draws the half
+of the inliers that trains. ablation: K and parametrisation, on NATOPS one against the rest and on Arrhythmia.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ PARAMETRISATIONS: Final = ("feed_forward", "residual", "multiplicative")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A data set under a protocol; ``value``: what is run first has the lowest."""
+    """A data set under a protocol; blocks of the lowest ``value`` run first."""
 
     dataset: str
     protocol: Protocol
@@ -37,12 +36,12 @@ class Block:
 
     @property
     def is_table(self) -> bool:
-        """Say whether its rows are no sequences."""
+        """Return whether the data set is a table."""
         return self.dataset in TABULAR
 
     @property
     def is_drawn(self) -> bool:
-        """Say whether the seed draws what trains."""
+        """Return whether the seed draws the training rows."""
         return self.protocol == "tabular_drawn" or self.dataset in LARGE_TABLES
 
 
@@ -65,7 +64,7 @@ FIGURES: Final[dict[str, tuple[Block, ...]]] = {
 
 
 def blocks_of(tables: Sequence[int], figures: Sequence[str]) -> list[Block]:
-    """Return the blocks of the tables and figures named, of all where none is, most valuable first."""
+    """Return the blocks of the tables and figures named, of all if none is named, most valuable first."""
     if not tables and not figures:
         tables, figures = tuple(TABLES), tuple(FIGURES)
     chosen = [block for table in tables for block in TABLES[table]]

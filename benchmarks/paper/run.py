@@ -1,7 +1,7 @@
-"""``python -m benchmarks.paper run``: train and score cells of the study, side by side, and store what came out.
+"""``python -m benchmarks.paper run``: train and score cells of the study and store their results.
 
-A cell is one model: data set, protocol, normal classes, method, seed. What is stored already is left alone, so that
-a stopped run goes on where it was. The most valuable cells come first. Exit code 1 where a cell failed.
+A cell is one model: data set, protocol, normal classes, method, seed. Stored cells are skipped, so the same command
+continues a stopped run. The most valuable cells come first. Exit code 1 if a cell failed.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
 
 def register(subparsers: Any) -> None:
     """Add the command to the study's command line."""
-    told = "train and score cells of the study"
-    parser = subparsers.add_parser("run", help=told, description=__doc__.partition(": ")[2])
+    help_line = "train and score cells of the study"
+    parser = subparsers.add_parser("run", help=help_line, description=__doc__.partition(": ")[2])
     add, many = parser.add_argument, {"nargs": "+", "default": ()}
     add("--table", type=int, choices=[*TABLES], metavar="1|2|3", help="tables of the paper", **many)
     add("--figure", choices=[*FIGURES], help="beside them: sweep (n classes), ablation (K), halves (of tables)", **many)
@@ -58,14 +58,14 @@ def register(subparsers: Any) -> None:
         type=_positive,
         default=1,
         metavar="N",
-        help="models trained together where the method can (default: 1)",
+        help="models trained together if the method can (default: 1)",
     )
     add("--threads", type=_positive, metavar="N", help="threads of each (default: OMP_NUM_THREADS, else cores / jobs)")
     add("--options", type=_option, metavar="KEY=VALUE", help="other settings of the methods; needs --out", **many)
     add("--out", type=Path, metavar="DIR", help="folder of the results (default: results, or quick, in the study's)")
-    add("--redo", action="store_true", help="measure again what is stored already")
-    add("--dry-run", action="store_true", help="only say what would be run, and how long it may take")
-    add("--quick", action="store_true", help="one class of RacketSports by three methods, apart from the results")
+    add("--redo", action="store_true", help="measure stored cells again")
+    add("--dry-run", action="store_true", help="only list the cells to run, and the time they may take")
+    add("--quick", action="store_true", help="one class of RacketSports by three methods, stored elsewhere")
     parser.set_defaults(command=run)
 
 
@@ -74,7 +74,7 @@ def _cells(jobs: list[Job]) -> list[Cell]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what ``arguments`` choose and return the exit code. Raises StreamadError before anything was begun."""
+    """Measure the cells that ``arguments`` choose; return the exit code. Raises StreamadError before it measures."""
     measured = _measured(arguments)
     jobs = _with_options(jobs_of(_choice(arguments)), dict(arguments.options))
     left = [job for job in jobs if not measured.is_done(job)]
@@ -99,14 +99,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _with_options(jobs: list[Job], changes: dict[str, Any]) -> list[Job]:
-    """Return ``jobs`` with ``changes`` to their settings, but not to what tells the variants of a cell apart."""
+    """Return ``jobs`` with ``changes`` to their settings. Raises UsageError for settings that a figure varies."""
     if own := {key for job in jobs if job.cells[0].variant for key in job.settings} & changes.keys():
         raise UsageError(f"--options {', '.join(sorted(own))}: the figure varies that itself")
     return [Job(job.cells, job.settings | changes) for job in jobs]
 
 
 def _check_options(jobs: list[Job]) -> None:
-    """Raise DetectorError, one line, where a method refuses its settings: before anything is trained."""
+    """Raise DetectorError if a method refuses its settings: before anything is trained."""
     kinds = {(job.cells[0].method, job.cells[0].dataset): job.settings for job in jobs}
     for (method, dataset), settings in kinds.items():
         make(method, dataset, settings)
@@ -139,11 +139,11 @@ def _choice(arguments: argparse.Namespace) -> Choice:
 def _plan(jobs: list[Job], left: list[Job], measured: Measured, estimate: Estimate, n_workers: int) -> str:
     unusable = measured.n_unusable(left)
     seconds = estimate.left_s(_cells(left), n_workers)
-    told = [f"{len(left)} of {len(jobs)} cells to measure"]
-    told += [f"{len(jobs) - len(left)} are stored in {measured.folder}"] if len(left) < len(jobs) else []
-    told += [f"{unusable} stored ones are damaged or outdated"] if unusable else []
-    told += [f"about {duration(seconds)}"] if left and seconds is not None else []
-    return ", ".join(told)
+    parts = [f"{len(left)} of {len(jobs)} cells to measure"]
+    parts += [f"{len(jobs) - len(left)} are stored in {measured.folder}"] if len(left) < len(jobs) else []
+    parts += [f"{unusable} stored ones are damaged or outdated"] if unusable else []
+    parts += [f"about {duration(seconds)}"] if left and seconds is not None else []
+    return ", ".join(parts)
 
 
 def _measure_all(jobs: list[Job], arguments: argparse.Namespace, measured: Measured, report: ProgressReport) -> int:
@@ -167,8 +167,8 @@ def _measure_all(jobs: list[Job], arguments: argparse.Namespace, measured: Measu
         print(f"stopped: {n_done} more cells are stored; the same command goes on from here", file=sys.stderr)
         return _INTERRUPTED
     if failed:
-        told = f"{failed} of {len(_cells(jobs))} cells failed, see above"
-        print(f"error: {told}; the same command tries them again", file=sys.stderr)
+        failures = f"{failed} of {len(_cells(jobs))} cells failed, see above"
+        print(f"error: {failures}; the same command tries them again", file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -181,15 +181,15 @@ def _measure(job: Job, device: str, code: Code) -> tuple[Result, ...]:
 
 
 def _set_threads(wanted: int | None, n_jobs: int) -> None:
-    """Say to the libraries of workers that begin from now on how many threads they have."""
+    """Set the number of threads for the libraries of workers that start from now on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    threads = wanted or (int(said) if said.isdecimal() and int(said) else max(1, cores // n_jobs))
+    preset = os.environ.get("OMP_NUM_THREADS", "")
+    threads = wanted or (int(preset) if preset.isdecimal() and int(preset) else max(1, cores // n_jobs))
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
 
 
 def _code() -> Code:
-    """Return what git calls the code that runs, "+changes" behind it where files differ; nothing outside of git."""
+    """Return git's names of the code, with "+changes" if files but the results differ; NO_CODE outside of git."""
 
     def git(*words: str) -> str:
         folder = Path(__file__).resolve().parent
@@ -205,7 +205,7 @@ def _code() -> Code:
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does."""
+    """Make SIGTERM end the block as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Processes that measure cells side by side: started anew where one dies, ended at once where the run is stopped."""
+"""Processes that measure cells in parallel: replaced if one dies, killed if the run is stopped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job."""
+    """The results of a job, or its failure."""
 
     job: Job
     results: tuple[Result, ...] | Failure
@@ -50,8 +50,8 @@ def run_jobs(
 ) -> Generator[Outcome, None, None]:
     """Measure ``jobs`` in their order by ``n_workers`` processes; yield outcomes as they come.
 
-    ``measure`` runs in the workers: it must be importable there. ``is_done`` is asked once more before a job is given
-    out, so that two runs can share a study. Whatever ends the iteration ends the workers.
+    ``measure`` runs in the workers, so it must be importable. ``is_done`` is asked again before a job starts, because
+    another run may share the folder. The end of the iteration, for any reason, kills the workers.
     """
     waiting = (job for job in jobs if not is_done(job))
     workers: dict[Connection, _Worker] = {}
@@ -76,24 +76,24 @@ def run_jobs(
 
 
 class _Worker:
-    """One process, and the job that it has."""
+    """One process and its job."""
 
     def __init__(self, measure: Measure) -> None:
         self.connection, theirs = _SPAWN.Pipe()
         self._process: BaseProcess = _SPAWN.Process(target=_serve, args=(theirs, measure), daemon=True)
         self._process.start()
-        theirs.close()  # so that the end of the process is the end of the pipe
+        theirs.close()  # the pipe then ends with the process
         self.job: Job | None = None
         self.is_dead = False
 
     def give(self, job: Job) -> None:
-        """Begin a job; one that cannot be given has died, as ``take`` will say."""
+        """Send a job; if the worker is dead, ``take`` returns the failure."""
         self.job = job
         with suppress(OSError):
             self.connection.send(job)
 
     def take(self) -> Outcome:
-        """Return what came of the job; a worker that died without an answer is a failure of it."""
+        """Return the outcome of the job: a failure if the worker died without an answer."""
         job, self.job = self.job, None
         assert job is not None
         try:
@@ -104,7 +104,7 @@ class _Worker:
             return Outcome(job, Failure(f"its process ended with code {self._process.exitcode}, out of memory perhaps"))
 
     def end(self) -> None:
-        """Let the process end, which has nothing to do or has ended already."""
+        """End an idle or dead process."""
         self.connection.close()
         self._process.join(_END_S)
         self.kill()
@@ -116,8 +116,8 @@ class _Worker:
 
 
 def _serve(connection: Connection, measure: Measure) -> None:
-    """Measure what comes through ``connection``, until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the run, which ends this process
+    """Measure the jobs from ``connection`` until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the run handles Ctrl-C and kills this process
     with suppress(EOFError, BrokenPipeError):
         while True:
             connection.send(_answer(connection.recv(), measure))
@@ -128,7 +128,7 @@ def _answer(job: Job, measure: Measure) -> tuple[Result, ...] | Failure:
         return measure(job)
     except StreamadError as error:
         return Failure(str(error))
-    except Exception as error:  # noqa: BLE001 - whatever a method fails with, the other cells go on, and it is reported
+    except Exception as error:  # noqa: BLE001 - a failure is reported, and the other cells go on
         return Failure(f"{type(error).__name__}: {error}{_where(error)}")
 
 

@@ -28,9 +28,9 @@ N_COEFFICIENTS: Final = 13
 
 
 def series_arrays(train: Path, test: Path, *, with_names: bool, first_class: int = 0) -> Arrays:
-    """Return what a data set's NPZ file holds, from its two ``.ts`` files.
+    """Return the arrays of a data set's NPZ file from its two ``.ts`` files.
 
-    Classes are numbered from ``first_class`` in the order of their labels (as numbers where all are); ``with_names``
+    Classes are numbered from ``first_class`` in the order of their labels (as numbers if all are); ``with_names``
     keeps the labels as ``classes``. Raises SourceError.
     """
     splits = {"train": _read_ts(train), "test": _read_ts(test)}
@@ -104,7 +104,7 @@ def _arrays(splits: dict[str, Labelled], numbers: dict[str, int]) -> Arrays:
 
 
 def _padded(sequences: Sequence[FloatArray]) -> FloatArray:
-    """Return the sequences as one array [N, C, L], NaN behind their ends. Raises SourceError where C differs."""
+    """Return the sequences as one array [N, C, L], NaN after their ends. Raises SourceError if C differs."""
     channels = {len(values) for values in sequences}
     if len(channels) != 1:
         raise SourceError(f"sequences of {sorted(channels)} channels in one file: is it the archive's?")

@@ -1,6 +1,6 @@
 """``python -m benchmarks.paper data``: builds the study's data files from the public archives' own files.
 
-Unpack what the archives offer (docs/model/datasets.md says where) into one folder, in any arrangement.
+Unpack the archives' files (listed in docs/model/datasets.md) anywhere under one folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to a data file: ``content`` makes it of the archive's ``files``, given as paths in this order."""
+    """One way to build a data file: ``content`` of the paths of the archive's ``files``, in this order."""
 
     target: str
     files: tuple[str, ...]
@@ -34,7 +34,7 @@ class Way:
 
 
 def npz_content(build: Callable[..., Arrays], shapes: Shapes, *paths: Path) -> bytes:
-    """Return what ``build`` makes of ``paths`` as an NPZ file. Raises SourceError unless arrays have ``shapes``."""
+    """Return the arrays of ``build(*paths)`` as an NPZ file. Raises SourceError unless they have ``shapes``."""
     arrays: dict[str, Any] = build(*paths)
     for name, expected in shapes.items():
         if arrays[name].shape != expected:
@@ -90,13 +90,13 @@ def register(subparsers: Any) -> None:
     """Add ``data`` to the subcommands."""
     parser = subparsers.add_parser("data", help="build the data sets from the archives' files", description=__doc__)
     parser.add_argument("--from", dest="source", type=Path, required=True, metavar="DIR", help="the archives' files")
-    parser.add_argument("--to", type=Path, metavar="DIR", help="where the data files go (default: STREAMAD_DATA)")
+    parser.add_argument("--to", type=Path, metavar="DIR", help="folder of the data files (default: STREAMAD_DATA)")
     parser.add_argument("--datasets", nargs="+", metavar="NAME", choices=list(DATASETS), help="only these")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Build what can be built and say what lacks; the exit code is 1 where something lacks or is wrong."""
+    """Build the data sets whose files are there; the exit code is 1 if a file is missing or wrong."""
     if not arguments.source.is_dir():
         raise UsageError(f"--from {arguments.source}: no such folder")
     target = arguments.to or data_folder()
@@ -122,9 +122,9 @@ def _build(name: str, ways: Sequence[Way], folder: Path, target: Path) -> bool:
 
 
 def find_files(folder: Path, files: Sequence[str]) -> list[Path]:
-    """Return where ``files`` lie anywhere under ``folder``, in this order; empty unless all are there.
+    """Return the paths of ``files`` under ``folder``, in this order; empty unless all are there.
 
-    Raises SourceError where one is there twice.
+    Raises SourceError if one is there twice.
     """
     found = []
     for name in files:

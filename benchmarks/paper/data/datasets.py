@@ -1,7 +1,7 @@
 """The study's sequences as windows, prepared as in the paper; both splits are the archive's own.
 
 Spoken Arabic digits: sequences of 20 to 50 frames, zero padded to 50. Character trajectories: zero padded to 182. The
-other three have one length. Nothing is scaled here. Legend: N sequences, C channels, L window length.
+other three have one length. Nothing is scaled. Legend: N sequences, C channels, L window length.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Recordings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What a detector trains on and is tested with; the labels, ``is_anomaly`` bool [N], are for the judge alone."""
+    """Training and test windows; the test labels, ``is_anomaly`` bool [N], are never given to the detector."""
 
     train: WindowSet
     test: WindowSet
@@ -60,7 +60,7 @@ def data_folder() -> Path:
 
 
 def data_path(file_name: str) -> Path:
-    """Return the path of a data file. Raises SourceError where it is absent."""
+    """Return the path of a data file. Raises SourceError if it is absent."""
     path = data_folder() / file_name
     if not path.is_file():
         raise SourceError(f"no {path}: set STREAMAD_DATA to the folder that `python -m benchmarks.paper data` fills")

@@ -1,7 +1,7 @@
 """KDD Cup 99 as numbers: 34 continuous columns, and one column for each value of the symbolic ones.
 
-A symbolic column that never changes (is_host_login in the ten per cent) says nothing and is left out: so the paper's
-120 columns come out. Legend: n connections, S values of the symbolic columns.
+A constant symbolic column (is_host_login in the ten per cent) is left out, which gives the paper's 120 columns.
+Legend: n connections, S values of the symbolic columns.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Connections:
 
 
 def read_connections(path: Path) -> Connections:
-    """Return the connections in the archive's gzip file. Raises SourceError where it is not as described."""
+    """Return the connections in the archive's gzip file. Raises SourceError if it is not as described."""
     try:
         with gzip.open(path, "rt", encoding="ascii") as lines:
-            number: dict[str, int] = {}  # two lines of three repeat another: each different one is taken apart once
+            number: dict[str, int] = {}  # two lines of three repeat another: each distinct one is parsed once
             places = np.array([number.setdefault(line, len(number)) for line in lines], np.int64)
         blocks = [_columns(block) for block in _batched(number)]
     except (OSError, EOFError, ValueError, zlib.error) as error:

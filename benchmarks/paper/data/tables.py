@@ -1,9 +1,9 @@
 """The study's tables as tasks: half of the inliers trains; the others and all outliers test.
 
-A row is a window of one sample. Arrhythmia and Thyroid are taken as they are; the first half of the inliers in the
-file's order trains, as is usual since GOAD (Bergman and Hoshen, ICLR 2020), or a half that the seed draws. KDD: inliers
-are the attacks, outliers the normal connections; KDDRev: the reverse, with a quarter as many attacks as normal
-connections. There the seed draws all of it, and the training half standardises the continuous columns.
+A row is a window of one sample. Arrhythmia and Thyroid are not scaled; the first half of the inliers in the file's
+order trains, as is usual since GOAD (Bergman and Hoshen, ICLR 2020), or a half that the seed draws. In KDD the attacks
+are inliers and normal connections outliers; KDDRev is the reverse, with a quarter as many attacks as normal
+connections. There the seed draws everything, and the training half standardises the continuous columns.
 Legend: n rows, D attributes.
 """
 
@@ -26,9 +26,9 @@ KDD_REV_OUTLIERS_PER_INLIER = 0.25
 
 
 def table_task(name: str, seed: int, *, drawn: bool = False) -> Task:
-    """Return the task of a table for ``seed``; ``drawn``: of Arrhythmia and Thyroid too the seed draws the half.
+    """Return the task of a table for ``seed``; with ``drawn`` the seed draws the half of Arrhythmia and Thyroid too.
 
-    Raises SourceError where its file is absent or not as described.
+    Raises SourceError if its file is absent or not as described.
     """
     draw = np.random.default_rng(seed)
     if name in LARGE_TABLES:

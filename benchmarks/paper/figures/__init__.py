@@ -1,7 +1,7 @@
 """``python -m benchmarks.paper figures``: draws the paper's figures into docs/figures/ from stored results.
 
-The curves are drawn from the study's cells. What the other figures show is measured once, kept beside the results as
-NPZ files, and drawn from there: ``--anew`` trains their small models again.
+Curves are drawn from the study's cells. The data of the other figures are measured once and kept as NPZ files beside
+the results; ``--anew`` trains their small models again.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def register(subparsers: Any) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(FIGURES)}")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results (default: the study's)")
     parser.add_argument("--to", type=Path, default=FOLDER, help="folder of the pictures (default: docs/figures)")
-    parser.add_argument("--anew", action="store_true", help="measure what is shown anew, though it is stored")
+    parser.add_argument("--anew", action="store_true", help="measure the stored data of the figures again")
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draw the figures; the exit code is 1 where one has nothing to show yet."""
+    """Draw the figures; the exit code is 1 if one has no data yet."""
     from benchmarks.paper.figures.stores import forget  # noqa: PLC0415 - the help needs no torch
     from streamad.errors import UsageError  # noqa: PLC0415
 

@@ -18,14 +18,14 @@ from streamad.judge.evaluation import auc
 Array: TypeAlias = npt.NDArray[Any]
 
 _N_BINS: Final = 50
-_NEAREST: Final = 1e-5  # to the lowest score; nearer ones are drawn here
+_NEAREST: Final = 1e-5  # to the lowest score; nearer ones are clipped
 
 
 def draw(results: Path) -> Figure:
-    """Return two histograms, normalised for each kind of sequence; the AUC stands above.
+    """Return two histograms, normalised for each kind of sequence; the title has the AUC.
 
-    After training most scores crowd just above the lowest possible one, so the distance to the lowest is shown there,
-    on a logarithmic axis.
+    After training most scores lie just above the lowest possible one, so that panel has their distance to the lowest on
+    a logarithmic axis.
     """
     arrays = stored("sad_scores", results)
     is_anomaly = arrays["is_anomaly"]

@@ -1,4 +1,4 @@
-"""The four learned masks of one spoken digit: what each keeps of the spectrogram."""
+"""The four learned masks of one spoken digit's spectrogram."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small models of the figures: NeuTraL AD with the data set's preset, K = 4 where the paper shows four views.
+"""The small models of the figures: NeuTraL AD with the data set's preset, K = 4 if the paper shows four views.
 
 Legend: N windows, K transformations, V = K + 1 views (the original first), C channels, L window length, Z embedding
 dimension, n rows of a table, D attributes.
@@ -32,7 +32,7 @@ SAD_FOUR: Final = NeutralADOptions.from_preset(
 NATOPS_FOUR: Final = NeutralADOptions.from_preset("natops", n_transformations=4, transformation="feed_forward")
 THYROID_FOUR: Final = NeutralADTabularOptions.from_preset("thyroid", n_transformations=4)
 
-_SHOWN: Final = 150  # points a cloud: more hide one another
+_SHOWN: Final = 150  # points a cloud: more would overlap
 
 
 def scores_before_and_after(recordings: Recordings, options: NeutralADOptions) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def scores_before_and_after(recordings: Recordings, options: NeutralADOptions) -
 
 
 def views_of_classes(recordings: Recordings, options: NeutralADOptions) -> dict[str, Any]:
-    """Return what a model of class 0 makes of test sequences.
+    """Return views, masks, embeddings and scores of test sequences by a model of class 0.
 
     ``inliers_z``, ``anomalies_z`` [V, n, Z], unit length, and ``inliers_x``, ``anomalies_x`` [V, n, 3] of up to 150
     each; ``example_views`` [classes, V, C, L], ``example_masks`` [classes, K, C, L], ``example_lengths`` and
@@ -70,12 +70,12 @@ def views_of_classes(recordings: Recordings, options: NeutralADOptions) -> dict[
     return found | _examples(model, task.test.take(firsts))
 
 
-def ranks_told(
+def rank_labels(
     scores: npt.NDArray[np.float32], inliers_z: npt.NDArray[np.float32], options: NeutralADOptions
 ) -> list[str]:
     """Return each score and the share of inliers, whose embeddings are ``inliers_z`` [V, n, Z], that it is above.
 
-    Scores crowd at the lowest that there is, so the number alone does not say whether it stands out.
+    Most scores lie close to the lowest possible one, so the number alone does not show whether it stands out.
     """
     terms_nK = contrastive_terms(torch.from_numpy(inliers_z).transpose(0, 1), options.temperature)
     inliers = terms_nK.sum(dim=1).numpy()
@@ -125,9 +125,9 @@ def principal_axes(
 
 
 def table_terms(task: Task, options: NeutralADTabularOptions) -> dict[str, Any]:
-    """Return what a model of a table makes of its test rows.
+    """Return the test rows of a table with their masks and terms.
 
-    ``rows`` [n, D], ``masks`` [n, K, D] (T_k(x) - x, what a residual view adds), ``terms`` [n, K], ``is_anomaly`` [n].
+    ``rows`` [n, D], ``masks`` [n, K, D] (T_k(x) - x, added by a residual view), ``terms`` [n, K], ``is_anomaly`` [n].
     """
     fitted = NeutralADTabular(options).fit(task.train, seed=SEED, device="cpu")
     model = fitted.model.eval()

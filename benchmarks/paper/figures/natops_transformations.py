@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.paper.figures.models import NATOPS_FOUR, ranks_told
+from benchmarks.paper.figures.models import NATOPS_FOUR, rank_labels
 from benchmarks.paper.figures.stores import stored
 from benchmarks.paper.figures.style import new_figure, view_name
 
@@ -17,13 +17,13 @@ def draw(results: Path) -> Figure:
     views, scores = arrays["example_views"], arrays["example_scores"]
     figure = new_figure(11, 1.5 * len(views) + 0.6)
     axes = figure.subplots(*views.shape[:2], sharex=True, sharey="col", squeeze=False)
-    told = ranks_told(scores, arrays["inliers_z"], NATOPS_FOUR)
+    labels = rank_labels(scores, arrays["inliers_z"], NATOPS_FOUR)
     for number, row in enumerate(axes):
         for view, axis in enumerate(row):
             axis.plot(views[number, view].T, linewidth=0.7)
             axis.tick_params(labelsize=7)
         kind = "normal" if number == 0 else "anomaly"
-        row[0].set_ylabel(f"class {number}, {kind}\n{told[number]}", fontsize=8)
+        row[0].set_ylabel(f"class {number}, {kind}\n{labels[number]}", fontsize=8)
     for view, axis in enumerate(axes[0]):
         axis.set_title(view_name(view))
     for axis in axes[-1]:

@@ -1,6 +1,6 @@
-"""What the figures that are no curves show: measured once, kept as NPZ beside the results, read from there.
+"""The data of the figures that are no curves: measured once and kept as NPZ files beside the results.
 
-Each store is of one small model, seed 0 and class 0 normal: nothing was chosen by how it looks.
+Each store is of one small model with seed 0 and class 0 normal; none was chosen by its looks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OF_FIGURE: Final = {
 
 
 def stored(name: str, results: Path) -> Arrays:
-    """Return the arrays of a store; those that are not there are measured and kept. Raises SourceError, OutputError."""
+    """Return the arrays of a store; missing ones are measured and kept. Raises SourceError, OutputError."""
     path = _path(name, results)
     if not path.is_file():
         print(f"measuring {name}", file=sys.stderr)
@@ -49,7 +49,7 @@ def stored(name: str, results: Path) -> Arrays:
 
 
 def forget(results: Path, figures: Iterable[str]) -> None:
-    """Remove what is kept for ``figures`` (modules), so that it is measured anew."""
+    """Remove the stores of ``figures`` (modules)."""
     for figure in figures:
         if figure in _OF_FIGURE:
             _path(_OF_FIGURE[figure], results).unlink(missing_ok=True)

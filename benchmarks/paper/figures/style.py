@@ -1,4 +1,4 @@
-"""What the figures have in common: colours, sizes, and figures without a window system."""
+"""Colours, sizes and names that the figures share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ VIEWS: Final = ("C0", "C1", "C2", "C3", "C4")
 
 
 def new_figure(width_inches: float, height_inches: float) -> Figure:
-    """Return an empty figure whose parts make room for one another."""
+    """Return an empty figure with a constrained layout; it needs no window system."""
     return Figure(figsize=(width_inches, height_inches), layout="constrained")
 
 
 def view_name(k: int) -> str:
-    """Return how view ``k`` is called: the original is 0."""
+    """Return the name of view ``k``; 0 is the original."""
     return f"$T_{k}(x)$" if k else "$x$"

@@ -1,4 +1,4 @@
-"""Why a row of Thyroid is an anomaly: the four learned masks of a normal row and of anomalies, and their terms."""
+"""The four learned masks of a normal row of Thyroid and of anomalies, and the terms of their scores."""
 
 from __future__ import annotations
 

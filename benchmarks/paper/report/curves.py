@@ -1,6 +1,6 @@
-"""What the figures with an axis show: figures over n normal classes, and over K for each parametrisation.
+"""The points of the curves: figures over n normal classes, and over K for each parametrisation.
 
-A point counts, as a table's cell does, only with all of its tasks (``summary``).
+A point counts only with all of its tasks, as a table's cell does (``summary``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Point:
 
 
 def sweep(results: Iterable[Result], dataset: str) -> dict[str, list[Point]]:
-    """Return method -> AUC over n consecutive normal classes, n from 1 to N - 1; a point lacks where it was not run."""
+    """Return method -> AUC over n consecutive normal classes, n from 1 to N - 1, points without a run left out."""
     curves = {method: _run(points) for method, points in _whole_sweep(results, dataset).items()}
     return {
         method: points for method, points in curves.items() if any(1 < point.x < _last(dataset) for point in points)
@@ -87,7 +87,7 @@ def _whole_ablation(results: Iterable[Result], dataset: str) -> dict[str, list[P
 
 
 def curves_as_json(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return one object a point, as the report prints them, "ours" null where it was not run.
+    """Return one object a point, as the report prints them, "ours" null if it was not run.
 
     The paper prints no numbers of its figures.
     """

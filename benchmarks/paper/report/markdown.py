@@ -1,4 +1,4 @@
-"""The parts of docs/model/paper.md that are made from stored cells, as Markdown."""
+"""The parts of docs/model/paper.md that are built from stored cells, as Markdown."""
 
 from __future__ import annotations
 
@@ -12,20 +12,40 @@ from benchmarks.paper.progress import Estimate
 from benchmarks.paper.report.curves import Point
 from benchmarks.paper.report.names import DATASET_NAMES, FORM_NAMES, METHOD_NAMES
 from benchmarks.paper.report.printed import REMARKS, Place, Printed
-from benchmarks.paper.report.summary import Entry, Summary, Table
+from benchmarks.paper.report.summary import HALVES, TABLES, Entry, Summary, Table
 from benchmarks.paper.results_table import Result
 from benchmarks.paper.todo import missing
 
 ALLOWED_BELOW: Final = 5.0
 ALLOWED_BELOW_OURS: Final = 1.5
 ALLOWED_BELOW_OURS_BY_DATASET: Final = {"epilepsy": 2.5}
-"""How many points below the paper a row may be before it must be explained (EPSY's printed deviation is 1.7)."""
+"""How many points below the paper a row may be before the page lists it (EPSY's printed deviation is 1.7)."""
 
+NOT_RUN: Final = "(not run)"
 _SECONDS_PER_HOUR: Final = 3600.0
 
 
+def named(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the figures of cells by name, for the template's sentences: ``${natops_1_neutral_ad}``, in percent.
+
+    A name is the data set, the table (0: drawn halves) and the method; ``_pm`` after it adds the deviation over seeds.
+    """
+    figures = {
+        f"{dataset}_{table.number}_{method}{end}": NOT_RUN
+        for table in (*TABLES, HALVES)
+        for dataset in table.datasets
+        for method in METHOD_NAMES
+        for end in ("", "_pm")
+    }
+    for entry in entries:
+        if entry.ours is not None:
+            name = f"{entry.dataset}_{entry.table}_{entry.method}"
+            figures |= {name: number(entry.ours, None), f"{name}_pm": number(entry.ours, entry.summary.std)}
+    return figures
+
+
 def table_section(table: Table, entries: Iterable[Entry]) -> str:
-    """Return one of the paper's tables: an overview, each data set in detail, and what was left out."""
+    """Return one of the paper's tables: an overview, each data set in detail, and incomplete seeds."""
     mine = [entry for entry in entries if entry.table == table.number]
     parts = [_overview(table, mine)]
     for dataset in table.datasets:
@@ -52,7 +72,7 @@ def _overview(table: Table, entries: Sequence[Entry]) -> str:
 
 
 def _printed_alike(entry: Entry) -> float:
-    """Return the figure as it is printed: what prints alike is alike."""
+    """Return the figure as printed, so that figures that print alike compare equal."""
     return round(entry.ours or 0.0, 1)
 
 
@@ -91,7 +111,7 @@ def _incomplete(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def curves_section(axis: str, curves: Mapping[str, Sequence[Point]]) -> str:
-    """Return what a figure's curves show as a table: a row for each curve, a column for each place on ``axis``."""
+    """Return the points of a figure as a table: a row for each curve, a column for each place on ``axis``."""
     if not curves:
         return "Not run."
     places = sorted({point.x for points in curves.values() for point in points})
@@ -103,7 +123,7 @@ def curves_section(axis: str, curves: Mapping[str, Sequence[Point]]) -> str:
 
 
 def halves_section(first: Iterable[Entry], drawn: Iterable[Entry]) -> str:
-    """Return what is trained on the first half of the inliers beside what is trained on a half drawn by each seed."""
+    """Return the figures with the first half of the inliers beside those with a half drawn by each seed."""
     found = {(entry.method, entry.dataset): entry for entry in first}
     rows: dict[str, list[str]] = defaultdict(list)
     there = [entry for entry in drawn if entry.ours is not None]
@@ -120,7 +140,7 @@ def halves_section(first: Iterable[Entry], drawn: Iterable[Entry]) -> str:
 
 
 def differences_section(entries: Iterable[Entry]) -> str:
-    """Return the rows that are further below the paper than is allowed without an explanation."""
+    """Return the rows that are further below the paper than allowed."""
     rows = [
         [
             str(entry.table),
@@ -145,7 +165,7 @@ def _allowed(entry: Entry) -> float:
 
 
 def time_section(results: Sequence[Result]) -> str:
-    """Return how long the stored cells took, by protocol and data set, and on what (one after the other)."""
+    """Return the hours of the stored cells by protocol, data set and machine, and the versions they ran with."""
     hours: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     models: dict[tuple[str, str], int] = defaultdict(int)
     for one in results:
@@ -175,11 +195,11 @@ def left_section(results: Sequence[Result]) -> str:
         known_s = [each for each in times_s if each is not None]
         whole_s, all_known = whole_s + sum(known_s), all_known and len(known_s) == len(times_s)
         rows.append([part, DATASET_NAMES[dataset], methods, str(len(cells)), _hours_left(known_s, len(times_s))])
-    told = f"{whole_s / _SECONDS_PER_HOUR:.0f} hours of one core{'' if all_known else ', and what is not known'}"
+    time = f"{whole_s / _SECONDS_PER_HOUR:.0f} hours of one core{'' if all_known else ', plus the times not known'}"
     if not rows:
-        return f"Nothing is left of the study with one seed, which takes {told}."
+        return f"No model of seed 0 is missing; the study with one seed takes {time}."
     table = markdown_table(["part", "data set", "methods", "models left", "hours left"], rows)
-    return f"{table}\n\nWith one seed the whole study takes {told}: what is stored of seed 0, and these."
+    return f"{table}\n\nThe whole study with one seed takes {time}, stored and missing models together."
 
 
 def _hours_left(known_s: Sequence[float], n_models: int) -> str:
@@ -195,8 +215,8 @@ def _versions(results: Iterable[Result]) -> str:
     for one in results:
         for package, version in one.versions.items():
             found[package].add(version)
-    told = [f"{package} {', '.join(sorted(versions))}" for package, versions in sorted(found.items())]
-    return f"Measured with {'; '.join(told)}." if told else ""
+    known = [f"{package} {', '.join(sorted(versions))}" for package, versions in sorted(found.items())]
+    return f"Measured with {'; '.join(known)}." if known else ""
 
 
 def _hours(by_place: Mapping[str, float], places: Iterable[str]) -> list[str]:
@@ -222,7 +242,7 @@ def _ours(summary: Summary) -> str:
 
 
 def number(mean: float | None, std: float | None) -> str:
-    """Return a figure in percent as it is printed, with its deviation where there is one."""
+    """Return a figure in percent as printed, with its deviation if there is one."""
     if mean is None:
         return ""
     return f"{mean:.1f}" if std is None else f"{mean:.1f} ± {std:.1f}"
@@ -241,6 +261,6 @@ def _seconds(seconds: float) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown; numbers stay as they are written."""
+    """Return a table in Markdown; cells stay as written."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

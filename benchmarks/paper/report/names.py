@@ -1,4 +1,4 @@
-"""How methods and data sets are called in tables and figures."""
+"""The names of methods and data sets in tables and figures."""
 
 from __future__ import annotations
 

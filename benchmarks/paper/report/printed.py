@@ -1,6 +1,6 @@
 """The paper's numbers, as data to compare with: tables 1 to 3 of Qiu et al., ICML 2021 (arXiv:2103.16440).
 
-Nothing here ever stands for a measurement of ours: the report shows these numbers beside ours and nowhere else.
+The report prints these numbers beside ours; none is ever used as a measurement.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A printed number in percent; ``std`` is None where the paper prints none."""
+    """A printed number in percent; ``std`` is None if the paper prints none."""
 
     mean: float
     std: float | None = None
@@ -26,7 +26,7 @@ class Printed:
 
 
 class Place(NamedTuple):
-    """Where a printed number belongs."""
+    """The place of a printed number."""
 
     table: int
     dataset: str
@@ -78,16 +78,16 @@ PRINTED: Final[dict[Place, Printed]] = {
 }
 
 _EXCHANGED: Final = (
-    "The paper's NATOPS columns of OC-SVM and LOF are exchanged in table 1: what it prints for one is what the other "
-    "gives on these arrays, to the digit. They stand here as printed."
+    "The paper's NATOPS columns of OC-SVM and LOF are exchanged in table 1: each prints the value that the other "
+    "method gives on these arrays, to the digit. The numbers here are as printed."
 )
 REMARKS: Final[dict[Place, str]] = {
     Place(1, "natops", "oc_svm"): _EXCHANGED,
     Place(1, "natops", "lof"): _EXCHANGED,
 }
-"""What must be known of a printed number before it is compared with."""
+"""Remarks on printed numbers, shown with any comparison."""
 
 
 def printed(table: int, dataset: str, method: str) -> Printed | None:
-    """Return the paper's number of a cell, None where it prints none. ``table`` is 1, 2 or 3."""
+    """Return the paper's number of a cell, None if it prints none. ``table`` is 1, 2 or 3."""
     return PRINTED.get(Place(table, dataset, method))

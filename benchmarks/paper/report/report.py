@@ -18,10 +18,10 @@ from benchmarks.paper.report.markdown import (
     differences_section,
     halves_section,
     left_section,
+    named,
     table_section,
     time_section,
 )
-from benchmarks.paper.report.prose import named
 from benchmarks.paper.report.summary import HALVES, TABLES, Entry, entries
 from benchmarks.paper.results_table import RESULTS, Result
 from benchmarks.paper.todo import read_current
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def without_missing_pictures(document: str, folder: Path) -> str:
-    """Return ``document`` without the pictures that are not drawn yet; links lead from ``folder``."""
+    """Return ``document`` without the pictures that do not exist; links are relative to ``folder``."""
 
     def kept(picture: re.Match[str]) -> str:
         return picture[0] if (folder / picture[1]).exists() else ""
@@ -78,8 +78,7 @@ def without_missing_pictures(document: str, folder: Path) -> str:
 def build(template: str, results: Sequence[Result], found: Sequence[Entry]) -> str:
     """Return the document: ``template`` with its ``${names}`` filled. Raises KeyError for a name that is none.
 
-    Names are those of sections, and of cells as ``prose`` has them: a named figure is its cell's. Words, and
-    figures that are typed, are not checked.
+    The names are those of sections and of cells (``named``). Typed figures are not checked.
     """
     drawn = entries(results, (HALVES,))
     parts = named([*found, *drawn])

@@ -1,6 +1,6 @@
-"""From stored cells to what a table shows: a seed's mean over its normal classes, then mean and deviation over seeds.
+"""The cells of a table from stored results: a seed's mean over its normal classes, then mean and deviation over seeds.
 
-A seed counts only when all normal classes of the data set are there; one that lacks some is named, never averaged.
+A seed counts only with all normal classes of the data set; an incomplete one is named, never averaged.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ TABLES: Final = (
     _table(3, "f1", (*TABULAR_METHODS, "nearest")),
 )
 HALVES: Final = Table(0, "f1", FIGURES["halves"], TABULAR_METHODS)
-"""No table of the paper: two of table 3's data sets, with a half of the inliers drawn by each seed."""
+"""Two of table 3's data sets with a half of the inliers drawn by each seed: no table of the paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Mean and sample deviation over complete seeds in percent, and what is missing of the other seeds.
+    """Mean and sample deviation over complete seeds in percent, and the gaps of the other seeds.
 
     ``mean`` is None without a complete seed, ``std`` without two.
     """
@@ -69,13 +69,13 @@ class Summary:
     incomplete: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the report's JSON has it, rounded to two digits."""
+        """Return the figures for the report's JSON, rounded to two digits."""
         return {"ours": _rounded(self.mean), "std": _rounded(self.std), "seeds": self.seeds}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one cell of a table says, in percent; ``seconds`` is the mean over the models, to train and score."""
+    """One cell of a table, in percent; ``seconds`` is the mean time to train and score a model."""
 
     table: int
     dataset: str
@@ -93,11 +93,11 @@ class Entry:
 
     @property
     def difference(self) -> float | None:
-        """Return ours minus the paper's, None where one of them is missing."""
+        """Return ours minus the paper's, None if one of them is missing."""
         return None if self.ours is None or self.paper is None else self.ours - self.paper.mean
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as the report's JSON has it."""
+        """Return the cell for the report's JSON."""
         return {
             "table": self.table,
             "dataset": self.dataset,
@@ -113,9 +113,9 @@ class Entry:
 
 
 def entries(results: Iterable[Result], tables: Sequence[Table] = TABLES) -> list[Entry]:
-    """Return every cell of ``tables``, table by table and data set by data set; empty ones where nothing was run.
+    """Return every cell of ``tables``, table by table and data set by data set; empty ones if nothing was run.
 
-    A method that was run beside those of a table follows them.
+    Methods outside of a table that were run follow its own.
     """
     groups: dict[tuple[str, Protocol, str], list[Result]] = defaultdict(list)
     for result in results:
@@ -146,7 +146,7 @@ def _entry(table: Table, block: Block, method: str, results: Sequence[Result]) -
 
 
 def summarise(results: Iterable[Result], metric: str, tasks: Iterable[str]) -> Summary:
-    """Return what ``results`` of one method say about ``tasks`` (names of their normal classes)."""
+    """Return the summary of one method's ``results`` over ``tasks`` (names of their normal classes)."""
     wanted = set(tasks)
     by_seed: dict[int, dict[str, float]] = defaultdict(dict)
     for one in results:

@@ -187,12 +187,12 @@ def test_transformations_have_a_row_for_each_class_and_a_column_for_each_view(re
     assert movements[5].get_ylabel().startswith("class 1, anomaly\nscore 1.000, above\n")
 
 
-def test_a_score_is_told_as_a_rank_among_the_inliers() -> None:
+def test_a_score_is_labelled_with_its_rank_among_the_inliers() -> None:
     inliers_z = RNG.normal(size=(5, 20, 8)).astype(np.float32)
     terms = contrastive_terms(torch.from_numpy(inliers_z).transpose(0, 1), models.SAD_FOUR.temperature)
     scores = np.sort(terms.sum(dim=1).numpy())
-    told = models.ranks_told(scores[[0, 15]], inliers_z, models.SAD_FOUR)
-    assert [each.split(", above\n")[1] for each in told] == ["0 % of inliers", "75 % of inliers"]
+    labels = models.rank_labels(scores[[0, 15]], inliers_z, models.SAD_FOUR)
+    assert [each.split(", above\n")[1] for each in labels] == ["0 % of inliers", "75 % of inliers"]
 
 
 def test_thyroid_has_a_column_for_each_example_with_its_highest_term_orange(results: Path) -> None:

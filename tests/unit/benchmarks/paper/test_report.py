@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from string import Template
 
@@ -16,9 +17,9 @@ from benchmarks.paper.__main__ import main
 from benchmarks.paper.choosing import Choice, jobs_of
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.protocols import FIGURES
-from benchmarks.paper.report.markdown import left_section
+from benchmarks.paper.report.markdown import NOT_RUN, left_section, named
 from benchmarks.paper.report.report import TEMPLATE, build, without_missing_pictures
-from benchmarks.paper.report.summary import entries
+from benchmarks.paper.report.summary import HALVES, entries
 from tests.unit.benchmarks.paper.results import result, stored
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -68,9 +69,9 @@ def test_drawn_halves_stand_beside_the_first() -> None:
     results += [
         result("thyroid", "inliers", protocol="tabular_drawn", seed=seed, f1=0.4 + seed / 10) for seed in (0, 1, 2)
     ]
-    told = section(document(results), "Which half")
-    assert "|  | Thyroid, first half | Thyroid, drawn |" in told
-    assert "| LOF | 50.0 | 50.0 ± 10.0 |" in told
+    table = section(document(results), "Which half")
+    assert "|  | Thyroid, first half | Thyroid, drawn |\n" in table
+    assert "| LOF | 50.0 | 50.0 ± 10.0 |" in table
     assert "Not run." in section(document(results[:1]), "Which half")
 
 
@@ -80,14 +81,14 @@ def test_an_incomplete_seed_is_noted_below() -> None:
     assert "LOF on RS (seed 0: 1 of 4 tasks)" in table
 
 
-def test_the_exchanged_columns_are_told_where_they_are_compared_with() -> None:
+def test_the_exchanged_columns_are_remarked_on_if_they_are_compared_with() -> None:
     lof = [result("natops", str(name), auc=0.86) for name in range(6)]
     assert "exchanged" in section(document(lof), "Table 1")
     assert "exchanged" not in section(document([]), "Table 1")
 
 
 @pytest.mark.parametrize(
-    ("dataset", "n_tasks", "method", "auc", "told"),
+    ("dataset", "n_tasks", "method", "auc", "is_listed"),
     [
         ("racket_sports", 4, "lof", 0.525, False),  # printed 57.4
         ("racket_sports", 4, "lof", 0.523, True),
@@ -98,11 +99,11 @@ def test_the_exchanged_columns_are_told_where_they_are_compared_with() -> None:
     ],
 )
 def test_a_row_too_far_below_the_paper_is_listed(
-    dataset: str, n_tasks: int, method: str, auc: float, told: bool
+    dataset: str, n_tasks: int, method: str, auc: float, is_listed: bool
 ) -> None:
     results = [result(dataset, str(name), method=method, auc=auc) for name in range(n_tasks)]
     listed = section(document(results), "What did not come out as printed")
-    assert ("No row." not in listed) is told
+    assert ("No row." not in listed) is is_listed
 
 
 def test_the_time_is_summed_by_where_it_was_spent() -> None:
@@ -117,43 +118,29 @@ def test_the_time_is_summed_by_where_it_was_spent() -> None:
     assert "Measured with numpy 2.4; torch 2.10, 2.9." in time
 
 
-def left_of_racket_sports(n_stored: int) -> str:
+@pytest.mark.parametrize(
+    ("n_stored", "row"),
+    [(3, "| LOF; learned Ts, L_C | 5 | 1.0 for 1 of them |"), (4, "| learned Ts, L_C | 4 | not known |")],
+)
+def test_missing_models_have_the_hours_of_the_most_similar_cells(n_stored: int, row: str) -> None:
+    """One task of LOF takes an hour; SimCLR was never measured on RS, so its time is not known."""
     methods = [name for name in METHODS if name not in ("lof", "simclr")]
     results = [result(normal_name=name, method=method) for name in TASKS for method in methods]
     results += [result(normal_name=name, fit_s=3599.5) for name in TASKS[:n_stored]]
-    told = section(document(results), "How long it takes")
-    (row,) = (line for line in told.splitlines() if line.startswith("| table 1 | RS |"))
-    return row
-
-
-def test_what_is_left_is_told_by_part_and_data_set_with_the_hours_of_the_likest_cells() -> None:
-    """Of LOF one task of an hour; SimCLR, four tasks, was never measured there, and no other says how long it takes."""
-    assert left_of_racket_sports(3) == "| table 1 | RS | LOF; learned Ts, L_C | 5 | 1.0 for 1 of them |"
-    assert left_of_racket_sports(4) == "| table 1 | RS | learned Ts, L_C | 4 | not known |"
+    assert f"| table 1 | RS {row}\n" in section(document(results), "How long it takes")
 
 
 def test_the_whole_study_is_what_is_stored_of_one_seed_and_what_is_left() -> None:
     stored = [result(normal_name=name, fit_s=3600.0, seed=seed) for name in TASKS[:3] for seed in (0, 1)]
-    told = left_section(stored).splitlines()[-1]
-    # LOF n-vs-rest has never been measured, and is taken for three times as long as one-vs-rest
-    assert told.startswith("With one seed the whole study takes 16 hours of one core, and what is not known:")
+    # LOF n-vs-rest was never measured and is assumed to take three times as long as one-vs-rest.
+    expected = "The whole study with one seed takes 16 hours of one core, plus the times not known,"
+    assert left_section(stored).splitlines()[-1].startswith(expected)
 
 
-def test_nothing_left_is_told_so() -> None:
-    cells = [cell for job in jobs_of(Choice()) for cell in job.cells]
-    results = [
-        result(
-            cell.dataset,
-            cell.normal_name,
-            normal=cell.normal,
-            method=cell.method,
-            protocol=cell.protocol,
-            variant=cell.variant,
-        )
-        for cell in cells
-    ]
-    told = left_section(results)
-    assert re.fullmatch(r"Nothing is left of the study with one seed, which takes \d+ hours of one core.", told)
+def test_a_complete_study_has_no_missing_model() -> None:
+    results = [result(**asdict(cell)) for job in jobs_of(Choice()) for cell in job.cells]
+    text = r"No model of seed 0 is missing; the study with one seed takes \d+ hours of one core\."
+    assert re.fullmatch(text, left_section(results))
 
 
 def test_on_a_cpu_its_own_time_counts_and_not_the_clock_s() -> None:
@@ -161,7 +148,17 @@ def test_on_a_cpu_its_own_time_counts_and_not_the_clock_s() -> None:
     assert "| one_vs_rest | RS | 4 | 2.00 |" in section(document(results), "How long it takes")
 
 
-def test_a_placeholder_that_is_none_is_an_error() -> None:
+def test_a_cell_is_named_by_data_set_table_and_method() -> None:
+    results = [result(normal_name=name, seed=seed, auc=0.6 + seed / 10) for name in TASKS for seed in (0, 1)]
+    results += [result("thyroid", "inliers", protocol="tabular_drawn", f1=0.5)]
+    figures = named([*entries(results), *entries(results, (HALVES,))])
+    assert (figures["racket_sports_1_lof"], figures["racket_sports_1_lof_pm"]) == ("65.0", "65.0 ± 7.1")
+    assert (figures["thyroid_0_lof"], figures["thyroid_0_lof_pm"]) == ("50.0", "50.0")
+    assert figures["racket_sports_2_lof"] == figures["epilepsy_1_simclr_pm"] == NOT_RUN
+    assert build("LOF has ${racket_sports_2_lof}.", results, entries(results)).endswith("LOF has (not run).")
+
+
+def test_an_unknown_placeholder_is_an_error() -> None:
     with pytest.raises(KeyError, match="tabel_1"):
         build("${tabel_1}", [], entries([]))
 
@@ -179,15 +176,15 @@ def test_json_is_the_last_line_and_has_every_cell(tmp_path: Path, capsys: pytest
     cells = json.loads(capsys.readouterr().out.splitlines()[-1])["cells"]
     tables, sweeps, ablations = 2 * 5 * 14 + 4 * 9 + 2 * 8, 16 * (5 + 9), 2 * 3 * 14
     assert len(cells) == tables + sweeps + ablations
-    mine, drawn = (cell for cell in cells if cell["ours"] is not None)
-    assert (drawn["protocol"], drawn["method"], drawn["ours"], drawn["paper"]) == ("tabular_drawn", "lof", 75.5, None)
-    assert (mine["dataset"], mine["method"], mine["ours"], mine["paper"], mine["seeds"]) == (
-        "racket_sports",
-        "lof",
-        57.4,
-        57.4,
-        1,
-    )
+    found = [
+        tuple(cell[key] for key in ("dataset", "protocol", "method", "ours", "paper", "seeds"))
+        for cell in cells
+        if cell["ours"] is not None
+    ]
+    assert found == [
+        ("racket_sports", "one_vs_rest", "lof", 57.4, 57.4, 1),
+        ("thyroid", "tabular_drawn", "lof", 75.5, None, 1),
+    ]
 
 
 def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
