@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,9 @@ from streamad.ingest.stream import Closed
 from streamad.progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
+from tests.support.ingest.assembly_cases import us
 
 NAN = float("nan")
-
-
-def us(**limits: Any) -> SequenceSettings:
-    """Return settings whose durations are given in ticks of 1 µs."""
-    durations = ("gap", "max_duration", "allowed_lateness", "closed_memory")
-    return SequenceSettings(**{key: f"{value}us" if key in durations else value for key, value in limits.items()})
 
 
 class Plant:
@@ -31,7 +27,7 @@ class Plant:
         self.assembler = Assembler("p", limits, **how)
         self.relative = relative
         self.offset = 0
-        self.routes: list[tuple[str, ...]] = []
+        self.finished: list[Closed] = []
 
     def send(
         self,
@@ -50,8 +46,12 @@ class Plant:
         block = SampleBlock(stream, id, self.offset, array, values, end, None, self.relative, route)
         self.offset += 1
         finished = self.assembler.push(block, at)
-        self.routes += [closed.sequence.routes for closed in finished]
+        self.finished += finished
         return told(finished)
+
+    @property
+    def routes(self) -> list[tuple[str, ...]]:
+        return [closed.sequence.routes for closed in self.finished]
 
     def late(self) -> list[tuple[int, bool]]:
         return [(time, late.closed) for late in self.assembler.take_late() for time in late.times_us.tolist()]
@@ -218,7 +218,7 @@ def test_equal_times_merge_and_the_last_reading_wins(lateness: int) -> None:
         plant.assembler.push(block, 0)
         plant.offset += 1
     plant.send(8, end=True)
-    (closed,) = plant.assembler.end_of_input() or plant.assembler._streams["r"].in_flight.values()
+    (closed,) = plant.finished + plant.assembler.end_of_input()
     assert closed.sequence.values.tolist() == [[3, 2], [1, 0]]
     assert closed.sequence.duplicates == 1
     assert plant.assembler.merged == 2
@@ -326,17 +326,27 @@ def test_remembered_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(50):
         plant.send(i, id=f"B{i}", end=True)
     plant.assembler.take_late()
-    plant.send(100, id="B49")
-    plant.send(100, id="B0")
-    assert plant.late() == [(100, True)]
-    assert len(plant.assembler._streams["r"].closed) == 10
+    for i in range(50):
+        plant.send(100 + i, id=f"B{i}")
+    assert plant.late() == [(100 + i, True) for i in range(40, 50)]
 
 
 def test_deadlines_do_not_pile_up() -> None:
     plant = Plant(us(end=("gap",), gap=10, closed_memory=10**9))
-    for i in range(1000):
-        plant.send(i * 100, id=None, at=i * 100)
-    assert len(plant.assembler._deadlines) < 200
+
+    def held_after(first: int) -> int:
+        for i in range(first, first + 3000):
+            plant.send(i * 100, id=None, at=i * 100)
+            while plant.finished:
+                plant.assembler.committed(plant.finished.pop())
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        held = held_after(0)
+        assert held_after(3000) < held + 50_000  # 3000 deadlines take more than 200,000 bytes
+    finally:
+        tracemalloc.stop()
 
 
 # --- the end of the input, memory ------------------------------------------------------------------------------------
@@ -368,13 +378,9 @@ def test_a_beginning_may_have_gone_unseen_for_max_duration(clock: int, is_partia
     plant.send(0, at=100, stream="first")
     plant.send(0, at=clock, stream="r", id="A")
     plant.send(1, at=clock, stream="r", id="B")
-    partial = {
-        c.sequence.sequence: c.sequence.partial for c in plant.assembler.end_of_input() if c.sequence.stream == "r"
-    }
-    assert plant.assembler._streams["r"].in_flight
-    assert partial == {"B": False}
-    (first, _) = plant.assembler._streams["r"].in_flight.values()
-    assert first.sequence.partial == is_partial
+    finished = plant.finished + plant.assembler.end_of_input()
+    partial = {c.sequence.sequence: c.sequence.partial for c in finished if c.sequence.stream == "r"}
+    assert partial == {"A": is_partial, "B": False}
 
 
 # --- how old what waits is -------------------------------------------------------------------------------------------
@@ -434,7 +440,7 @@ def test_a_start_is_kept_for_late_samples_and_forgotten_with_the_id() -> None:
     assert plant.late() == [(106, True)]
     assert plant.send(0, at=200, end=True) == [("A", "marker", [200])]
     plant.send(0, at=500, id="B", end=True)
-    assert len(plant.assembler._streams["r"].starts_us) == 1
+    assert len(merge(None, plant.assembler.progress(plant.offset)).streams["r"].starts) == 1
 
 
 def test_a_restart_knows_when_sequences_with_relative_times_began() -> None:
@@ -553,8 +559,7 @@ def test_closed_ids_outlive_their_memory_while_rereading_may_meet_them() -> None
     plant.send(0, at=100, id="long")
     plant.send(1, at=101, id="short")
     plant.send(2, at=102, id="short", end=True)
-    (short,) = plant.assembler._streams["r"].in_flight.values()
-    plant.assembler.committed(short)
+    plant.assembler.committed(*plant.finished)
     plant.send(3, at=200, id="long")
     again = restarted(limits, merge(None, plant.assembler.progress(4)))
     assert again.offset == 0
@@ -594,8 +599,7 @@ def test_progress_made_while_rereading_covers_only_what_was_read_again() -> None
     again = restarted(limits, progress)
     again.send(0, id="A")
     again.send(1, id="A", end=True)
-    (closed,) = again.assembler._streams["r"].in_flight.values()
-    again.assembler.committed(closed)
+    again.assembler.committed(*again.finished)
     progress = merge(progress, again.assembler.progress(3))
     assert (progress.low_watermark, progress.next_offset) == (2, 3)
 
@@ -613,7 +617,7 @@ def test_the_sample_that_ended_a_sequence_is_read_again_with_it() -> None:
 def test_committing_what_is_not_in_flight_is_an_error() -> None:
     plant = Plant(us())
     plant.send(0, end=True)
-    (closed,) = plant.assembler._streams["r"].in_flight.values()
+    (closed,) = plant.finished
     plant.assembler.committed(closed)
     with pytest.raises(ValueError, match="not in flight"):
         plant.assembler.committed(closed)

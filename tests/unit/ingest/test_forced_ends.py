@@ -115,16 +115,12 @@ def test_an_eviction_that_only_released_what_waited_says_so() -> None:
 
 def test_what_is_done_is_no_longer_told() -> None:
     plant = Plant(us())
-    plant.send(0, at=100)
+    plant.send(0, 1, 2, at=100)
     plant.send(1, at=100, stream="slow")
-    plant.send(2, at=100, stream="slow")
-    plant.assembler._streams["r"].evict(3, "")
-    progress = plant.saved()
-    assert forced_of(progress) == [(3, None, "")]
-    (closed,) = plant.assembler._streams["r"].in_flight.values()
-    plant.assembler.committed(closed)
-    progress = plant.saved()
-    assert (progress.low_watermark, progress.streams["r"].done_below, forced_of(progress)) == (1, 3, [])
+    plant.evict()
+    assert forced_of(plant.saved()) == [(2, None, "")]
+    progress = plant.saved(verdicts=1)
+    assert (progress.low_watermark, progress.streams["r"].done_below, forced_of(progress)) == (1, 2, [])
 
 
 def test_at_most_so_many_are_told_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:

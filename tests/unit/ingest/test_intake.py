@@ -1,16 +1,21 @@
-"""One partition's way in: what falls aside, what is counted, and what is not told twice."""
+"""The intake of a partition: dead letters and late records, counters, and nothing emitted twice."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+
+import msgspec
 import pytest
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.messages import DeadLetter, LateRecord
+from streamad.messages import DeadLetter, LateRecord, Origin
 from streamad.progress import Progress, merge
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import Record, RecordBatch
+from streamad.types import Record, RecordBatch, from_us
 from tests.support.runtime.pipeline import START_US, line, records_of, settings_of
 
 
@@ -138,3 +143,36 @@ def test_an_empty_batch_moves_the_offset_and_nothing_else() -> None:
     intake = intake_of()
     assert intake.take(RecordBatch("p", (), 17), START_US) == []
     assert intake.progress().next_offset == 17
+
+
+# --- dead letters ----------------------------------------------------------------------------------------------------
+
+
+def letter(value: bytes, limit: int, key: bytes | None = None) -> DeadLetter:
+    intake = intake_of(settings_of(decode={"max_dead_letter_bytes": limit}))
+    intake.take(batch([Record(42, value, key=key)]), START_US)
+    (aside,) = intake.take_aside()
+    assert isinstance(aside.message, DeadLetter)
+    return aside.message
+
+
+def test_a_dead_letter_has_origin_reason_and_bytes() -> None:
+    result = letter(b"\xffhello", 100, key=b"R1")
+    assert result.origin == Origin("p", 42)
+    assert result.kind == "malformed"
+    assert result.error.startswith("not JSON")
+    assert (result.value, result.key, result.truncated) == (b"\xffhello", b"R1", False)
+    assert result.created_at == from_us(START_US)
+    message = json.loads(msgspec.json.encode(result))
+    assert base64.b64decode(message["value"]) == b"\xffhello"
+
+
+@pytest.mark.parametrize(("size", "truncated"), [(99, False), (100, False), (101, True)])
+def test_value_and_key_are_cut_above_the_limit_with_size_and_hash_of_the_whole(size: int, truncated: bool) -> None:
+    value = bytes(range(size))
+    for result in (letter(value, 100), letter(b"{", 100, key=value)):
+        assert result.truncated is truncated
+    result = letter(value, 100)
+    assert (result.value, result.size_bytes) == (value[:100], size)
+    assert result.sha256 == hashlib.sha256(value).hexdigest()
+    assert letter(b"{", 100, key=value).key == value[:100]

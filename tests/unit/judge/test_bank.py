@@ -263,12 +263,19 @@ async def test_a_model_that_cannot_be_loaded_leaves_the_others_alone_and_is_trie
 async def test_nothing_grows_with_the_values_that_have_no_model() -> None:
     class Nothing(Models):
         def load(self, name: str) -> ModelInService | None:
+            loads.append(name)
             raise ArtifactError(f"no model {name}")
+
+    loads: list[str] = []
 
     async with bank_of(Nothing()) as bank:
         for number in range(1200):
             assert await refused(bank.batcher_for((str(number),))) == f"no model press.{number}"
-        assert len(bank._failed) == 1000
+        n_loads = len(loads)
+        assert await refused(bank.batcher_for(("1199",))) == "no model press.1199"
+        assert len(loads) == n_loads, "the newest thousand failures are remembered"
+        await refused(bank.batcher_for(("199",)))
+        assert len(loads) == n_loads + 1, "older ones are forgotten"
 
 
 async def test_a_first_model_that_arrives_between_two_sequences_scores_the_later_one() -> None:

@@ -88,7 +88,6 @@ async def test_a_lone_window_waits_for_company_exactly_as_long_as_configured():
     clock.advance(0.049_999)
     await settle()
     assert scorer.batches == []
-    assert len(under_test._line) == 1
     clock.advance(0.000_001)
     assert (await task).terms.tolist() == [1, 1]
     await under_test.close()
@@ -146,11 +145,11 @@ async def test_at_most_capacity_windows_are_taken_and_the_rest_follow_in_order()
     tasks = await submitted(under_test, 1, 2, 3, 4, 5)
     assert await asyncio.to_thread(scorer.entered.wait, 10)
     await settle()
-    assert len(under_test._line) == 1  # 2 in the model, 1 waiting, 2 held back
+    under_test.flush()  # of the window that waits: two are in the model, two are held back
     scorer.gate.set()
+    assert [(await task).terms[0] for task in tasks] == [1, 2, 3, 4, 5]
+    assert scorer.batches == [[1, 2], [3], [4, 5]]
     await under_test.close()
-    assert [task.result().terms[0] for task in tasks] == [1, 2, 3, 4, 5]
-    assert [number for batch in scorer.batches for number in batch] == [1, 2, 3, 4, 5]
 
 
 async def test_a_failing_model_fails_its_batch_with_a_clear_error_and_works_on():

@@ -143,7 +143,7 @@ async def test_twenty_thousand_mutated_messages_end_as_samples_dead_letters_or_l
     async def watch(run: Run, task: asyncio.Task[None]) -> None:
         nonlocal most_held
         while not task.done():
-            most_held = max(most_held, run.pipeline._held_bytes + run.pipeline._in_flight_bytes)
+            most_held = max(most_held, run.pipeline.gauges().buffered_bytes)
             await asyncio.sleep(0)
 
     run = await run_pipeline(ListSource.of({"p": records}), settings, while_running=watch)
@@ -227,7 +227,7 @@ async def test_the_latency_of_a_decision_is_the_time_from_the_sequences_end_to_i
         await until(lambda: run.pipeline.counters.samples == 3)
         clock.advance(60.0)  # the time it took to record the sequence is none of the decision's
         source.feed(RecordBatch("p", (end,), 2, caught_up=True))
-        await until(lambda: run.pipeline._waiting == 1)
+        await until(lambda: run.pipeline.gauges().waiting_verdicts == 1)
         clock.advance(waited_s)
         scorer.go.set()
         await until(lambda: len(run.judged) == 1)
@@ -409,7 +409,7 @@ async def test_a_revoked_partition_commits_nothing_more_and_its_next_owner_begin
 
     run = await run_pipeline(source, model=model_of(scorer), while_running=rebalance)
     assert [(verdict.sequence, verdict.n_samples) for verdict in run.verdicts] == [("1", 3), ("2", 3)]
-    assert run.pipeline._in_flight_bytes == 0
+    assert run.pipeline.gauges().buffered_bytes == 0
 
 
 async def test_events_of_a_partition_that_is_not_ours_are_ignored() -> None:
@@ -536,7 +536,7 @@ async def test_live_and_full_speed_replay_cut_the_same_sequences(seed: int) -> N
             await steps(10)
         source.feed(PartitionEnded("p"))
         await steps(50)
-        await until(lambda: not run.pipeline._partitions)
+        await until(lambda: not run.pipeline.gauges().partitions)
         run.pipeline.request_stop()
 
     lived = await run_pipeline(source, settings, clock=clock, while_running=live)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
@@ -18,6 +18,7 @@ from streamad.types import (
     Rebalanced,
     Record,
     RecordBatch,
+    SourceEvent,
     SourceNotice,
 )
 from tests.support.runtime.pipeline import (
@@ -79,6 +80,8 @@ class Ledger:
 
     async def release(self, partition: str) -> None:
         assert partition not in self.under_way, "a commit under way ends before its partition is released"
+        if (gate := self.gates.get(f"release {partition}")) is not None:
+            await gate.wait()
         self.calls.append(f"release {partition}")
 
     async def close(self) -> None:
@@ -182,6 +185,7 @@ async def test_failed_commits_and_commits_in_doubt_lose_and_repeat_nothing(seed:
     run = await run_pipeline(ListSource.of(partitions, batch_records=2), settings, committer=committer)
     assert run.pipeline.counters.commits_failed >= 2
     assert said(run) == said(calm)
+    assert not any(call.startswith("release") for call in ledgers[0].calls), "a partition that stays ours is kept"
     assert ledgers[0].progress == {
         name: progress for name, progress in ledgers[0].progress.items() if progress.ended
     }, "every partition was committed to its end"
@@ -200,17 +204,16 @@ async def test_an_error_that_trying_again_cannot_mend_ends_the_run() -> None:
 
 async def test_a_batch_read_before_the_last_seek_is_dropped() -> None:
     """After a lost partition was sought back, what had been read on from there must not come twice, nor leave a gap."""
-    source = ListSource(
-        [
-            PartitionAssigned("p"),
-            batch("p", 0, [chunk("a", 0), chunk("a", 1)], begins_at=0),
-            batch("p", 7, [chunk("a", 7)], begins_at=7),  # read before a seek that nobody but the source knows of
-            batch("p", 2, [chunk("a", 2)], begins_at=2),
-            PartitionEnded("p"),
-        ]
-    )
-    source._rest = lambda event: event  # type: ignore[method-assign]
-    run = await run_pipeline(source)
+
+    class Sought(ListSource):
+        async def batches(self) -> AsyncIterator[SourceEvent]:
+            async for event in super().batches():
+                yield event
+                if isinstance(event, RecordBatch) and event.next_offset == 2:
+                    yield batch("p", 7, [chunk("a", 7)], begins_at=7)  # read before a seek that only the source knows
+
+    first, second = batch("p", 0, [chunk("a", 0), chunk("a", 1)]), batch("p", 2, [chunk("a", 2)])
+    run = await run_pipeline(Sought([PartitionAssigned("p"), first, second, PartitionEnded("p")]))
     assert [verdict.sequence for verdict in run.verdicts] == ["a-0", "a-1", "a-2"]
 
 
@@ -219,14 +222,16 @@ async def test_a_revoked_partition_is_released_after_its_commit_and_nothing_more
 
     def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
         ledgers.append(Ledger(sinks))
-        ledgers[0].gates["p"] = asyncio.Event()
+        ledgers[0].gates |= {"p": asyncio.Event(), "release p": asyncio.Event()}
         return ledgers[0]
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
         await until(lambda: ledgers[0].under_way == {"p"})
-        source.feed(PartitionRevoked("p"), Rebalanced(()))
-        await until(lambda: "release p" in ledgers[0].calls)
-        source.feed(PartitionAssigned("p"), Rebalanced(("p",)))
+        source.feed(PartitionRevoked("p"), Rebalanced(()), PartitionAssigned("p"), Rebalanced(("p",)))
+        await until(lambda: run.pipeline.counters.rebalances == 2)
+        await steps()
+        assert ledgers[0].calls == ["restore p"], "it is restored only after its release"
+        ledgers[0].gates["release p"].set()
         ledgers[0].gates["p"].set()
         await until(lambda: ledgers[0].calls.count("restore p") == 2)
         source.feed(batch("p", 0, [chunk("a", 0)], caught_up=True), PartitionEnded("p"))
@@ -258,7 +263,7 @@ async def test_an_event_is_told_in_time_where_nothing_else_is_to_be_committed() 
     clock = ManualClock()
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: bool(run.pipeline._events))
+        await until(lambda: run.events != [])
         clock.advance(2)
         await until(lambda: run.messages("events") != [])
         run.pipeline.request_stop()
@@ -278,7 +283,7 @@ async def test_a_scorer_that_hangs_ends_the_run() -> None:
     settings = settings_of(run={"stall_timeout": "5m", "batch_wait": "1h", "batch_windows": 64})
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: run.pipeline._waiting == 1)
+        await until(lambda: run.pipeline.gauges().waiting_verdicts == 1)
         for _ in range(400):
             clock.advance(1)
             await steps(5)
@@ -299,7 +304,7 @@ async def test_gauges_tell_lag_age_and_what_is_open() -> None:
         clock.advance(2)
         await until(lambda: run.pipeline.counters.commits >= 1)
         source.feed(RecordBatch("p", (), 2, end_offset=7))
-        await until(lambda: run.pipeline._partitions["p"].lag == 5)
+        await until(lambda: run.pipeline.gauges().lag == 5)
         gauges = run.pipeline.gauges()
         assert (gauges.partitions, gauges.open_sequences, gauges.lag, gauges.waiting_verdicts) == (1, 2, 5, 0)
         assert gauges.buffered_bytes > 0
@@ -401,11 +406,11 @@ async def test_a_commit_that_fails_after_the_end_of_the_input_ends_the_run() -> 
 
 async def test_the_lag_is_unknown_while_that_of_one_partition_is() -> None:
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: len(run.pipeline._partitions) == 2 and run.pipeline._partitions["p"].lag == 5)
+        await until(lambda: run.pipeline.gauges().partitions == 2)
+        await steps()
         assert run.pipeline.gauges().lag is None
         source.feed(RecordBatch("q", (), 0, end_offset=3))
-        await until(lambda: run.pipeline._partitions["q"].lag is not None)
-        assert run.pipeline.gauges().lag == 8
+        await until(lambda: run.pipeline.gauges().lag == 8)
         await source.close()
 
     source = ListSource(

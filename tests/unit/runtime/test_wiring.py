@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -17,6 +18,7 @@ from streamad.plant import Plant
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
+from streamad.types import PartitionAssigned, RecordBatch
 
 
 def problems(folder: Path, source: str, recordings: str | None = None, **sinks: str) -> dict[str, str]:
@@ -123,18 +125,28 @@ def test_a_command_says_all_that_is_wrong_before_it_writes_anything(tmp_path: Pa
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_recordings_of_the_sources_kind_are_read_with_its_options(tmp_path: Path) -> None:
+async def test_recordings_of_the_sources_kind_are_read_with_its_options(tmp_path: Path) -> None:
     settings = Settings(
         channels=[{"name": "x"}],  # type: ignore[list-item]
         source={"url": "live.csv", "options": {"decimal": ","}},  # type: ignore[arg-type]
     )
     plant = Plant(settings, tmp_path, ManualClock())
 
-    def decimal_of(url: str) -> str:
-        source: Any = source_for(plant, url)
-        return str(source._options.decimal)
+    (tmp_path / "other.csv").write_text("time;x\n0;1,5\n", encoding="utf-8")
+    (tmp_path / "other.jsonl").write_text('{"x": 1}\n', encoding="utf-8")
 
-    assert [decimal_of(url) for url in ("other.csv", "other.csv?decimal=.", "other.jsonl")] == [",", ".", "."]
+    async def first_value(url: str) -> bytes:
+        source = source_for(plant, url)
+        async for event in source.batches():
+            if isinstance(event, PartitionAssigned):
+                await source.seek(event.partition, None)
+            elif isinstance(event, RecordBatch) and event.records:
+                return event.records[0].value
+        raise AssertionError("no record")
+
+    read = [msgspec.msgpack.decode(await first_value(url))["x"] for url in ("other.csv", "other.csv?decimal=.")]
+    assert read == [1.5, "1,5"]
+    assert await first_value("other.jsonl") == b'{"x": 1}'  # which would refuse the option
 
 
 @pytest.mark.parametrize(("store", "words"), [("nosuch://bucket/x", "nosuch"), ("inliers", None), ("memory://x", None)])

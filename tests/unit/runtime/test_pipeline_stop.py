@@ -12,13 +12,7 @@ from streamad.messages import OutputRecord
 from streamad.progress import ProgressUpdate
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.testing import ListSource, ManualClock
-from streamad.types import (
-    FloatArray,
-    IntArray,
-    PartitionAssigned,
-    PartitionEnded,
-    RecordBatch,
-)
+from streamad.types import FloatArray, IntArray, PartitionAssigned, PartitionEnded, RecordBatch
 from tests.support.runtime.pipeline import (
     Run,
     SquareScorer,
@@ -27,6 +21,7 @@ from tests.support.runtime.pipeline import (
     records_of,
     run_pipeline,
     settings_of,
+    steps,
     until,
 )
 
@@ -65,7 +60,7 @@ async def test_a_stop_gives_up_after_its_time_and_what_is_left_is_not_committed(
         run.pipeline.request_stop()
         for _ in range(4):
             clock.advance(1.0)
-            await asyncio.sleep(0.01)
+            await steps()
         assert not task.done()
         clock.advance(1.0)
         await until(task.done)
