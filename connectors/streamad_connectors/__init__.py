@@ -1,1 +1,1 @@
-"""Sources and sinks that come with streamad: files, memory and standard output, found by entry point."""
+"""The connectors of streamad: files, Kafka, memory and standard output, found by entry point."""

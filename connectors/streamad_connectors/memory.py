@@ -1,7 +1,7 @@
 """Sources, sinks and feeds in this process's memory, by name: for tests and notebooks.
 
-``memory:lab`` as a source reads what ``put_records("lab", ...)`` or the feed ``memory:lab`` was given; as a sink it
-fills ``messages("lab")``.
+The source ``memory:lab`` reads the records of ``put_records("lab", ...)`` or of the feed ``memory:lab``; the sink
+``memory:lab`` fills ``messages("lab")``.
 """
 
 from __future__ import annotations
@@ -10,19 +10,14 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from streamad.errors import CheckpointError, SourceError
 from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
 from streamad.ports import FeedRecord
-from streamad.types import (
-    PartitionAssigned,
-    PartitionEnded,
-    Record,
-    RecordBatch,
-    SourceEvent,
-)
+from streamad.settings.fields import ConfigSection
+from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch, SourceEvent
 
 _BATCH_RECORDS = 512
 _records: dict[str, dict[str, list[Record]]] = {}
@@ -41,29 +36,27 @@ def put_records(name: str, records: Iterable[Record | bytes], partition: str = "
 
 
 def records(name: str, partition: str = "memory") -> list[Record]:
-    """Return what a partition of the source ``memory:name`` holds, a copy."""
+    """Return a copy of the records in a partition of the source ``memory:name``."""
     return list(_records.get(name, {}).get(partition, ()))
 
 
 def messages(name: str) -> list[OutputRecord]:
-    """Return what the sink ``memory:name`` holds, a copy."""
+    """Return a copy of the messages in the sink ``memory:name``."""
     return list(_messages.get(name, ()))
 
 
 def clear(name: str) -> None:
-    """Forget the records and messages under ``name``."""
+    """Delete the records and messages under ``name``."""
     _records.pop(name, None)
     _messages.pop(name, None)
 
 
-class MemoryOptions(BaseModel):
-    """Memory has no options: the URL names the place."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class MemoryOptions(ConfigSection):
+    """Memory has no options; the URL names the place."""
 
 
 class MemorySource:
-    """Reads what ``put_records`` was given under the URL's name, one partition after the other; finite."""
+    """Reads the records under the URL's name, one partition after the other; finite."""
 
     options_model: type[BaseModel] = MemoryOptions
 
@@ -74,7 +67,7 @@ class MemorySource:
         self._closed = False
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
-        """Yield each partition with its records. Raises SourceError where nothing was put under the name."""
+        """Yield each partition with its records. Raises SourceError if there are none under the name."""
         if self._name not in _records:
             known = ", ".join(sorted(_records)) or "none"
             raise SourceError(f"memory:{self._name}: no records under this name (known: {known}); call put_records")
@@ -134,14 +127,14 @@ class MemorySink:
         self._held.extend(records)
 
     async def flush(self) -> None:
-        """Return at once: what was written is kept."""
+        """Return at once: written messages are kept already."""
 
     async def position(self) -> int:
-        """Return how many messages are kept."""
+        """Return the number of messages."""
         return len(self._held)
 
     async def truncate(self, position: int) -> None:
-        """Forget all but the first ``position`` messages; raises CheckpointError where fewer are kept."""
+        """Delete all but the first ``position`` messages; raises CheckpointError if there are fewer."""
         if position > len(self._held):
             raise CheckpointError(
                 f"memory:{self._name} holds {len(self._held)} messages, the checkpoint says {position}; "
@@ -154,7 +147,7 @@ class MemorySink:
 
 
 class MemoryFeed:
-    """Appends records to the one partition of the source ``memory:name``; they are there at once."""
+    """Appends records to the partition "memory" of the source ``memory:name``."""
 
     options_model: type[BaseModel] = MemoryOptions
 
@@ -169,7 +162,7 @@ class MemoryFeed:
             held.append(Record(after, record.value, record.timestamp_us, record.key))
 
     async def flush(self) -> None:
-        """Return at once: what was sent is there."""
+        """Return at once: sent records are there already."""
 
     async def close(self) -> None:
         """Do nothing: the records stay until ``clear``."""

@@ -7,17 +7,16 @@ import sys
 from collections.abc import Sequence
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from streamad.errors import OutputError
 from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
+from streamad.settings.fields import ConfigSection
 
 
-class StdoutOptions(BaseModel):
+class StdoutOptions(ConfigSection):
     """Standard output has no options."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class StdoutSink:
@@ -31,7 +30,7 @@ class StdoutSink:
         self._encoder = msgspec.json.Encoder()
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
-        """Print ``records`` in order. Raises OutputError where the reader is gone."""
+        """Print ``records`` in order. Raises OutputError if the reader has ended."""
         lines = b"".join(self._encoder.encode(record.message) + b"\n" for record in records)
         try:
             _write(lines)
@@ -39,7 +38,7 @@ class StdoutSink:
             raise _gone(error) from error
 
     async def flush(self) -> None:
-        """Return once the lines are handed to the operating system. Raises OutputError."""
+        """Return once the operating system has the lines. Raises OutputError."""
         try:
             sys.stdout.flush()
         except OSError as error:
@@ -52,10 +51,10 @@ class StdoutSink:
 
 def _write(lines: bytes) -> None:
     buffer = getattr(sys.stdout, "buffer", None)
-    if buffer is None:  # a notebook's or a test's replacement takes text only
+    if buffer is None:  # replaced by a notebook or a test, which takes text only
         sys.stdout.write(lines.decode())
     else:
-        sys.stdout.flush()  # text printed before must come out before
+        sys.stdout.flush()  # text printed before must appear before
         buffer.write(lines)
 
 

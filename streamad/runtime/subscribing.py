@@ -1,4 +1,4 @@
-"""Subscriptions for a user's own program: alerts and other messages as they are committed, decoded and typed."""
+"""Subscriptions for a user's own program: committed alerts and other messages, decoded and typed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,11 @@ B = TypeVar("B", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event, Fee
 
 
 class Messages(Generic[M_co]):
-    """Messages one after the other, endlessly, each once it is committed: ``async for``, best in ``async with``.
+    """Committed messages, one after the other, endlessly: ``async for``, best inside ``async with``.
 
-    Asking for the next message says that the one before is done, and so does leaving ``async with`` without an error;
-    a group begins with the first message that is not done. Left otherwise (``break`` outside ``async with``, an error,
-    a crash), the last message comes again the next time: at least once. Waiting may be given a time-out
-    (``asyncio.timeout`` around ``anext``): the next call goes on waiting, nothing is lost.
+    A message is done when the next one is asked for, or when ``async with`` ends without an error; a group begins with
+    the first message that is not done. After any other end (``break`` outside ``async with``, an error, a crash) the
+    last message comes again: at least once. A time-out (``asyncio.timeout`` around ``anext``) loses no message.
     """
 
     def __init__(self, subscription: Subscription, of: tuple[type[M_co], ...]) -> None:
@@ -58,7 +57,7 @@ class Messages(Generic[M_co]):
     async def __anext__(self) -> M_co:
         if self._next is None:
             self._next = asyncio.ensure_future(anext(self._iterator))
-        await asyncio.wait({self._next})  # a caller's time-out leaves it to the next call
+        await asyncio.wait({self._next})  # a time-out of the caller leaves it for the next call
         found, self._next = self._next, None
         return found.result()
 
@@ -73,7 +72,7 @@ class Messages(Generic[M_co]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Remember how far it was read and disconnect; safe to call twice."""
+        """Store how far it was read and disconnect; safe to call twice."""
         if self._next is not None:
             self._next.cancel()
             await asyncio.wait({self._next})
@@ -131,16 +130,16 @@ def subscribe(
     options: Mapping[str, Any] | None = None,
     base_dir: Path | None = None,
 ) -> Messages[Any]:
-    """Return the messages of type ``of`` (one of ``streamad.types``, or several) that a sink writes to ``url``.
+    """Return the messages of type ``of`` (one or several of ``streamad.messages``) that a sink writes to ``url``.
 
-    ``url`` is that of the sink: ``kafka://host:9092/alerts``, ``file:out/alerts.jsonl``. A ``group`` remembers how far
-    it was read: named for the first time it begins with the earliest message, after that where it left off. Without
-    one, reading begins with what comes from now on. ``start`` says otherwise for the first time. ``options`` are those
-    of the connector (``security`` for Kafka), relative paths mean ``base_dir`` (default: the working directory).
+    ``url`` is the sink's: ``kafka://host:9092/alerts``, ``file:out/alerts.jsonl``. A new ``group`` begins with the
+    earliest message, a known one after its last message; without a group reading begins with new messages. ``start``
+    changes the beginning for the first time. ``options`` are the connector's (``security`` for Kafka); relative paths
+    begin at ``base_dir`` (default: the working directory).
 
-    Messages of other types at the same place are passed over, as are, with a warning in the log, those that no version
-    of streamad's types can read. Nothing connects before the first message is asked for; that may raise SourceError.
-    Raises PluginError for an unknown scheme, ConfigError for wrong options, ValueError for a type that is no message's.
+    Messages of other types are skipped; lines that are no messages, with a warning in the log. It connects when the
+    first message is asked for, which may raise SourceError. Raises PluginError for an unknown scheme, ConfigError for
+    wrong options, ValueError for a type that is no message.
     """
     given = dict(options or {})
     given |= {name: value for name, value in (("group", group), ("start", start)) if value is not None}
@@ -150,7 +149,7 @@ def subscribe(
 
 
 async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) -> AsyncIterator[M_co]:
-    untagged = "feedback" if "feedback" in kinds else None  # people and other programs write it without a type
+    untagged = "feedback" if "feedback" in kinds else None  # people and other programs may leave its type out
     received = subscription.messages()
     try:
         async for message in received:

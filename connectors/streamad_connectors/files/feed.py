@@ -1,4 +1,4 @@
-"""Writes raw records into a recording (see ``formats.records``), which is there as a whole or not at all."""
+"""Writes raw records into a recording (see ``formats.records``), which appears as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext
 from streamad.ports import FeedRecord
+from streamad.settings.fields import ConfigSection
 from streamad.system.files import append_whole, sync_folder, writing
 from streamad.system.tasks import finished
 from streamad.types import Record
@@ -21,10 +22,8 @@ from streamad_connectors.files.formats.records import RECORDS_ENDING, encode_hea
 _UNFINISHED = ".part"
 
 
-class RecordsFeedOptions(BaseModel):
-    """What the first line of a recording says; the URL names the file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class RecordsFeedOptions(ConfigSection):
+    """The first line of a recording; the URL names the file."""
 
     partition: str | None = Field(None, description="where the records come from; default the file's name")
     from_start: bool = Field(True, description="whether nothing of the partition lies before the first record")
@@ -33,9 +32,8 @@ class RecordsFeedOptions(BaseModel):
 class RecordsFeed:
     """Writes raw records into a new file, whose name must end in ``.records.jsonl``; makes missing folders.
 
-    Until the first ``flush`` the file has the further ending ``.part``, which no source reads. A write that fails
-    leaves no half line behind; after a crash the unfinished file keeps all that was sent.
-    Records without an offset get the next one.
+    Until the first ``flush`` the file has the further ending ``.part``, which no source reads; after a crash it holds
+    all records that were sent. A failed write leaves no half line. Records without an offset get the next one.
     """
 
     options_model: type[BaseModel] = RecordsFeedOptions
@@ -55,7 +53,7 @@ class RecordsFeed:
         self._lock = asyncio.Lock()
 
     async def send(self, records: Sequence[FeedRecord]) -> None:
-        """Write ``records`` to the file. Raises OutputError, also for an offset that is not above the last one."""
+        """Write ``records`` to the file. Raises OutputError, also if an offset is not above the last one."""
         await self._in_thread(lambda: self._append(records))
 
     async def flush(self) -> None:
@@ -63,7 +61,7 @@ class RecordsFeed:
         await self._in_thread(self._publish)
 
     async def close(self) -> None:
-        """Release the file; safe to call twice. What was never flushed stays under its unfinished name."""
+        """Release the file; safe to call twice. A recording that was never flushed keeps its unfinished name."""
         async with self._lock:
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:

@@ -1,4 +1,4 @@
-"""Finds the files that a file source's URL names, and their formats."""
+"""Finds the files of a file source's URL, and their formats."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class FoundFile:
 def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFile]:
     """Return the files of ``rest`` (a file, a folder or a pattern, relative to ``base_dir``), sorted by path.
 
-    Of a folder, the files directly in it whose format is known (all of them where ``format`` is given) are taken,
-    hidden ones left out. Raises SourceError where nothing can be read.
+    A folder gives the files directly in it that are not hidden and have a known format (any if ``format`` is given).
+    Raises SourceError if there are none.
     """
     if not rest:
         raise SourceError("the file source needs a path, a folder or a pattern, for example file:recordings/*.csv")
@@ -78,7 +78,7 @@ def _matches(path: Path) -> list[Path]:
 
 def _nothing_found(path: Path, given: Path) -> str:
     endings = " ".join(_ENDINGS)
-    # A command line's path comes absolute (it means the working directory), so a relative one is the config's.
+    # Paths of the command line are absolute here, so a relative one is the config's.
     base = "" if given.expanduser().is_absolute() else " in the config (relative paths begin at the config's folder)"
     if path.is_dir():
         return f"{path}: no recordings in this folder (looked for {endings}); put some there or give the option format"
@@ -94,7 +94,7 @@ def _partition(path: Path, base: Path) -> str:
 def _format(path: Path) -> FileFormat | None:
     name = path.name.lower()
     unpacked = name.removesuffix(".gz")
-    # A name that is nothing but the ending has none; the longer of two endings comes first.
+    # A name that is only an ending has no format; the longer of two endings comes first.
     found = next(
         (known for ending, known in _ENDINGS.items() if unpacked.removesuffix(ending) not in ("", unpacked)), None
     )

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from streamad.errors import CheckpointError, OutputError
 from streamad.messages import OutputRecord
 from streamad.plugins import ConnectorContext
+from streamad.settings.fields import ConfigSection
 from streamad.system.files import append_whole, missing_line_end, sync_folder, writing
 from streamad.system.locks import lock_open_file
 from streamad.system.tasks import finished
@@ -23,17 +24,15 @@ _BUFFER_BYTES = 1 << 18
 _T = TypeVar("_T")
 
 
-class JsonlSinkOptions(BaseModel):
-    """A JSON lines file has no options: the URL names the file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class JsonlSinkOptions(ConfigSection):
+    """A JSON lines file has no options; the URL names the file."""
 
 
 class JsonlSink:
-    """Appends each message as one JSON line to the file that the URL names; makes missing folders.
+    """Appends each message as one JSON line to the URL's file; makes missing folders.
 
-    ``flush`` returns when the lines are on the disk (fsync). A write that fails leaves no half line behind.
-    The file is locked while open, so that no second sink or process writes into it.
+    ``flush`` returns when the lines are on the disk (fsync). A failed write leaves no half line. The file is locked
+    while open, so that no other sink or process writes to it.
     """
 
     options_model: type[BaseModel] = JsonlSinkOptions
@@ -51,7 +50,7 @@ class JsonlSink:
         self._lock = asyncio.Lock()
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
-        """Take ``records`` in order; large buffers go to the file at once. Raises OutputError."""
+        """Take ``records`` in order; a large buffer is written at once. Raises OutputError."""
         for record in records:
             self._buffer += self._encoder.encode(record.message)
             self._buffer += b"\n"
@@ -63,16 +62,16 @@ class JsonlSink:
         await self._in_thread(self._sync)
 
     async def position(self) -> int:
-        """Return the length of the file in bytes, without what is still buffered."""
+        """Return the length of the file in bytes, without the buffer."""
         await self._in_thread(self._open)
         return self._length
 
     async def truncate(self, position: int) -> None:
-        """Cut the file back to ``position`` and drop what is buffered; raises CheckpointError if it is shorter."""
+        """Cut the file back to ``position`` and drop the buffer; raises CheckpointError if the file is shorter."""
         await self._in_thread(lambda: self._cut(position))
 
     async def close(self) -> None:
-        """Write what is buffered and release the file; safe to call twice."""
+        """Write the buffer and release the file; safe to call twice."""
         try:
             if self._buffer:
                 await self.flush()
@@ -119,7 +118,7 @@ class JsonlSink:
         content = (missing_line_end(descriptor, self._length) if self._regular else b"") + taken
         append_whole(descriptor, content, self._length)
         self._length += len(content)
-        del self._buffer[: len(taken)]  # what was written meanwhile stays
+        del self._buffer[: len(taken)]  # a write meanwhile may have added to it
         return descriptor
 
     def _sync(self) -> None:

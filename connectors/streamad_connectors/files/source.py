@@ -41,11 +41,10 @@ _LABELS = {"npz": npz.npz_labels, "ts": ts.ts_labels}
 
 
 class FileSource:
-    """Reads recordings from files, one file after the other in the order of their names; finite.
+    """Reads recordings from files, one after the other in the order of their paths; finite.
 
-    A partition is a file, named by its path below the plant's folder, else by its absolute path. What an offset counts
-    depends on the format: bytes (jsonl), what the topic counts (records), rows (csv, parquet) or chunks (npz, ts).
-    Files may grow between two runs.
+    A partition is a file, named by its path below the plant's folder, else by its absolute path. Offsets count bytes
+    (jsonl), the topic's offsets (records), rows (csv, parquet) or chunks (npz, ts). Files may grow between two runs.
     """
 
     options_model: type[BaseModel] = FileOptions
@@ -83,7 +82,7 @@ class FileSource:
                 return
 
     async def seek(self, partition: str, offset: int | None) -> int:
-        """Begin ``partition`` at ``offset`` (None: at its beginning), also anew while it is being read."""
+        """Begin ``partition`` at ``offset`` (None: at its beginning), also while it is being read."""
         self._seeks[partition] = offset or 0
         self._changed.set()
         return self._seeks[partition]
@@ -94,9 +93,9 @@ class FileSource:
         self._changed.set()
 
     def between(self, since_us: int | None, until_us: int | None) -> FileSource:
-        """Return a source of the records in a range of time; only recordings of raw records have times to cut by.
+        """Return a source of the records in a range of time; only recordings of raw records have such times.
 
-        Raises UsageError for files of another format, SourceError where there is none.
+        Raises UsageError for files of another format, SourceError if there are no files.
         """
         between = FileSource(self._rest, self._options, self._context)
         between._span = Span(since_us, until_us)
@@ -110,7 +109,7 @@ class FileSource:
         return between
 
     def labels(self) -> Mapping[str, str]:
-        """Return sequence id -> class label of the selected npz and ts recordings; the other formats have none."""
+        """Return sequence id -> class label of the selected npz and ts recordings."""
         found = [file for file in self.files() if file.format in _LABELS]
         try:
             return merge_labels((file.path, _LABELS[file.format](file.path, self._options)) for file in found)
@@ -118,7 +117,7 @@ class FileSource:
             raise read_error(Path(self._rest), error) from error
 
     def channel_names(self) -> tuple[str, ...] | None:
-        """Return the names that npz recordings give their channels, None where not all of them give the same."""
+        """Return the channel names of npz recordings, None unless all files give the same."""
         try:
             named = {npz.npz_channels(file.path) if file.format == "npz" else None for file in self.files()}
         except READ_FAILURES as error:
@@ -126,7 +125,7 @@ class FileSource:
         return named.pop() if len(named) == 1 else None
 
     def files(self) -> list[FoundFile]:
-        """Return the files that the URL names now, in reading order. Raises SourceError where there is none."""
+        """Return the URL's present files in reading order. Raises SourceError if there are none."""
         found = find_files(self._rest, self._options, self._context.base_dir)
         for name, formats in options_without_use(self._options, (file.format for file in found)).items():
             raise SourceError(f"{self._rest}: option {name!r} is for {', '.join(formats)} files only; leave it out")

@@ -1,4 +1,4 @@
-"""Follows a file of JSON lines that a sink writes: what is there, then what comes, nothing twice after a cut."""
+"""Follows a sink's file of JSON lines: present lines, then new ones, none twice after a cut."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
-from streamad.settings.fields import Duration
+from streamad.settings.fields import ConfigSection, Duration
 from streamad.system.files import write_atomically
 from streamad.system.locks import try_lock
 from streamad.system.tasks import finished
@@ -30,24 +30,22 @@ _REMEMBERED = 4_096
 _T = TypeVar("_T")
 
 
-class FileSubscriptionOptions(BaseModel):
-    """How a file is followed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class FileSubscriptionOptions(ConfigSection):
+    """Options for following a file."""
 
     group: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$")] | None = Field(
-        default=None, description="remembers how far it was read, in a file beside it; default: nothing does"
+        default=None, description="stores how far it was read, in a file beside it; default: not stored"
     )
     start: Literal["earliest", "latest"] | None = Field(
         default=None,
         description="where to begin the first time; default: a group earliest, a reader without one latest",
     )
     poll: Duration = Field(default=200_000, ge=1_000, description="how often to look for new lines")
-    warn_missing: bool = Field(default=True, description="say in the log that the file is not there yet")
+    warn_missing: bool = Field(default=True, description="log a warning if the file is not there yet")
 
 
 class _Line(msgspec.Struct, frozen=True, array_like=True):
-    """A line that was read: where it lies in the file, its hash, and the hash of what stays when it is written anew."""
+    """A line that was read: its place in the file, its hash, and the hash of the part that a rewrite keeps."""
 
     start: int
     length: int
@@ -56,7 +54,7 @@ class _Line(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Place(msgspec.Struct):
-    """How far a group has read: the next byte, the latest lines, and those that were cut off and may come again."""
+    """How far a group has read: the next byte, the latest lines, and lines cut off that may come again."""
 
     position: int = 0
     lines: list[_Line] = []
@@ -64,11 +62,11 @@ class _Place(msgspec.Struct):
 
 
 class FileSubscription:
-    """Yields the lines of a JSON lines file, as ``JsonlSink`` writes them; waits for a file that is not there yet.
+    """Yields the lines of a file that ``JsonlSink`` writes; waits for a file that is not there yet.
 
-    A restarted streamad cuts its file back to its checkpoint and writes what came after once more: of the latest
-    4,096 lines each that was yielded is not yielded again. With a group the position is kept in the file
-    ``NAME.GROUP.position`` beside it, saved once a second and by ``close``: at least once.
+    A restarted streamad cuts its file back to its checkpoint and writes later messages once more: none of the latest
+    4,096 yielded lines is yielded again. A group's position is kept in the file ``NAME.GROUP.position`` beside it,
+    saved once a second and by ``close``: at least once.
     """
 
     options_model: type[BaseModel] = FileSubscriptionOptions
@@ -95,7 +93,7 @@ class FileSubscription:
         self._is_closed = False
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
-        """Yield lines as they come. Raises SourceError where the file or the group's position cannot be read."""
+        """Yield lines as they come. Raises SourceError if the file or the group's position cannot be read."""
         await finished(asyncio.to_thread(self._begin))
         while not self._is_closed:
             lines = await finished(asyncio.to_thread(self._read))
@@ -114,13 +112,13 @@ class FileSubscription:
                 await asyncio.sleep(self._poll_s)
 
     def done(self) -> None:
-        """Say that the line yielded last is done."""
+        """Mark the line yielded last as done."""
         yielded, self._yielded = self._yielded, None
         if yielded is not None:
             self._take(yielded)
 
     async def close(self) -> None:
-        """Keep the position and release the file; safe to call twice. Raises OutputError."""
+        """Save the position and release the file; safe to call twice. Raises OutputError."""
         self._is_closed = True
         try:
             if self._is_changed and self._lock is not None:
@@ -165,7 +163,7 @@ class FileSubscription:
         self._again.update(place.again)
 
     def _skip_what_is_there(self) -> None:
-        """Begin after the last whole line; the latest ones count as yielded."""
+        """Begin after the last whole line; the latest lines count as yielded."""
         with self._path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             start = file.seek(max(0, size - _CHUNK_BYTES))
@@ -178,7 +176,7 @@ class FileSubscription:
             self._take(_line(place, line))
 
     def _read(self) -> list[tuple[int, bytes]]:
-        """Return whole new lines with their places; none where there is nothing new."""
+        """Return whole new lines with their places."""
         try:
             file = self._opened()
             if file is None:
@@ -189,7 +187,7 @@ class FileSubscription:
             raise SourceError(f"cannot read {self._path}: {error.strerror or error}") from error
 
     def _opened(self) -> FileIO | None:
-        """Return the file that now has the name; a new one is read from its beginning."""
+        """Return the file that now has the name; another one than before is read from its beginning."""
         try:
             named = self._path.stat()
         except FileNotFoundError:
@@ -202,11 +200,11 @@ class FileSubscription:
             self._position = 0
             self._lines.clear()
             self._again.clear()
-        self._file = self._path.open("rb", buffering=0)  # a buffer would show what was there before a cut
+        self._file = self._path.open("rb", buffering=0)  # a buffer would show content from before a cut
         return self._file
 
     def _go_back_to_what_is_there(self, file: FileIO) -> None:
-        """Find the last line that is still as it was read: what came after it was cut off and may be written anew."""
+        """Go back to the last line that is still as it was read: later ones were cut off and may be written again."""
         while self._lines and not _is_there(file, self._lines[-1]):
             gone = self._lines.pop()
             self._again[gone.identity] += 1
@@ -240,7 +238,7 @@ class FileSubscription:
 
 
 def _whole_lines(start: int, chunk: bytes) -> list[tuple[int, bytes]]:
-    """Return each line of ``chunk`` that has its end, with its place; ``chunk`` lies at ``start``."""
+    """Return each complete line of ``chunk`` with its place; ``chunk`` begins at ``start``."""
     lines = []
     for line in chunk[: chunk.rfind(b"\n") + 1].split(b"\n")[:-1]:
         lines.append((start, line + b"\n"))
@@ -253,7 +251,7 @@ def _line(start: int, line: bytes) -> _Line:
 
 
 def _lasting(line: bytes) -> bytes:
-    """Return what of a message is the same when it is written a second time: all but when it was made."""
+    """Return the part of a message that is the same when it is written again: all but ``created_at``."""
     try:
         fields: Any = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

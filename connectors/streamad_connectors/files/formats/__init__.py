@@ -1,1 +1,1 @@
-"""The file formats that recordings come in."""
+"""The file formats of recordings."""

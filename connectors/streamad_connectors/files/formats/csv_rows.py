@@ -1,6 +1,6 @@
 """Reads CSV: a header line names the columns, each row is one record; the offset counts rows from 0.
 
-A record's value is a msgpack map from column to number, text or nil; ``decode.fields`` says what the columns mean.
+A record's value is a msgpack map from column to number, text or nil; ``decode.fields`` maps the columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_INTEGER_DIGITS = 18  # more do not fit msgpack's 64 bits
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row: its cells (None where it cannot be cut into cells) and its text as it stands in the file."""
+    """One row: its cells (None if it cannot be cut into cells) and its text in the file."""
 
     cells: list[str] | None
     text: str
@@ -39,7 +39,7 @@ class _Row:
 def read_csv(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
     """Yield the rows from number ``offset`` on; blank rows do not count.
 
-    A row that does not fit the header, or is not in the encoding, is passed on as it is, to become a dead letter.
+    A row that does not fit the header or the encoding is passed on unchanged, to become a dead letter.
     """
     with _opened(path, options) as handle:
         header = _read_header(handle, path, options)
@@ -94,7 +94,7 @@ def _read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list
 
 
 def _rows(handle: TextIO, delimiter: str, limit: int) -> Iterator[_Row]:
-    """Cut the rest of ``handle`` into rows; memory stays bounded whatever the file holds."""
+    """Cut the rest of ``handle`` into rows, in bounded memory."""
     taken: list[str] = []
     reader = csv.reader(_bounded_lines(handle, limit, taken), delimiter=delimiter)
     while True:
@@ -103,7 +103,7 @@ def _rows(handle: TextIO, delimiter: str, limit: int) -> Iterator[_Row]:
             cells: list[str] | None = next(reader)
         except StopIteration:
             return
-        except csv.Error:  # a cell beyond csv.field_size_limit: most likely a quote that is never closed
+        except csv.Error:  # a cell beyond csv.field_size_limit, probably because of an unclosed quote
             cells = None
         text = "".join(taken).rstrip("\r\n")
         if text.strip():
@@ -120,10 +120,10 @@ def _bounded_lines(handle: TextIO, limit: int, taken: list[str]) -> Iterator[str
 
 
 def _numeric_columns(path: Path, options: FileOptions, names: list[str], channels: set[str]) -> list[bool]:
-    """Say for each column whether its cells are numbers.
+    """Return for each column whether its cells are numbers.
 
-    Yes for the plant's channels, no for the option ``text``; otherwise by the first 1000 rows: most cells are numbers
-    and none has a leading zero (``007`` is an id).
+    Yes for the plant's channels, no for the option ``text``, else by the first 1000 rows: most cells are numbers and
+    none has a leading zero (``007`` is an id).
     """
     unknown = set(options.text) - set(names)
     if unknown:
@@ -174,8 +174,8 @@ def _is_number(text: str, decimal: str) -> bool:
 
 
 def _number(text: str, decimal: str) -> int | float | None:
-    """Return the number that ``text`` writes; None for anything else, such as ``007`` or ``1_000``."""
-    if decimal == "." and "." in text and "_" not in text:  # the usual reading, first for speed
+    """Return ``text`` as a number; None for anything else, such as ``007`` or ``1_000``."""
+    if decimal == "." and "." in text and "_" not in text:  # the usual case, first for speed
         return _float(text)
     digits = text[1:] if text[:1] in ("-", "+") else text
     if "_" in text or (digits[:1] == "0" and digits[1:2].isdecimal()) or (decimal != "." and "." in text):
@@ -193,7 +193,7 @@ def _float(text: str) -> float | None:
 
 
 def _is_text(text: str) -> bool:
-    """Say whether all bytes were in the file's encoding."""
+    """Return whether all bytes were in the file's encoding."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -16,9 +16,9 @@ _PIECE_BYTES = 1 << 18
 
 
 def read_jsonl(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
-    """Yield the lines that begin at ``offset`` or later, as they are, without their line ends.
+    """Yield the lines that begin at ``offset`` or later, without their line ends.
 
-    A line above ``max_record_bytes`` is cut one byte above it, so a decoder with that limit sees that it is too large.
+    A line above ``max_record_bytes`` is cut one byte above it, so that a decoder with that limit finds it too large.
     """
     limit = options.max_record_bytes
     with open_bytes(path) as handle:
@@ -49,7 +49,7 @@ def _to_line_start(handle: BinaryIO, path: Path, offset: int) -> int:
 
 
 def _skip_line(handle: BinaryIO) -> int:
-    """Read to the end of the line in pieces and return how many bytes that took."""
+    """Read to the end of the line in pieces and return the number of bytes."""
     skipped = 0
     while piece := handle.readline(_PIECE_BYTES):
         skipped += len(piece)

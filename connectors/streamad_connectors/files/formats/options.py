@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
-from streamad.settings.fields import Duration, Size
+from streamad.settings.fields import ConfigSection, Duration, Size
 
 FileFormat = Literal["jsonl", "records", "csv", "parquet", "npz", "ts"]
 
@@ -36,13 +36,11 @@ def _known_encoding(value: str) -> str:
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
-class FileOptions(BaseModel):
-    """How recordings in files are read; each option says which formats it belongs to."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class FileOptions(ConfigSection):
+    """Options for reading recordings from files; each names its formats."""
 
     format: Literal["auto", "jsonl", "ndjson", "records", "csv", "parquet", "npz", "ts"] = Field(
-        "auto", description="file format; auto goes by the file name's ending"
+        "auto", description="file format; auto: by the ending of the file's name"
     )
     max_record_bytes: Size = Field(
         16 * 1024 * 1024,
@@ -58,7 +56,8 @@ class FileOptions(BaseModel):
         "utf-8-sig", description="csv: text encoding, for example cp1252 or utf-16"
     )
     text: Names = Field(
-        (), description="csv: columns (comma list) kept as text whatever they look like, such as ids 1.10 and 1.1"
+        (),
+        description="csv: columns (comma list) kept as text although they look like numbers, such as ids 1.10 and 1.1",
     )
     split: Literal["train", "test", "all"] = Field("all", description="npz, ts: which part of the recordings to read")
     classes: Names = Field(
@@ -89,7 +88,7 @@ _USED_BY: dict[str, tuple[FileFormat, ...]] = {
 
 
 def options_without_use(options: FileOptions, formats: Iterable[FileFormat]) -> dict[str, tuple[FileFormat, ...]]:
-    """Return the options that were given but that none of ``formats`` reads, each with the formats that would."""
+    """Return the given options that none of ``formats`` uses, each with the formats that would."""
     found = set(formats)
     given = options.model_fields_set & _USED_BY.keys()
     return {name: _USED_BY[name] for name in sorted(given) if not found.intersection(_USED_BY[name])}

@@ -20,8 +20,7 @@ _PANDAS_INDEX = "__index_level_"
 def read_parquet(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
     """Yield the rows from number ``offset`` on; row groups before it are not read.
 
-    Timestamps become RFC 3339 text (UTC where they have no zone), durations seconds, decimals numbers, booleans 0
-    and 1.
+    Timestamps become RFC 3339 text (UTC if they have no zone), durations seconds, decimals numbers, booleans 0 and 1.
     """
     pyarrow, parquet = _pyarrow()
     encoder = msgspec.msgpack.Encoder()
@@ -43,7 +42,7 @@ def read_parquet(path: Path, offset: int, options: FileOptions, context: Connect
 
 def _pyarrow() -> tuple[Any, Any]:
     try:
-        import pyarrow  # noqa: PLC0415  (an extra: only who reads Parquet needs it)
+        import pyarrow  # noqa: PLC0415 - an extra, needed for Parquet alone
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
         raise SourceError("reading Parquet needs pyarrow: pip install 'streamad-monitor[parquet]'") from error

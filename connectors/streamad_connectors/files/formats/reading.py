@@ -1,4 +1,4 @@
-"""What the readers of all file formats share: opening, cutting records into batches, errors in one line."""
+"""Shared by the readers of all file formats: opening, batches, and one-line errors."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ MAX_BATCH_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 18
 
 READ_FAILURES = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
-"""What reading a missing, forbidden or damaged file raises."""
+"""The errors of reading a missing, forbidden or damaged file."""
 
 ReadRecord: TypeAlias = tuple[Record, int]
 """A record and the offset to read after it."""
 
 Reader: TypeAlias = Callable[[Path, int, FileOptions, ConnectorContext], Iterator[ReadRecord]]
-"""Yields the records of a file from an offset on; the offsets never depend on where reading began."""
+"""Yields the records of a file from an offset on; offsets do not depend on where reading began."""
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open ``path`` for reading bytes, unpacking it where its name ends in ``.gz``."""
+    """Open ``path`` for reading bytes; unpack it if its name ends in ``.gz``."""
     if path.suffix.lower() == ".gz":
         return cast("BinaryIO", gzip.open(path, "rb"))
     return path.open("rb", buffering=_BUFFER_BYTES)
 
 
 class BatchReader:
-    """Reads batches in a thread, so that a slow disk does not hold up the event loop."""
+    """Reads batches in a thread, so that a slow disk does not block the event loop."""
 
     def __init__(self, records: Iterator[ReadRecord], path: Path, partition: str) -> None:
         self._batches = batched(records, partition)
@@ -72,7 +72,7 @@ def batched(records: Iterator[ReadRecord], partition: str) -> Generator[RecordBa
 
 
 def read_error(path: Path, error: BaseException) -> SourceError:
-    """Say in one line why ``path`` cannot be read and what to do."""
+    """Return an error of one line: why ``path`` cannot be read, and advice."""
     if isinstance(error, PermissionError):
         return SourceError(f"{path}: no permission to read it; change the file's rights or run as another user")
     if isinstance(error, FileNotFoundError):
@@ -86,7 +86,7 @@ def read_error(path: Path, error: BaseException) -> SourceError:
 
 
 def shrunk_error(path: Path, offset: int, length: int, unit: str) -> SourceError:
-    """Say that ``path`` ends before the offset where reading should go on."""
+    """Return the error that ``path`` ends before the offset where reading should continue."""
     return SourceError(
         f"{path}: has only {length} {unit}, but reading should go on at {offset}: it was replaced or cut; "
         "put the file back, or give the new one another name"

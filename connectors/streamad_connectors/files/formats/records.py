@@ -1,8 +1,8 @@
 """Recordings of raw records (``.records.jsonl``): offset, time, key and value of each, exactly as a topic held them.
 
-The first line says what the file is; every other line is one record. A value that is JSON on one line stands there as
-it is, so that a recording can be read, searched and edited; any other value is base64. Readers see the same records
-as readers of the topic did.
+The first line describes the file; every other line is one record. A value that is JSON on one line is stored as it is,
+so that a recording can be read, searched and edited; any other value is base64. Readers get the topic's records
+unchanged.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _FORMAT = "streamad records"
 _VERSION = 1
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = from_us(0)
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999, all that RFC 3339 can say
-_BASE64_SHARE = 2  # a line holds its value at most 4/3 times as long, and a key
-# A reader may have less of the interpreter's stack left than the writer had: deeper values are written as base64.
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999, the range of RFC 3339
+_BASE64_SHARE = 2  # a line holds a value at most 4/3 times as long, and a key
+# A reader may have less stack left than the writer, so deeply nested values are written as base64.
 _DEEPER = 100
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: ``from_start`` says that nothing of the partition lies before the first record."""
+    """The first line; ``from_start``: the partition has no record before the first one here."""
 
     format: str
     version: int
@@ -72,7 +72,7 @@ def encode_header(partition: str, *, from_start: bool, streamad: str) -> bytes:
 
 
 def encode_record(record: Record) -> bytes:
-    """Return the line of ``record``, with its line end; ``read_records`` gives an equal record back."""
+    """Return the line of ``record``, with its line end; ``read_records`` returns an equal record."""
     time_us, key = record.timestamp_us, record.key
     is_date = time_us is not None and _FIRST_US <= time_us <= _LAST_US
     is_json = _is_json_on_one_line(record.value)
@@ -97,7 +97,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _is_json_on_one_line(value: bytes) -> bool:
-    """Return whether ``value`` is JSON by RFC 8259 that a line can hold and give back unchanged."""
+    """Return whether ``value`` is JSON by RFC 8259 that a line can hold unchanged."""
     if not value or b"\n" in value or b"\r" in value or value != value.strip() or _text(value) is None:
         return False
     try:
@@ -108,7 +108,7 @@ def _is_json_on_one_line(value: bytes) -> bool:
 
 
 def is_seen_from_start(path: Path, options: FileOptions, span: Span) -> bool:
-    """Return whether the records of ``path`` in ``span`` begin where their partition begins. Raises SourceError."""
+    """Return whether the records of ``path`` in ``span`` begin at the partition's beginning. Raises SourceError."""
     try:
         with open_bytes(path) as handle:
             header = _header(handle, path, options)
@@ -141,8 +141,8 @@ def read_records(
 ) -> Iterator[ReadRecord]:
     """Yield the records of ``path`` in ``span`` whose offset is ``offset`` or above.
 
-    As in a topic, the span begins at the first record of its time or later and ends before the first one of its end or
-    later, whatever the times between. Raises SourceError for a line that is none of ours.
+    As in a topic, the span runs from the first record at ``since_us`` or later to the first one at ``until_us`` or
+    later, whatever the times between. Raises SourceError for a foreign line.
     """
     begun, last = span.since_us is None, -1
     with open_bytes(path) as handle:

@@ -1,4 +1,4 @@
-"""Turns whole recorded sequences (npz, ts) into records of streamad's own chunked msgpack format.
+"""Turns recorded sequences (npz, ts) into records of streamad's own chunked msgpack format.
 
 Shapes: C channels, n samples.
 """
@@ -31,7 +31,7 @@ class Recorded:
 
 
 def stream_name(path: Path, options: FileOptions) -> str:
-    """Return the stream option, else the file's name without its endings, with other characters replaced."""
+    """Return the stream option, else the file's name without endings, its other characters replaced."""
     if options.stream is not None:
         return options.stream
     stem = path.name.removesuffix(".gz")
@@ -41,7 +41,7 @@ def stream_name(path: Path, options: FileOptions) -> str:
 def channel_order(names: Sequence[str] | None, n_channels: int, plant: Sequence[ChannelSpec], path: Path) -> list[int]:
     """Return the file's channel index for each of the plant's channels.
 
-    Channels named alike are matched by name; otherwise the numbers must agree and the file's order stands.
+    If the names are the same, they are matched; otherwise the numbers must agree, and the file's order is kept.
     """
     wanted = [channel.name for channel in plant]
     if names is not None and len(names) == len(set(names)) and set(names) == set(wanted):
@@ -64,8 +64,8 @@ def native_records(
 ) -> Iterator[ReadRecord]:
     """Yield the chunks of ``sequences`` from chunk number ``offset`` on.
 
-    The times are made up: sample after sample by ``period``, the sequences one after the other with ``pause`` between.
-    A record's own time is that of its last sample.
+    The times are synthetic: samples ``period`` apart, one sequence after the other with ``pause`` between. A record's
+    time is that of its last sample.
     """
     encoder = msgspec.msgpack.Encoder()
     stream = stream_name(path, options)
@@ -97,7 +97,7 @@ def native_records(
 
 
 def merge_labels(found: Iterable[tuple[Path, Mapping[str, str]]]) -> dict[str, str]:
-    """Join the labels of several files; raises SourceError where two of them name the same sequence."""
+    """Join the labels of several files. Raises SourceError if two of them have the same sequence."""
     merged: dict[str, str] = {}
     for path, labels in found:
         repeated = merged.keys() & labels.keys()

@@ -1,4 +1,4 @@
-"""Reads the UEA/aeon ``.ts`` text format: one case per line, dimensions parted by colons, the class label last.
+"""Reads the UEA/aeon ``.ts`` text format: one case per line, dimensions separated by colons, the class label last.
 
 Format: https://www.aeon-toolkit.org/en/stable/api_reference/file_specifications/ts.html
 """
@@ -25,7 +25,7 @@ _MISSING = {"?", "nan", ""}
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """What the lines before ``@data`` say: whether a label ends each line, and which labels there are."""
+    """The lines before ``@data``: whether a label ends each line, and the known labels."""
 
     labelled: bool
     classes: tuple[str, ...]
@@ -33,7 +33,7 @@ class _Header:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One line of data: its running number, the text of each dimension, its label, and the line for messages."""
+    """One line of data: its running number, the text of each dimension, its label, and its line number."""
 
     index: int
     dimensions: list[str]
@@ -52,9 +52,9 @@ def ts_labels(path: Path, options: FileOptions) -> dict[str, str]:
 
 
 def ts_cases(path: Path) -> Iterator[tuple[FloatArray, str | None]]:
-    """Yield the values float32 [C, n] of every case, NaN where one is missing, and its label.
+    """Yield the values float32 [C, n] of every case, NaN = missing, and its label.
 
-    Raises SourceError for a file that is no ``.ts``, and what opening it raises (``_reading.READ_FAILURES``).
+    Raises SourceError for a file that is no ``.ts``, and ``reading.READ_FAILURES``.
     """
     for case in _selected_cases(path, FileOptions.model_validate({})):
         yield _values(path, case), case.label
@@ -102,7 +102,7 @@ def _sequence_id(path: Path, case: _Case) -> str:
 
 
 def _read_header(handle: TextIO, path: Path) -> tuple[_Header, int]:
-    """Read up to ``@data``; return what it says and the number of lines read."""
+    """Read up to ``@data``; return the header and the number of lines read."""
     header = _Header(labelled=False, classes=())
     for number, raw in enumerate(handle, start=1):
         words = raw.split()
