@@ -19,73 +19,73 @@ class DriftSettings(ConfigSection):
     enabled: bool = True
     """Watch the scores and every channel's mean and spread."""
     false_events: float = Field(default=1.0, gt=0, le=1000)
-    """Drift events at most expected in 10,000 sequences of a plant that does not change."""
+    """Most drift events expected in 10,000 sequences of an unchanged plant."""
     min_sequences: int = Field(default=100, ge=20)
-    """Sequences that a shift is compared with, at least."""
+    """Fewest sequences to compare with."""
     changed_share: float = Field(default=0.5, gt=0, lt=1)
-    """Drift while more than this share of the latest sequences alert means that the plant has changed for good."""
+    """The plant has changed for good if, during drift, a larger share of the latest sequences alerts."""
     changed_over: int = Field(default=50, ge=10)
-    """So many latest sequences count for changed_share."""
+    """Number of those latest sequences."""
 
 
 class PromotionSettings(ConfigSection):
     """How much worse than the champion a challenger may look and still take its place."""
 
     false_alarms: float = Field(default=0.01, ge=0, lt=1)
-    """Tolerated on top of the larger of the champion's false-alarm rate and the configured one (comparison half)."""
+    """Tolerated above the larger of the champion's false-alarm rate and the configured one."""
     detection: float = Field(default=0.05, ge=0, lt=1)
-    """Tolerated loss of detection, on injected faults and on confirmed anomalies."""
+    """Tolerated loss of detection of injected faults and confirmed anomalies."""
     min_comparison: int = Field(default=20, ge=5)
-    """Fewer sequences in the comparison half decide nothing: the champion stays."""
+    """With fewer sequences to compare, the champion stays."""
 
 
 class LearningSettings(ConfigSection):
     """How the model follows the plant: what is kept, when it retrains, and what a new model must show."""
 
     store: Url = "inliers"
-    """Where sequences are kept: a folder, or an fsspec URL such as s3://bucket/inliers."""
+    """Inlier store: a folder, or an fsspec URL such as s3://bucket/inliers."""
     reserve: float = Field(default=0.2, gt=0, lt=0.9)
     """Share of all sequences, drawn by a hash of the id, that never trains: half calibrates, half compares."""
     accept_above: float = Field(default=0.05, ge=0, lt=1)
-    """A normal sequence may train where its p-value is above this."""
+    """Normal sequences with a larger p-value may train."""
     policy: Literal["newest", "reservoir"] = "newest"
-    """What stays when a share is full: the newest sequences, or a uniform sample of all within max_age."""
+    """Kept in a full share: the newest sequences, or a uniform sample (reservoir)."""
     max_accepted: int = Field(default=2000, ge=20)
     """Sequences kept for training."""
     max_reserve: int = Field(default=800, ge=20)
     """Sequences kept in the reserve."""
     max_aside: int = Field(default=1000, ge=20)
-    """Sequences kept of those that were not accepted: for feedback, and for learning anew after a lasting change."""
+    """Sequences kept that were not accepted: for feedback, and for learning anew after a lasting change."""
     max_age: Duration = 90 * _DAY_US
-    """Older sequences are dropped (time of the sequence's end)."""
+    """Sequences that ended earlier are dropped."""
     flush_interval: Duration = 10_000_000
-    """Longest time that a sequence waits in memory for its shard."""
+    """Longest wait of a sequence in memory before it is stored."""
     feedback: Url | None = None
-    """Topic or file of operators' feedback messages; null: `streamad feedback` writes to the store itself."""
+    """Topic or file of feedback messages; null: `streamad feedback` writes to the store."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
-    """Share of the training set that sequences called false alarms may make up at most."""
+    """Largest share of sequences called false alarms in the training set."""
     control: Url | None = None
-    """Topic that tells running workers of a promotion at once; null: they look into the registry every second."""
+    """Topic that announces promotions to running workers; null: they read the registry every second."""
     schedule: str | None = "0 3 * * *"
     """Cron expression (UTC) of retraining; null: none."""
     after_inliers: int | None = Field(default=None, ge=10)
-    """Retrain after so many newly accepted sequences; null: do not count."""
+    """Retrain after so many newly accepted sequences; null: no count."""
     on_drift: bool = True
     """Retrain on drift."""
     min_interval: Duration = 3_600_000_000
-    """Shortest time between two trainings that nobody asked for."""
+    """Shortest time between two trainings that nobody requested."""
     first_training: int = Field(default=200, ge=20)
-    """Without a model, so many sequences are collected before the first training."""
+    """Sequences collected before the first training."""
     min_training: int = Field(default=60, ge=10)
-    """Fewer training sequences than this train nothing."""
+    """Fewest sequences to train on."""
     presumed_anomalies: float = Field(default=0.0, ge=0, lt=0.5)
-    """Share of anomalies presumed in what no model has judged (the first training, learning anew)."""
+    """Share of anomalies presumed in sequences without a verdict (first training, learning anew)."""
     trim: float = Field(default=0.05, ge=0, lt=0.5)
-    """Worst-scoring share of the training set that a first fit drops before the final one."""
+    """Worst-scoring share of the training set, dropped after a first fit."""
     relearn: Literal["off", "auto"] = "off"
-    """auto: after a lasting change, learn anew from the sequences since, without asking."""
+    """auto: after a lasting change, learn anew from the sequences since then."""
     threads: int = Field(default=1, ge=1)
-    """Threads of the training process, which runs at the lowest priority."""
+    """Threads of the training process, which has the lowest priority."""
     drift: DriftSettings = DriftSettings()
     """When a shift is drift."""
     promotion: PromotionSettings = PromotionSettings()
@@ -121,12 +121,12 @@ class RoutingSettings(ConfigSection):
     """Which model judges a sequence: the one named after the value of a field of its messages."""
 
     field: str
-    """Field of the messages that chooses the model (a dotted path for nested ones), such as recipe."""
+    """Field that chooses the model (dotted path for nested ones)."""
     values: tuple[Name, ...] = ()
-    """Values known beforehand; each has a model of its own, named after model.name and the value."""
+    """Known values; each has its own model, model.name.VALUE."""
     unknown: Literal["own", "default", "unscorable"] = "own"
-    """Any other value: a model of its own (it starts learning), that for all others (model.name), or no verdict."""
+    """Other values: their own model (it starts learning), the default one (model.name), or no verdict."""
     missing: Literal["default", "unscorable"] = "default"
-    """Messages without the field: judged by model.name, or not at all."""
+    """Messages without the field: model.name, or no verdict."""
     max_models: int = Field(default=20, ge=1)
-    """More models than this are not made: further values are unscorable."""
+    """Sequences of further values are unscorable."""

@@ -43,7 +43,7 @@ class ChannelSettings(ConfigSection):
     unit: str = ""
     """Physical unit, as text."""
     field: str | None = None
-    """Its name in your messages, where that differs (a dotted path for nested ones)."""
+    """Its name in your messages if different (dotted path for nested ones)."""
 
 
 class SourceSettings(ConfigSection):
@@ -52,28 +52,28 @@ class SourceSettings(ConfigSection):
     url: Url
     """Scheme and place: a path or glob for files, or kafka://host:port/topic; options may follow after '?'."""
     options: dict[str, Any] = Field(default={})
-    """Options of the connector (``streamad check --options`` lists them)."""
+    """Options of the connector (`streamad check --options` lists them)."""
 
 
 class FieldSettings(ConfigSection):
     """Where a plant's own messages keep what streamad needs; dotted paths reach into nested objects."""
 
     stream: str = "stream"
-    """Field of the stream (reactor, line, athlete); ``key`` takes the record's key."""
+    """Field of the stream (reactor, line, athlete); `key`: the record's key."""
     sequence: str | None = "sequence"
-    """Field of the sequence id; null where messages carry none."""
+    """Field of the sequence id; null: messages have none."""
     time: str = "time"
-    """Field of the event time; ``record`` takes the record's own time."""
+    """Field of the event time; `record`: the record's own time."""
     end: str | None = "end"
     """Field that is true on the last sample of a sequence."""
     values: str | None = "values"
-    """Object that holds one field per channel; null where the channels are fields of the message itself (flat)."""
+    """Object with one field per channel; null: the channels are fields of the message (flat)."""
     channel: str | None = None
-    """One channel per message: the field that names the channel."""
+    """One channel per message: the field with its name."""
     value: str | None = None
-    """One channel per message: the field that holds its value."""
+    """One channel per message: the field with its value."""
     ignore_unknown: bool = True
-    """Flat and per-channel forms: skip what is not in ``channels`` (else such messages are dead letters)."""
+    """Flat and per-channel forms: skip fields not in `channels` (false: such messages are dead letters)."""
 
     @model_validator(mode="after")
     def _channel_and_value(self) -> FieldSettings:
@@ -86,25 +86,25 @@ class DecodeSettings(ConfigSection):
     """How messages are read."""
 
     format: Literal["auto", "json", "msgpack"] = "auto"
-    """Wire format; auto looks at the first byte of each message."""
+    """Wire format; auto: by the first byte of each message."""
     fields: FieldSettings | None = None
-    """Mapping for foreign messages; leave out for streamad's own format."""
+    """Field names of foreign messages; null: streamad's own format."""
     time: Literal["absolute", "relative"] = "absolute"
     """relative: times are seconds since the sequence's start."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
     """Unit of numeric times, absolute or relative."""
     timezone: str | None = None
-    """Time zone of dates without a UTC offset (IANA name, such as Europe/Berlin); null: such dates are unreadable."""
+    """IANA time zone of dates without a UTC offset; null: such dates are unreadable."""
     default_stream: str | None = None
-    """Stream of messages that name none."""
+    """Stream of messages without one."""
     max_clock_skew: Duration = 3_600_000_000
-    """A sample further ahead of its record's own time than this is unreadable."""
+    """Samples further ahead of their record's time are unreadable."""
     max_message_bytes: Size = 8_000_000
     """Longer messages are unreadable."""
     max_samples_per_message: int = Field(default=100_000, ge=1)
-    """Chunks of more samples are unreadable."""
+    """Longer chunks are unreadable."""
     max_dead_letter_bytes: Size = 65_536
-    """A dead letter keeps this much of the original bytes."""
+    """Bytes of the original kept in a dead letter."""
 
     @field_validator("timezone")
     @classmethod
@@ -121,23 +121,23 @@ class SequenceSettings(ConfigSection):
     end: tuple[Literal["marker", "change", "gap", "length"], ...] = ("marker", "change")
     """Any of: marker (end: true), change (a new sequence id on the stream), gap, length."""
     gap: Duration | None = None
-    """With ``gap``: no sample for longer than this ends the sequence."""
+    """With `gap`: a longer pause ends the sequence."""
     length: int | None = Field(default=None, ge=1)
-    """With ``length``: so many samples (distinct times) make a sequence."""
+    """With `length`: samples (distinct times) of a sequence."""
     max_duration: Duration = 86_400_000_000
-    """Hard limit in event time, always on."""
+    """Limit in event time, always on."""
     max_samples: int = Field(default=1_000_000, ge=1)
-    """Hard limit in samples, always on."""
+    """Limit in samples, always on."""
     allowed_lateness: Duration = 0
-    """Samples may arrive out of order by up to this event time."""
+    """Event time by which samples may arrive out of order."""
     closed_memory: Duration | None = None
-    """How long ids of ended sequences are remembered; default max_duration + allowed_lateness."""
+    """How long ids of ended sequences are kept; null: max_duration + allowed_lateness."""
     late: Literal["sink", "drop"] = "sink"
-    """What happens to late samples: written to the late sink, or only counted."""
+    """Late samples go to the late sink, or are only counted (drop)."""
     max_streams: int = Field(default=10_000, ge=1)
-    """More streams than this are refused (dead letters)."""
+    """Further streams are refused (dead letters)."""
     max_buffered_bytes: Size = 512_000_000
-    """Memory for open sequences; past it the source is paused, then the largest sequence ends."""
+    """Memory for open sequences; above it the source is paused, then the largest sequence ends."""
 
     @model_validator(mode="after")
     def _modes_have_limits(self) -> SequenceSettings:
@@ -170,11 +170,11 @@ class WindowSettings(ConfigSection):
     length: int = Field(default=128, ge=2, le=65_536)
     """L, the window length in samples."""
     resample: ResampleSettings | None = None
-    """Put samples onto a uniform grid first (multi-rate sensors)."""
+    """Uniform time grid for multi-rate sensors; null: none."""
     longer: Literal["truncate", "resample", "reject"] = "resample"
     """Sequences longer than L: cut at L, squeezed to L, or unscorable."""
     max_missing: float = Field(default=0.2, ge=0, le=1)
-    """A channel missing in more than this share of the samples makes the sequence unscorable."""
+    """Larger share of a channel missing: unscorable."""
     min_samples: int = Field(default=2, ge=1)
     """Shorter sequences are unscorable."""
 
@@ -185,21 +185,21 @@ class ModelSettings(ConfigSection):
     name: Name = "default"
     """Name in the registry."""
     recordings: Url | None = None
-    """Recordings of normal sequences that ``streamad train`` learns from; default: the source."""
+    """Recordings of normal sequences for `streamad train`; null: the source."""
     registry: Path = Path("registry")
     """Folder of the model registry."""
     detector: str = "neutral_ad"
     """Kind of detector (entry point)."""
     options: dict[str, Any] = Field(default={})
-    """The detector's own options."""
+    """Options of the detector."""
     seed: int = Field(default=0, ge=0)
-    """Seed of training: same data, same seed, same model."""
+    """Seed of training: same data and seed, same model."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     """auto, cpu, cuda or cuda:i."""
     calibration: float = Field(default=0.5, gt=0, lt=1)
-    """Share of the training recordings held out for calibration (from 150 sequences on; below, out of fold)."""
+    """Share of the recordings held out for calibration (from 150 sequences on; below, out of fold)."""
     folds: int = Field(default=5, ge=2)
-    """Folds of the out-of-fold calibration of small sets."""
+    """Folds of the out-of-fold calibration."""
 
     @field_validator("registry")
     @classmethod
@@ -216,47 +216,47 @@ class AlertSettings(ConfigSection):
     """When a sequence is an alert."""
 
     false_alarm_rate: float = Field(default=0.02, gt=0, lt=1)
-    """Alert when the conformal p-value is at most this."""
+    """Alert if the conformal p-value is at most this."""
 
 
 class RunSettings(ConfigSection):
     """The runtime's limits."""
 
     checkpoint: Path | None = Path("checkpoint")
-    """Folder of the local checkpoint; null: none, every run starts anew."""
+    """Folder of the local checkpoint; null: every run starts anew."""
     batch_windows: int = Field(default=64, ge=1)
-    """Windows scored together at most."""
+    """Most windows scored together."""
     batch_wait: Duration = 50_000
-    """Longest wait of a window for company."""
+    """Longest wait of a window for its batch."""
     commit_interval: Duration = 1_000_000
-    """Longest time between two commits while outputs wait."""
+    """Longest time between commits while outputs wait."""
     outage_after: Duration = 10_000_000
-    """A source silent for longer than this (not even an empty poll) was away: wall-clock idle time starts anew."""
+    """Silence of the source (no empty poll either) that counts as an outage: idle time starts anew."""
     report_interval: Duration = 60_000_000
-    """Counters and gauges are printed to the log so often; 0: never."""
+    """Interval of the status line in the log; 0: never."""
     stall_timeout: Duration = 300_000_000
-    """If work waits and nothing has moved for this long, the process ends with an error; 0: never."""
+    """The process ends with an error if work waits and nothing moves for so long; 0: never."""
     stop_timeout: Duration = 10_000_000
-    """After Ctrl-C or SIGTERM, longest wait for what is being judged; the rest is read again by the next run."""
+    """After Ctrl-C or SIGTERM, longest wait for verdicts; the rest is read again by the next run."""
 
 
 class SinkSettings(ConfigSection):
     """Where messages go, one URL per role; a missing role is not written."""
 
     alerts: Url = "stdout:"
-    """Alerts (without a verdicts sink, unscorable verdicts go here too)."""
+    """Alerts (and, without a verdicts sink, unscorable verdicts)."""
     attributions: Url | None = None
-    """Why each alert was raised."""
+    """The attribution of each alert."""
     verdicts: Url | None = None
-    """One verdict for every sequence."""
+    """The verdict of every sequence."""
     dead_letters: Url | None = None
     """Unreadable records."""
     late: Url | None = None
-    """Samples that came too late."""
+    """Late samples."""
     events: Url | None = None
-    """What an operator should know of."""
+    """Events for the operator."""
     options: dict[str, dict[str, Any]] = Field(default={})
-    """Options of the connectors, by scheme (kafka: {...}); those of the source's own system need not be repeated."""
+    """Options of the connectors by scheme (`kafka: {...}`); the source's own hold for its system."""
 
 
 class _Environment(EnvSettingsSource):
@@ -296,11 +296,11 @@ class Settings(BaseSettings):
     model: ModelSettings = ModelSettings()
     """The detector."""
     models: RoutingSettings | None = None
-    """Several models, chosen by a field of the messages (recipe, product, exercise); null: one for all."""
+    """Several models, chosen by a field of the messages (recipe, product, exercise); null: one model."""
     alerts: AlertSettings = AlertSettings()
     """When a sequence is an alert."""
     learning: LearningSettings | None = None
-    """How the model follows the plant; null: it stays as it is until `streamad train` makes another."""
+    """How the model follows the plant; null: only `streamad train` makes models."""
     sinks: SinkSettings = SinkSettings()
     """Where messages go."""
     run: RunSettings = RunSettings()
