@@ -1,4 +1,4 @@
-"""The guard against the frozen monitor: drift and a high share of alerts mean that the plant has changed for good."""
+"""Detect a lasting change of the plant: drift together with a high share of alerts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RISING = 0.75  # of changed_share: alerts more frequent than this are a run tha
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The plant has changed for good: since when (estimated), the share of alerts lately, and what drifted."""
+    """A lasting change: its estimated beginning, the share of alerts among the latest sequences, and what drifted."""
 
     since_us: int
     alert_share: float
@@ -23,7 +23,7 @@ class Changed:
 
 @dataclass(slots=True)
 class _Run:
-    """Where the present run of frequent alerts began: where a cumulative sum of them last left zero (Page 1954)."""
+    """The present run of frequent alerts; it began when a cumulative sum of them last left zero (Page 1954)."""
 
     share: float
     excess: float = 0.0
@@ -38,7 +38,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen since the last restart."""
+    """The sequences since the last restart."""
 
     latest: deque[bool]
     run: _Run
@@ -47,11 +47,11 @@ class _Seen:
 
 
 class ChangeGuard:
-    """Tells once that drift and alerts come together: nothing is accepted any more, so nothing would be learned.
+    """Reports once that drift and alerts coincide.
 
-    That is when more than ``changed_share`` of the latest ``changed_over`` sequences alert, and something has drifted
-    among them or since alerts began to be frequent. Neither alone is enough: scattered faults alert without drift, and
-    a plant drifts slowly without alerts. Sequences count, not time, so a plant that makes few is judged as surely.
+    More than ``changed_share`` of the latest ``changed_over`` sequences alert, and something has drifted among them or
+    since alerts became frequent. Neither alone is enough: scattered faults alert without drift, and a plant drifts
+    slowly without alerts. Sequences count, not time, so a plant with few sequences is judged as surely.
     """
 
     def __init__(self, settings: DriftSettings) -> None:
@@ -61,11 +61,11 @@ class ChangeGuard:
 
     @property
     def is_active(self) -> bool:
-        """Return whether a change was told and ``restart`` has not been called since."""
+        """Return whether a change was reported and ``restart`` has not been called since."""
         return self._is_active
 
     def add(self, time_us: int, is_alert: bool, drifts: Sequence[Drift]) -> Changed | None:
-        """Take one judged sequence (``time_us``: its end) and what drifted at it; return the change once it is sure."""
+        """Take one judged sequence (``time_us``: its end) and its drifts; return the change once it is certain."""
         if self._is_active:
             return None
         seen = self._seen
@@ -73,12 +73,12 @@ class ChangeGuard:
         seen.latest.append(is_alert)
         seen.run.add(seen.count, time_us, is_alert)
         begin = min(seen.run.begin, seen.count - self._over + 1)
-        seen.drifts = [told for told in seen.drifts if told[0] >= begin]
+        seen.drifts = [each for each in seen.drifts if each[0] >= begin]
         seen.drifts += [(seen.count, drift) for drift in drifts]
         return self._changed()
 
     def restart(self) -> None:
-        """Begin anew: a model that may know the new state is in service, or an operator has answered."""
+        """Start again: another model is in service, or the alerts are over."""
         self._seen = self._nothing()
         self._is_active = False
 

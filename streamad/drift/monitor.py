@@ -1,4 +1,4 @@
-"""Drift: tells when the scores or a channel's level or spread have moved for good. Pure; one monitor per model.
+"""Drift: lasting shifts of the scores or of a channel's level or spread. Pure; one monitor per model.
 
 Shapes: C channels, L window length.
 """
@@ -16,19 +16,18 @@ from streamad.settings.learning import DriftSettings
 from streamad.types import ChannelSpec, Window
 
 SCORES = "scores"
-_SETTLED_AT_ONCE = 2  # detectors that adapt per sequence, in turn: what costs time is spread evenly
+_SETTLED_AT_ONCE = 2  # detectors that adapt per sequence, in turn, which spreads the cost evenly
 _LEAST_SHARE = 1e-3  # means and spreads that vary less than this share of the spread within a sequence are constant
 _LEAST_P = 0.05  # p-values that vary less than this from sequence to sequence are constant
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What moved, since when, and how strongly.
+    """A lasting shift of ``what``: "scores", "mean of CHANNEL" or "spread of CHANNEL" (deviation within a sequence).
 
-    ``what`` is "scores", "mean of CHANNEL" or "spread of CHANNEL" (the standard deviation within a sequence);
-    ``since_us`` the time of the first sequence of the new state, as estimated. ``before`` and ``after`` are medians, in
-    the channel's unit, of the scores those of the p-values; ``strength`` is their distance in standard deviations from
-    sequence to sequence before (robustly estimated; 1000 at most).
+    ``since_us`` is the estimated time of the first sequence of the new state. ``before`` and ``after`` are medians, in
+    the channel's unit, for scores of the p-values; ``strength`` is their distance in standard deviations from sequence
+    to sequence before (robustly estimated; at most 1000).
     """
 
     what: str
@@ -39,13 +38,12 @@ class Drift:
 
 
 class DriftMonitor:
-    """Watches the p-values and each channel's mean and spread, one detector each, for lasting shifts.
+    """Watches the p-values and each channel's mean and spread for lasting shifts, with one detector each.
 
-    A channel is compared with its own first ``min_sequences``; p-values with the uniform ones that the model was
-    calibrated to give, so that a plant which changed while nothing ran is found too. All detectors together give at
-    most ``false_events`` false events per 10,000 sequences of a plant that does not change (measured in
-    docs/learning/drift.md). What was found is told once, then the new state is learned and watched in its place. The
-    first monitor of a process imports river, which takes most of a second.
+    A channel is compared with its own first ``min_sequences``; p-values with the uniform distribution of a calibrated
+    model, so that a change while nothing ran is found too. All detectors together give at most ``false_events`` false
+    events per 10,000 sequences of a plant that does not change (measured in docs/learning/drift.md). A shift is
+    reported once; then the new state is the reference. The first monitor of a process imports river (most of a second).
     """
 
     def __init__(self, channels: tuple[ChannelSpec, ...], settings: DriftSettings) -> None:
@@ -59,9 +57,9 @@ class DriftMonitor:
         self.restart()
 
     def add(self, time_us: int, window: Window, p_value: float | None) -> list[Drift]:
-        """Take one sequence (``time_us``: its end) and return what has moved, mostly nothing.
+        """Take one sequence (``time_us``: its end) and return the shifts that it completes.
 
-        ``p_value`` is None where no model judged it. Raises ValueError for a window of other channels.
+        ``p_value`` is None if no model judged it. Raises ValueError for a window of other channels.
         """
         if not self._settings.enabled:
             return []
@@ -71,7 +69,7 @@ class DriftMonitor:
         return [drift for drift in drifts if drift is not None]
 
     def restart(self, *, scores_only: bool = False) -> None:
-        """Forget what was seen, or of the scores only: that a new champion scores otherwise is no drift."""
+        """Start again, or with the scores only: other scores of a new champion are no drift."""
         if not self._settings.enabled:
             return
         n_reference = self._settings.min_sequences
@@ -100,7 +98,7 @@ class DriftMonitor:
         return self._drift(index, detector.settle(0.0 if detector.is_watching else self._resolution(index)))
 
     def _resolution(self, index: int) -> float:
-        """Return the smallest variation from sequence to sequence that means anything."""
+        """Return the smallest relevant variation from sequence to sequence."""
         if index == len(self._detectors) - 1:
             return _LEAST_P
         return _LEAST_SHARE * self._detectors[self._n_channels + index % self._n_channels].median
@@ -112,5 +110,5 @@ class DriftMonitor:
 
 
 def _uniform(n: int) -> npt.NDArray[np.float64]:
-    """Return ``n`` p-values as a calibrated model gives them, evenly mixed (golden-ratio sequence)."""
+    """Return ``n`` uniform p-values, evenly mixed (golden-ratio sequence)."""
     return np.mod(np.arange(1, n + 1, dtype=np.float64) * 0.6180339887498949, 1.0)

@@ -1,4 +1,4 @@
-"""What drift and a lasting change of the plant mean for an operator: when to say it, and in which words."""
+"""Drift and lasting changes as notices for an operator: when to emit them, and their texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AGAIN_AFTER_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell an operator: kind (a stable word), message, figures, level of the log."""
+    """A notice for an operator: kind (a stable word), message, figures, log level."""
 
     kind: str
     message: str
@@ -27,12 +27,11 @@ class Notice:
 
 
 class PlantWatch:
-    """Drift monitor and change guard of one model, and their words. Pure: time is what the caller says.
+    """Drift monitor and change guard of one model. Pure: the caller passes the time.
 
-    A lasting change is told when it is sure, and again every hour while it lasts: until ``restart`` (a new champion),
-    or until alerts are no longer more than ``changed_share`` of the latest sequences. From the sequence on at which
-    that is so, nothing has ``changed``: what was a fault must not be learned once it is mended. ``relearn`` is the
-    command that helps.
+    A lasting change is reported when it is certain, and again every hour until ``restart`` (a new champion) or until at
+    most ``changed_share`` of the latest sequences alert. From that sequence on ``changed`` is None, so that a repaired
+    fault is not learned. ``relearn`` is the command that the notice recommends.
     """
 
     def __init__(
@@ -44,17 +43,17 @@ class PlantWatch:
         self._channels = channels
         self._guard = ChangeGuard(settings)
         self._latest: deque[bool] = deque(maxlen=settings.changed_over)
-        self._told_us: int | None = None
+        self._reported_us: int | None = None
         self.changed: Changed | None = None
 
     @cached_property
     def _monitor(self) -> DriftMonitor:
-        return DriftMonitor(self._channels, self._settings)  # not before it is needed: it takes a second, in a thread
+        return DriftMonitor(self._channels, self._settings)  # on first use, in a thread: it takes a second
 
     def add(self, time_us: int, window: Window, p_value: float | None, *, is_alert: bool) -> list[Drift]:
-        """Take one sequence (``time_us``: its end) and return what drifted.
+        """Take one sequence (``time_us``: its end) and return its drifts.
 
-        ``p_value`` is the champion's, None where another version or none judged: that counts for no alert share.
+        ``p_value`` is the champion's; without it (another version or none judged) the alert does not count.
         """
         drifts = self._monitor.add(time_us, window, p_value)
         if p_value is not None:
@@ -66,27 +65,27 @@ class PlantWatch:
 
     @property
     def alert_share(self) -> float:
-        """Return the share of alerts among the latest ``changed_over`` sequences, counted as if all had come."""
+        """Return the number of alerts among the latest ``changed_over`` sequences, divided by ``changed_over``."""
         return sum(self._latest) / self._settings.changed_over
 
     def restart(self) -> None:
-        """Begin anew with another champion: what it scores is no drift, and it may know the changed plant."""
+        """Start again with another champion: its other scores are no drift, and it may know the changed plant."""
         self._monitor.restart(scores_only=True)
         self._no_change()
-        self._told_us = None
+        self._reported_us = None
 
     def alarm(self, now_us: int) -> Notice | None:
-        """Return what is to be told of a lasting change at the monotonic time ``now_us``: it is one, or is over."""
+        """Return the notice due at the monotonic time ``now_us``: a lasting change, or its end."""
         if self.changed is None:
-            was_told, self._told_us = self._told_us is not None, None
-            return self._back() if was_told else None
-        if self._told_us is not None and now_us - self._told_us < _AGAIN_AFTER_US:
+            was_reported, self._reported_us = self._reported_us is not None, None
+            return self._back() if was_reported else None
+        if self._reported_us is not None and now_us - self._reported_us < _AGAIN_AFTER_US:
             return None
-        self._told_us = now_us
+        self._reported_us = now_us
         return self._alarm(self.changed)
 
     def drift_notice(self, drift: Drift) -> Notice:
-        """Return the words for ``drift``."""
+        """Return the notice of ``drift``."""
         if drift.what == SCORES:
             moved = f"p-values moved from {drift.before:.3g} to {drift.after:.3g}"
         else:

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-_OVERSHOOT = 1.166  # 2 * 0.583: the mean overshoot of a normal random walk over two boundaries, Siegmund 1985
+_OVERSHOOT = 1.166  # 2 * 0.583: the mean overshoot of a normal random walk over two boundaries (Siegmund 1985)
 _MAX_CORRELATION = 0.97
 _BLOCKS = 20
 _MIN_BLOCK = 10
@@ -28,11 +28,11 @@ def run_length_limit(rate: float, slack: float) -> float:
 
 
 def long_run_variance(values: npt.NDArray[np.float64]) -> float:
-    """Return the variance per value of the sum of ``values`` [n], n >= 2: more than theirs where neighbours are alike.
+    """Return the variance per value of the sum of ``values`` [n], n >= 2: above their own if neighbours correlate.
 
-    The larger of two estimates, both leaning upwards: that of a first-order autoregression, its correlation corrected
-    for bias (Kendall 1954), and overlapping batch means (Meketon and Schmeiser 1984) of n/20 values with half a
-    standard error added; then the error of a plain variance on top.
+    The larger of two estimates, both biased upwards: a first-order autoregression, its correlation corrected for bias
+    (Kendall 1954), and overlapping batch means (Meketon and Schmeiser 1984) of n/20 values with half a standard error
+    added; then the error of a plain variance on top.
     """
     n = len(values)
     centred = values - values.mean()
@@ -57,13 +57,13 @@ def _batch_means(centred: npt.NDArray[np.float64]) -> float:
 
 
 MAX_STRENGTH = 1000.0
-"""Strengths end here: a channel that never moved before has no standard deviation to speak of."""
-_CLIP = 1.5  # in standard deviations: a single fault weighs no more, however wild
+"""The largest strength: the standard deviation of a channel that never moved before is about zero."""
+_CLIP = 1.5  # in standard deviations: a single fault weighs no more
 _SLACK = 0.5  # in standard deviations: a smaller shift of the mean is none; a shift of twice that is found soonest
-_MEMORY = 1000  # values that tell how much neighbours are alike (at least: the first ones are all kept)
+_MEMORY = 1000  # values that estimate the correlation of neighbours (at least: the first ones are all kept)
 _MIN_VARIANCE = 0.6  # of clipped values: 0.78 if they are normal; values that rarely move at all have much less
 _PARTS = 3  # of the first values: a shift among them spoils the estimates of one part, and the median stands
-_PARTS_TELL_LESS = 1.25  # a part misses what takes longer; measured to keep the false events of related values
+_PARTS_FACTOR = 1.25  # a part misses longer correlations; measured to keep the false events of correlated values
 _UNKNOWN_CORRELATION = 3.0  # long-run variance over variance at a correlation of 0.5, until it can be estimated
 _NORMAL_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 
@@ -87,13 +87,13 @@ class _Test(Protocol):
 
 
 class ShiftDetector:
-    """Learns a series' usual values from the first ``n_reference``, then tells once that their mean has moved.
+    """Learns the reference of a series from its first ``n_reference`` values, then reports a lasting shift of the mean.
 
-    Values are standardised by median and median absolute deviation of these first ones and clipped, so that single
-    faults count little; the Page-Hinkley test (Page 1954) compares them with the mean of all before. Its limit gives
-    ``rate`` false shifts per value, with the variance of sums estimated from values so old that a shift under way is
-    not among them: related neighbours make it slower instead of rash. ``known`` values stand for the first ones where
-    it is known beforehand what is usual; then shifts are found from the first value on.
+    Values are standardised by median and median absolute deviation of the reference and clipped, so that single faults
+    count little; the Page-Hinkley test (Page 1954) compares them with the mean of all before. Its limit gives ``rate``
+    false shifts per value. The variance of sums is estimated from values old enough to exclude a shift under way:
+    correlated neighbours make the test slower, not more frequent. ``known`` values replace the reference; then shifts
+    are found from the first value on.
     """
 
     def __init__(self, n_reference: int, rate: float, *, known: npt.NDArray[np.float64] | None = None) -> None:
@@ -111,16 +111,16 @@ class ShiftDetector:
 
     @property
     def is_watching(self) -> bool:
-        """Return whether the usual values are known, so that a shift can be found."""
+        """Return whether the reference is known, so that a shift can be found."""
         return self._test is not None
 
     @property
     def median(self) -> float:
-        """Return the median of the values kept, 0 before the first."""
+        """Return the median of the values in memory, 0 before the first."""
         return float(np.median(self._values)) if self._values else 0.0
 
     def add(self, time_us: int, value: float) -> Shift | None:
-        """Take the next value; return the shift that it completes, and begin anew from the new state."""
+        """Take the next value; return the shift that it completes, then start again from the new state."""
         self._times.append(time_us)
         self._values.append(value)
         if len(self._values) == 2 * self._memory:
@@ -132,9 +132,9 @@ class ShiftDetector:
         return self._shift() if self._test.drift_detected else None
 
     def settle(self, resolution: float = 0.0) -> Shift | None:
-        """Learn the usual values once there are enough, later adapt the limit; to be called every few dozen values.
+        """Learn the reference once there are enough values, later adapt the limit; call it every few dozen values.
 
-        ``resolution`` is the smallest standard deviation that means anything. The first values may hold a shift.
+        ``resolution`` is the smallest relevant standard deviation. The first values may contain a shift.
         """
         if len(self._values) < self._n_reference:
             return None
@@ -156,7 +156,7 @@ class ShiftDetector:
         self._test = cast(_Test, PageHinkley(min_instances=self._n_reference, delta=_SLACK, threshold=1.0, alpha=1.0))
 
     def _feed(self, values: npt.NDArray[np.float64]) -> bool:
-        """Give the test values from before it was there; return whether they hold a shift."""
+        """Pass earlier values to the test; return whether they contain a shift."""
         assert self._test is not None
         for value in self._standardised(values).tolist():
             self._test.update(value)
@@ -165,13 +165,13 @@ class ShiftDetector:
         return False
 
     def _adapt(self, values: npt.NDArray[np.float64]) -> None:
-        """Set the limit anew; a shift of one and a half times the slack is found before it is old enough to count."""
+        """Set the limit; a shift of one and a half times the slack is found before it is old enough to count."""
         assert self._test is not None
         age = min(int(2 * self._test.threshold / _SLACK), self._memory // 2)
         old = self._standardised(values[: max(len(values) - age, self._n_reference)][-self._memory :])
         if len(values) < 2 * self._n_reference:
             parts = [long_run_variance(part) for part in np.array_split(old, _PARTS)]
-            self._set_limit(_PARTS_TELL_LESS * float(np.median(parts)))
+            self._set_limit(_PARTS_FACTOR * float(np.median(parts)))
         else:
             self._set_limit(long_run_variance(old))
 
@@ -183,7 +183,7 @@ class ShiftDetector:
         return np.clip((values - self._center) / self._scale, -_CLIP, _CLIP)
 
     def _shift(self) -> Shift:
-        """Return the shift that the test has found, and forget what was before it."""
+        """Return the shift that the test has found, and forget the values before it."""
         values = np.concatenate((self._known, np.array(self._values)))
         begin = min(max(_last_turn(self._standardised(values)), 1), len(values) - 1)
         own = max(begin - len(self._known), 0)
@@ -195,12 +195,12 @@ class ShiftDetector:
 
 
 def _deviation(values: npt.NDArray[np.float64]) -> float:
-    """Return the standard deviation as the median absolute deviation tells it."""
+    """Return the standard deviation estimated by the median absolute deviation."""
     return _NORMAL_MAD * float(np.median(np.abs(values - np.median(values))))
 
 
 def _last_turn(z: npt.NDArray[np.float64]) -> int:
-    """Return where the cumulative sum that is furthest from its turn now took that turn (Page's estimate)."""
+    """Return the last extremum of the cumulative sum that has since moved furthest (Page's estimate)."""
     deviation = z - np.cumsum(z) / np.arange(1, len(z) + 1)
     rising, falling = np.cumsum(deviation - _SLACK), np.cumsum(-deviation - _SLACK)
     turns = int(np.argmin(rising)), int(np.argmin(falling))

@@ -1,4 +1,4 @@
-"""Which models a plant has, as config, registry and inlier store say together."""
+"""The models of a plant, by config, registry and inlier store, and the parts that each of them needs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ _NAME = re.compile(NAME_PATTERN)
 
 
 def known_models(plant: Plant, stored: Collection[str]) -> tuple[str, ...]:
-    """Return the models that the config names, that have versions, or that are among ``stored``; theirs first.
-
-    Raises RegistryError.
-    """
+    """Return the models that the config names, then those with versions or among ``stored``. Raises RegistryError."""
     settings = plant.settings
     names = dict.fromkeys(Router.of(settings).known_names())
     if settings.models is not None:
@@ -34,7 +31,7 @@ def known_models(plant: Plant, stored: Collection[str]) -> tuple[str, ...]:
 
 
 def stored_names(plant: Plant) -> set[str]:
-    """Return the models that have anything in the inlier store, of whatever plant. Raises StoreError."""
+    """Return the models with a file in the inlier store, of any plant. Raises StoreError."""
     learning = plant.settings.learning
     if learning is None:
         return set()
@@ -42,14 +39,14 @@ def stored_names(plant: Plant) -> set[str]:
 
 
 def may_be_added(settings: Settings, model: str, known: Collection[str]) -> bool:
-    """Say whether ``model`` may come to the ``known`` ones: it is named after the plant's, and there is a place."""
+    """Return whether ``model`` may join the ``known`` ones: its name is of this plant and ``max_models`` allows it."""
     if not _is_of(settings, model):
         return False
     return settings.models is None or len({*known, settings.model.name}) <= settings.models.max_models
 
 
 def _is_of(settings: Settings, name: str) -> bool:
-    """Say whether ``name`` may be a model of this plant: registry and store may be shared with others."""
+    """Return whether ``name`` may be a model of this plant: plants may share registry and store."""
     own = settings.model.name
     is_value = settings.models is not None and name.startswith(f"{own}.")
     return (name == own or is_value) and _NAME.fullmatch(name) is not None
@@ -71,10 +68,7 @@ def versions_of(plant: Plant, name: str | None = None) -> RegistryVersions:
 
 
 def store_for(plant: Plant, name: str | None = None) -> InlierStore:
-    """Return the inlier store of a model of a config with ``learning`` (None: ``model.name``), not open yet.
-
-    Raises StoreError for a URL that cannot be.
-    """
+    """Return the unopened inlier store of a model (None: ``model.name``). Raises StoreError for an invalid URL."""
     settings = plant.settings
     assert settings.learning is not None
     return InlierStore(

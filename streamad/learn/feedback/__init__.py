@@ -1,1 +1,1 @@
-"""What operators and other workers say."""
+"""Feedback of operators, and control messages between workers."""

@@ -1,4 +1,4 @@
-"""Control messages: that a version went into service. They only wake the workers' look into the registry."""
+"""Control messages announce a promotion; they only trigger the workers' poll of the registry."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CLOSE_S = 1.0
 
 
 async def announce(plant: Plant, model: ModelRef) -> bool:
-    """Tell running workers that ``model`` is in service; returns False where the plant has no ``learning.control``.
+    """Announce to running workers that ``model`` is in service; return False if there is no ``learning.control``.
 
-    To be called after the registry has it. Raises OutputError, ConfigError, PluginError: nothing is lost then, for
-    workers look into the registry every second anyway.
+    Call it after the promotion. Raises OutputError, ConfigError, PluginError; nothing is lost then: workers poll
+    the registry every second.
     """
     if "control" not in exchange_urls(plant.settings):
         return False
@@ -30,7 +30,7 @@ async def announce(plant: Plant, model: ModelRef) -> bool:
 
 
 class Announcer:
-    """Announces promotions beside other work; what goes wrong is an event and no more. Use inside an event loop."""
+    """Announces promotions in tasks of the running event loop; a failure is an event and no more."""
 
     def __init__(self, plant: Plant, on_event: OnEvent = log_event) -> None:
         self._plant = plant
@@ -38,13 +38,13 @@ class Announcer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def announce(self, model: ModelRef) -> None:
-        """Begin to tell running workers that ``model`` is in service; returns at once."""
+        """Begin to announce that ``model`` is in service; returns at once."""
         task = asyncio.create_task(self._announce(model))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Return once all is told, or has failed, or has taken a second: others see it by themselves."""
+        """Return once all announcements are sent or have failed, after a second at most."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_S)
         for task in self._tasks:
@@ -60,10 +60,10 @@ class Announcer:
 
 
 class ControlReader:
-    """Calls ``on_wake`` for every message that comes to ``learning.control`` from now on, whatever it says.
+    """Calls ``on_wake`` for every new message in ``learning.control``, whatever its content.
 
-    A lost message costs one interval of the registry's poll, a forged one a look into the registry: none can swap a
-    model. A place that cannot be read is told once and tried again.
+    A lost message costs one polling interval, a forged one costs one poll: no message can swap a model. A place that
+    cannot be read is one event and is tried again.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ControlReader:
         )
 
     async def run(self) -> None:
-        """Read until ``close``; returns at once where the plant has no ``learning.control``."""
+        """Read until ``close``; returns at once without ``learning.control``."""
         if self._has_place:
             await self._follower.run()
 

@@ -1,4 +1,4 @@
-"""Writes to and reads from the places that ``learning.feedback`` and ``learning.control`` name: topics or files."""
+"""Write to and read from the topics or files that ``learning.feedback`` and ``learning.control`` name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUSY = "end that one, or give feedback and control a file that no sink writes t
 
 
 def exchange_urls(settings: Settings) -> dict[Role, str]:
-    """Return the URL of ``feedback`` and ``control``, each where the config names one."""
+    """Return the URLs of ``feedback`` and ``control`` that the config has."""
     learning = settings.learning
     if learning is None:
         return {}
@@ -35,7 +35,7 @@ def exchange_urls(settings: Settings) -> dict[Role, str]:
 
 
 def exchange_sinks(plant: Plant) -> dict[Role, Sink]:
-    """Return a sink to each place that is no file; raises PluginError, ConfigError, OutputError."""
+    """Return a sink to each place that is not a file; raises PluginError, ConfigError, OutputError."""
     return {
         role: _sink(plant, role) for role, url in exchange_urls(plant.settings).items() if split_url(url)[0] != "file"
     }
@@ -47,14 +47,14 @@ def _sink(plant: Plant, role: Role) -> Sink:
 
 
 def check_exchange(plant: Plant, role: Role) -> None:
-    """Raise PluginError, ConfigError, SourceError or OutputError where the place of ``role`` cannot be used."""
+    """Raise PluginError, ConfigError, SourceError or OutputError if the place of ``role`` cannot be used."""
     subscription_to(plant, role)
     if split_url(exchange_urls(plant.settings)[role])[0] != "file":
         _sink(plant, role)
 
 
 def _options(settings: Settings, url: str, *, reads: bool = False) -> dict[str, Any]:
-    """Return the options of the config for the URL's scheme (``sinks.options``), for reading those it has, too."""
+    """Return the options for the URL's scheme (``sinks.options``); for reading, those that a subscription knows."""
     scheme = split_url(url)[0]
     given = settings.sinks.options.get(scheme, {})
     if not reads:
@@ -64,10 +64,9 @@ def _options(settings: Settings, url: str, *, reads: bool = False) -> dict[str, 
 
 
 def subscription_to(plant: Plant, role: Role, **wanted: str) -> Subscription:
-    """Return a subscription to the place of ``role``; ``wanted`` are options of it, those in the URL win.
+    """Return a subscription to the place of ``role`` with the options ``wanted``; those in the URL take precedence.
 
-    A file that is not there yet is as it should be: nobody has said anything. Raises PluginError, ConfigError,
-    SourceError.
+    A missing file is no error: there are no messages yet. Raises PluginError, ConfigError, SourceError.
     """
     url = exchange_urls(plant.settings)[role]
     given = _options(plant.settings, url, reads=True) | wanted
@@ -77,7 +76,7 @@ def subscription_to(plant: Plant, role: Role, **wanted: str) -> Subscription:
 
 
 async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
-    """Write ``records``, all of one role, to its place; returns once they are safe there.
+    """Write ``records``, all of one role, to its place; returns once they are durable.
 
     Lines are appended to a file one by one and whole, so other programs may append to it too. Raises OutputError,
     PluginError, ConfigError.
@@ -99,9 +98,9 @@ async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
 
 
 class Follower:
-    """Hands every message of a place to ``take``, endlessly; trouble of any kind is told once and tried again.
+    """Passes every message of a place to ``take``, endlessly; a failure is reported once and tried again.
 
-    A message is done when ``take`` has returned: with a group, one that was not comes again (at least once).
+    A message is done when ``take`` has returned; with a group, an unfinished one comes again (at least once).
     """
 
     def __init__(
@@ -115,12 +114,12 @@ class Follower:
         self._clock = clock
         self._take = take
         self._on_trouble = on_trouble
-        self._is_told = False
+        self._is_reported = False
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Follow until ``close``; never raises because the place cannot be read."""
+        """Read until ``close``; an unreadable place never raises."""
         if self._is_closed:
             return
         self._task = asyncio.ensure_future(self._follow())
@@ -130,7 +129,7 @@ class Follower:
             await self.close()
 
     async def close(self) -> None:
-        """Stop and disconnect, for good; safe to call twice, and before ``run``."""
+        """Stop and disconnect for good; safe to call twice, and before ``run``."""
         self._is_closed = True
         task, self._task = self._task, None
         if task is not None:
@@ -143,16 +142,16 @@ class Follower:
         while True:
             try:
                 await self._read()
-            except Exception as error:  # noqa: BLE001 - connectors are foreign code, and what waits must be read
-                if self._is_closed:  # its end was under way already, and failed
+            except Exception as error:  # noqa: BLE001 - connectors are foreign code, and reading must go on
+                if self._is_closed:
                     return
                 self._note(error)
             await self._clock.sleep(_RETRY_S)
 
     def _note(self, error: Exception) -> None:
-        if self._is_told:
+        if self._is_reported:
             return
-        self._is_told = True
+        self._is_reported = True
         if not isinstance(error, StreamadError):
             get_logger().error("reading failed", traceback="".join(traceback.format_exception(error)))
         self._on_trouble(str(error) if isinstance(error, StreamadError) else repr(error))
@@ -163,7 +162,7 @@ class Follower:
         try:
             async for message in messages:
                 await self._take(message)
-                self._is_told = False
+                self._is_reported = False
         finally:
             try:
                 if isinstance(messages, AsyncGenerator):
@@ -173,5 +172,5 @@ class Follower:
 
 
 def log_event(kind: str, message: str) -> None:
-    """Stand in where nobody takes events: a warning in the log."""
+    """Log the event as a warning, if there is no event log."""
     get_logger().warning(message, kind=kind)

@@ -1,4 +1,4 @@
-"""Operators' feedback: what a message must be, how it is sent, and the worker's reader of the topic or file."""
+"""Operators' feedback: the rules for a message, sending it, and the worker's reader of the topic or file."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NAME = re.compile(NAME_PATTERN)
 _NOTE_CHARACTERS = 2_000
 _BY_CHARACTERS = 200
-_TOLD_EVERY_US = 60_000_000
+_REPORT_EVERY_US = 60_000_000
 _RETRY_S = 10.0
 
 
 def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
-    """Return why ``feedback`` is not taken, None where it is; one dated after ``latest_us`` would win for ever."""
+    """Return why ``feedback`` is refused, or None; a date after ``latest_us`` would override all later marks."""
     if not _ID.fullmatch(feedback.alert_id):
         return f"alert_id {feedback.alert_id[:80]!r} is none: it is the alert's or verdict's, 32 hex digits"
     if feedback.model is not None and not _NAME.fullmatch(feedback.model):
@@ -47,12 +47,12 @@ async def send_feedback(plant: Plant, feedback: Sequence[Feedback]) -> None:
 
 
 class FeedbackReader:
-    """Reads ``learning.feedback`` for ever and hands each message to ``on_feedback``, at least once, in order.
+    """Reads ``learning.feedback`` and passes each message to ``on_feedback``, at least once, in order.
 
-    A message is done when ``on_feedback`` has returned (or what it returned was awaited); where that raises a
-    StreamadError it is tried again, so that a store that is away loses nothing. What is no feedback message is counted
-    (``n_malformed``), told as an event (at most one a minute) and skipped. A place that cannot be read is told once and
-    tried again. All workers of a plant read as one group: each message reaches one of them.
+    A message is done when ``on_feedback`` has returned (or its result was awaited); a StreamadError makes it try again,
+    so that an outage of the store loses nothing. A malformed message is counted (``n_malformed``), reported as an event
+    (at most one a minute) and skipped. A place that cannot be read is reported once and tried again. All workers of a
+    plant read as one group: each message reaches one of them.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class FeedbackReader:
         self._skew_us = settings.decode.max_clock_skew
         self._on_feedback = on_feedback
         self._on_event = on_event
-        self._told_us: int | None = None
-        self._n_untold = 0
+        self._reported_us: int | None = None
+        self._n_unreported = 0
         self._follower = Follower(
             lambda: subscription_to(plant, "feedback", group=plant.context.feedback_group),
             plant.clock,
@@ -81,7 +81,7 @@ class FeedbackReader:
         )
 
     async def run(self) -> None:
-        """Read until ``close``; returns at once where the plant has no ``learning.feedback``."""
+        """Read until ``close``; returns at once without ``learning.feedback``."""
         if self._has_place:
             await self._follower.run()
 
@@ -98,18 +98,18 @@ class FeedbackReader:
         if problem is not None:
             self._skip(message, problem)
             return
-        await self._hand_on(feedback)
+        await self._deliver(feedback)
         self.n_read += 1
 
     def _foreign(self, feedback: Feedback) -> str | None:
-        """Return what is wrong where the model that is named is none of this plant: it must not get a store here."""
+        """Return the problem if the named model is not of this plant: it must not get a store here."""
         own, model = self._own_model, feedback.model
         if model in (None, own) or (self._is_routed and model is not None and model.startswith(f"{own}.")):
             return None
         return f"model {model} is none of this plant ({own}{' and its values' if self._is_routed else ''})"
 
-    async def _hand_on(self, feedback: Feedback) -> None:
-        is_told = False
+    async def _deliver(self, feedback: Feedback) -> None:
+        is_reported = False
         while True:
             try:
                 pending = self._on_feedback(feedback)
@@ -117,17 +117,17 @@ class FeedbackReader:
                     await pending
                 return
             except StreamadError as error:
-                if not is_told:
+                if not is_reported:
                     self._on_event("feedback_waits", f"feedback on {feedback.alert_id} cannot be kept yet: {error}")
-                is_told = True
+                is_reported = True
                 await self._clock.sleep(_RETRY_S)
 
     def _skip(self, message: StoredMessage, problem: str) -> None:
         self.n_malformed += 1
-        self._n_untold += 1
+        self._n_unreported += 1
         now_us = self._clock.monotonic_us()
-        if self._told_us is not None and now_us - self._told_us < _TOLD_EVERY_US:
+        if self._reported_us is not None and now_us - self._reported_us < _REPORT_EVERY_US:
             return
-        more = f" (and {self._n_untold - 1} before it)" if self._n_untold > 1 else ""
-        self._told_us, self._n_untold = now_us, 0
+        more = f" (and {self._n_unreported - 1} before it)" if self._n_unreported > 1 else ""
+        self._reported_us, self._n_unreported = now_us, 0
         self._on_event("feedback_malformed", f"{message.place}: no feedback message, skipped{more}: {problem[:300]}")

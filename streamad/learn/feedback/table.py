@@ -1,4 +1,4 @@
-"""Reads operators' feedback from a table: one judgement a line, by alert id or by stream and sequence."""
+"""Read operators' feedback from a CSV table: one mark a line, by alert id or by stream and sequence."""
 
 from __future__ import annotations
 
@@ -13,40 +13,37 @@ import msgspec
 
 from streamad.errors import SourceError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem
-from streamad.learn.store.records import JudgementWord
+from streamad.learn.store.records import MarkKind
 from streamad.messages import Feedback
 from streamad.ranges import parse_time_us
 from streamad.types import from_us
 
 _COLUMNS = ("alert_id", "stream", "sequence", "judgement", "note", "by", "time", "model")
-_WORDS: dict[str, JudgementWord] = {word: word for word in get_args(JudgementWord)}
+_KINDS: dict[str, MarkKind] = {kind: kind for kind in get_args(MarkKind)}
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRow:
-    """One line of the table: ``key`` is the alert's id, or stream and sequence where the table has no id.
-
-    ``feedback`` lacks its id (it is empty) in the second case.
-    """
+    """One line of the table: ``key`` is the alert's id, or stream and sequence; then ``feedback`` has an empty id."""
 
     line: int
     key: str | tuple[str, str]
     feedback: Feedback
 
 
-def feedback_word(text: str) -> JudgementWord | None:
-    """Return the judgement that ``text`` says (``false alarm`` and ``False-Alarm`` too), None where it says none."""
-    return _WORDS.get(text.strip().lower().replace("-", "_").replace(" ", "_"))
+def _kind_of(text: str) -> MarkKind | None:
+    """Return the judgement that ``text`` names (``false alarm`` and ``False-Alarm`` too), or None."""
+    return _KINDS.get(text.strip().lower().replace("-", "_").replace(" ", "_"))
 
 
 def read_feedback_csv(
     path: Path, *, now_us: int, by: str = "", skew_us: int = 0
 ) -> tuple[list[FeedbackRow], list[str]]:
-    """Return the good lines of a CSV file, and of every other one what is wrong, with its number.
+    """Return the good lines of a CSV file, and a problem with its line number for each other line.
 
-    Columns: alert_id, or stream and sequence; judgement (false_alarm, confirmed, veto); perhaps note, by, model and
-    time (RFC 3339 with an offset). ``by`` and ``now_us`` stand in where by and time are empty. Separated by commas,
-    semicolons or tabs, UTF-8. Raises SourceError where the file as a whole cannot be used.
+    Columns: alert_id, or stream and sequence; judgement (false_alarm, confirmed, veto); optional note, by, model and
+    time (RFC 3339 with an offset). ``by`` and ``now_us`` replace an empty by and time. Separated by commas, semicolons
+    or tabs, UTF-8. Raises SourceError if the file as a whole cannot be used.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -76,7 +73,7 @@ def _check_columns(path: Path, names: list[str]) -> None:
 
 
 def _sorted_out(found: Iterator[FeedbackRow | str], path: Path) -> tuple[list[FeedbackRow], list[str]]:
-    """Return rows and problems; of two words on one sequence, at the same time, neither is later: a problem."""
+    """Return rows and problems; two different marks of one sequence with the same time are a problem."""
     rows: dict[tuple[object, datetime], FeedbackRow] = {}
     problems = []
     for row in found:
@@ -108,9 +105,9 @@ def _rows(reader: csv.DictReader[str], now_us: int, by: str, skew_us: int) -> It
 
 def _row(line: int, row: Mapping[str, str], now_us: int, by: str, skew_us: int) -> FeedbackRow | str:
     """Return the row, or what is wrong with it."""
-    judgement = feedback_word(row["judgement"])
+    judgement = _kind_of(row["judgement"])
     if judgement is None:
-        return f"judgement {row['judgement'][:80]!r} is none of {', '.join(_WORDS)}"
+        return f"judgement {row['judgement'][:80]!r} is none of {', '.join(_KINDS)}"
     if not row["alert_id"] and not (row["stream"] and row["sequence"]):
         return "names no sequence: it needs an alert_id, or stream and sequence"
     try:

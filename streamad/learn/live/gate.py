@@ -1,6 +1,6 @@
-"""What is kept of a judged sequence, and may it train? Pure, and decided by hashes wherever a decision could bias it.
+"""The acceptance gate: the share of the inlier store that a judged sequence belongs to. Pure.
 
-The truth table stands in docs/learning/inliers.md; tests/unit/learn/live/test_gate.py has a test for each row.
+docs/learning/inliers.md has its truth table; tests/unit/learn/live/test_gate.py has a test for each row.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from streamad.settings.learning import LearningSettings
 
 
 class Gate(NamedTuple):
-    """The share that a sequence belongs to, None where nothing is kept of it, and the reason in a few words."""
+    """The share that a sequence belongs to, None if it is not kept, and the reason in a few words."""
 
     share: Share | None
     why: str
 
 
 def gate(verdict: Verdict, *, settings: LearningSettings, champion: ModelRef | None, mark: Mark | None) -> Gate:
-    """Return where the sequence of ``verdict`` belongs; ``mark`` is what an operator has said of it so far.
+    """Return the share of the sequence of ``verdict``; ``mark`` is an operator's latest mark of it.
 
-    ``champion`` is the model in service now, None while there is none: a verdict by another version accepts nothing
-    (there was a swap in between), nor does one from before the first model once there is one.
+    ``champion`` is the model in service now or None. A verdict by another version accepts nothing (a swap came in
+    between), nor does one from before the first model once there is one.
     """
     if verdict.decision == "unscorable":
         return Gate(None, "unscorable")

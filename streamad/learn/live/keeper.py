@@ -1,4 +1,4 @@
-"""What happens to judged sequences in a model's own thread: gate, inlier store, drift. Never raises for the store."""
+"""Judged sequences in a model's own thread: gate, inlier store, drift. A failing store never raises here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WAITING_BYTES = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class ToKeep:
-    """A judged sequence, and the champion at the moment when its verdict was committed."""
+    """A judged sequence, and the champion when its verdict was committed."""
 
     verdict: Verdict
     window: Window
@@ -35,17 +35,14 @@ class ToKeep:
 
 @dataclass(frozen=True, slots=True)
 class NewChampion:
-    """What follows is judged by another model."""
+    """The sequences that follow are judged by another model."""
 
 
 Item: TypeAlias = ToKeep | NewChampion
 
 
 def drop_oldest(items: deque[Item]) -> int:
-    """Drop the oldest sequence of ``items``; return how many were there to drop, 1 or 0.
-
-    That the model has changed stays known.
-    """
+    """Drop the oldest sequence of ``items``, but no change of the model; return how many were dropped, 1 or 0."""
     place = next((i for i, item in enumerate(items) if isinstance(item, ToKeep)), None)
     if place is None:
         return 0
@@ -57,11 +54,11 @@ def drop_oldest(items: deque[Item]) -> int:
 
 @dataclass(slots=True)
 class Work:
-    """What one turn of the thread did and found.
+    """The result of one turn of the thread.
 
-    ``kept``: sequences taken into each share in this turn; ``held``: what each share holds after it; ``n_waiting``: how
-    many besides wait for the store to open; ``n_dropped``: how many were lost since the beginning, because the store
-    was away for too long. ``failure``: the store cannot be read or written.
+    ``kept``: sequences taken into each share in this turn; ``held``: sequences in each share after it; ``n_waiting``:
+    sequences that wait for the store to open; ``n_dropped``: sequences lost since the beginning, because the store was
+    away for too long. ``failure``: the store cannot be read or written.
     """
 
     kept: Counter[Share] = field(default_factory=Counter)
@@ -74,12 +71,11 @@ class Work:
 
 
 class Keeper:
-    """Puts judged sequences through the gate into ``store`` and shows them to ``plant``; one caller at a time.
+    """Passes judged sequences through the gate into ``store`` and to ``plant``; one caller at a time.
 
-    What the reserve holds from before the run is shown to ``plant`` first, so that a restart forgets neither what was
-    usual nor that the plant has changed: the reserve is kept whatever was decided. (A reserve of more than 256 MiB is
-    not looked at.) ``champion`` returns the model in service. While the store cannot be opened at most ``limit``
-    sequences wait here, the newest.
+    ``plant`` first sees the reserve of former runs, which is kept whatever the decision, so that a restart forgets
+    neither usual values nor a change of the plant. (A reserve of more than 256 MiB is skipped.) ``champion`` returns
+    the model in service. While the store cannot be opened, the newest ``limit`` sequences wait here.
     """
 
     def __init__(
@@ -107,14 +103,14 @@ class Keeper:
         self._known_problems: set[str] = set()
         self._n_dropped = 0
         self.n_taken = 0
-        """Sequences that were looked at so far."""
+        """Sequences taken so far."""
 
     def work(self, items: Sequence[Item], *, flush: bool) -> Work:
-        """Take ``items`` in order; ``flush`` makes what was kept durable and, before the first model, counts anew."""
+        """Take ``items`` in order; ``flush`` makes them durable and, before the first model, counts again."""
         work = Work()
         if not self._failures or flush or self._clock.monotonic_us() >= self._retry_us:
             self._reach(self._begin)
-        is_cold = not items and self._champion() is None  # others may have stored what its first training lacks
+        is_cold = not items and self._champion() is None  # other workers may have stored enough for a first training
         if self._is_open and flush and (is_cold or self._store.open in self._failures):
             self._reach(self._store.open)
         for item in items:
@@ -132,32 +128,32 @@ class Keeper:
 
     @property
     def has_unflushed(self) -> bool:
-        """Return whether anything waits for its shard, or for the store to open."""
+        """Return whether a sequence waits for its shard, or for the store to open."""
         return self.n_unwritten > 0
 
     @property
     def n_unwritten(self) -> int:
-        """Return how many sequences wait for their shard, or for the store to open; may be asked while it works."""
+        """Return how many sequences wait for their shard, or for the store to open; safe while ``work`` runs."""
         return len(self._waiting) + self._unflushed.total()
 
     def kept_since(self, since_us: int) -> int:
-        """Return how many sequences in storage ended since ``since_us``, whatever was decided. Raises StoreError."""
+        """Return how many sequences in storage ended since ``since_us``, of any decision. Raises StoreError."""
         self._open()
         return self._store.count_since(since_us)
 
     def accepted_since(self, stored_us: int) -> int:
-        """Return how many accepted sequences were stored after ``stored_us``, by whomever. Raises StoreError."""
+        """Return how many accepted sequences any worker stored after ``stored_us``. Raises StoreError."""
         self._open()
         return len(self._store.read("accepted", stored_after_us=stored_us))
 
     def mark(self, mark: Mark) -> None:
-        """Keep what an operator said, durable at once. Raises StoreError."""
+        """Store an operator's mark, durable at once. Raises StoreError."""
         self._open()
         self._store.mark(mark)
         self._marks = {**self._marks, mark.id: mark}
 
     def _reach(self, step: Callable[[], None]) -> None:
-        """Do something with the storage; that it failed is remembered until the same succeeds."""
+        """Take a step that needs the storage; its failure is remembered until the same step succeeds."""
         try:
             step()
         except StoreError as error:

@@ -1,7 +1,7 @@
-"""One model that follows the plant: what was judged is kept, watched, trained on; a better version goes into service.
+"""The live learning of one model: gate, store, drift, training, swap.
 
-What runs where: the event loop only appends what was judged. Store, gate and drift share one thread of the model,
-loading has another, training a process. None of them holds up scoring, and no failure of theirs ends it.
+The event loop only queues judged sequences. Store, gate and drift share one thread of the model, loading has another,
+training a process. None of them delays scoring, and none of their failures ends it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamad.telemetry.metrics import LearningCounters
 
 
 def cold_start_text(n_kept: int, n_wanted: int, *, is_training: bool, unit: str = "") -> str:
-    """Return how far a first model is: "i of n" sequences (``unit`` may say so), i at most n.
+    """Return the progress to a first model, "i of n" and perhaps ``unit``, i at most n.
 
     Examples:
         >>> cold_start_text(12, 200, is_training=False)
@@ -49,11 +49,11 @@ _LEAST_END_S = 1.0
 
 
 class Learner:
-    """Lets the model behind ``batcher`` follow the plant.
+    """Trains and swaps the model behind ``batcher`` by the sequences that it judged.
 
-    Give it every committed sequence (``judged``), run it beside the pipeline (``run``), then ``close`` it. Each
+    Pass it every committed sequence (``judged``), run it beside the pipeline (``run``), then ``close`` it. Each
     sequence is offered to ``store`` at most once, after its commit, and is durable there after ``flush_interval``.
-    ``counters`` count what became of them; ``turns`` is shared by learners whose trainings take turns.
+    Learners that share ``turns`` train one at a time; ``on_promoted`` is called with each promoted version.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Learner:
         store: InlierStore,
         versions: RegistryVersions,
         emit: Emit,
-        counters: LearningCounters | None = None,
-        turns: asyncio.Semaphore | None = None,
-        on_promoted: Callable[[ModelRef], None] = lambda _: None,
+        counters: LearningCounters,
+        turns: asyncio.Semaphore,
+        on_promoted: Callable[[ModelRef], None],
     ) -> None:
         settings, clock = plant.settings, plant.clock
         assert settings.learning is not None
         self.name = batcher.name
-        self.counters = counters or LearningCounters()
+        self.counters = counters
         self._batcher = batcher
         self._settings = settings.learning
         self._stop_timeout_us = settings.run.stop_timeout
@@ -102,8 +102,8 @@ class Learner:
         self._n_lost = 0
         self._n_given = 0
         self._given_up_us = 0
-        self._n_in_hand = 0
-        self._n_at_store = 0  # in the thread's hands, or waiting there for a store that does not open
+        self._n_in_batcher = 0
+        self._n_at_store = 0  # in the thread, perhaps waiting for a store that does not open
         self._woken = asyncio.Event()
         self._stopped = asyncio.Event()
         self._one_turn = asyncio.Lock()
@@ -114,7 +114,7 @@ class Learner:
 
     def judged(self, sequence: JudgedSequence) -> None:
         """Take a committed sequence of this model; returns at once."""
-        self._n_in_hand = max(0, self._n_in_hand - 1)
+        self._n_in_batcher = max(0, self._n_in_batcher - 1)
         if sequence.window is None:
             return
         self._n_given += 1
@@ -125,43 +125,43 @@ class Learner:
             self._woken.set()
 
     def wake(self) -> None:
-        """Look into the registry at once: somebody says that another version is in service."""
+        """Poll the registry at once."""
         self._watch.wake()
 
     async def mark(self, mark: Mark) -> None:
-        """Keep what an operator said of a sequence; returns once that is durable. Raises StoreError."""
+        """Store an operator's mark; returns once it is durable. Raises StoreError."""
         await in_thread(self._thread, self._keeper.mark, mark)
 
     @property
     def progress(self) -> str:
-        """Return how far the model's learning is, in a few words; "" where there is nothing to say."""
+        """Return in a few words what the model is learning, or "" if nothing."""
         learning = "" if self._batcher.model is not None else f"learning {self._cold_start()}"
         return self._trainings.progress or learning
 
     async def run(self) -> None:
-        """Follow the plant until cancelled."""
+        """Watch registry, trainings and queue until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch.run())
             group.create_task(self._trainings.watch())
             group.create_task(self._turns())
 
     async def begun(self) -> None:
-        """Return once it is known what the store holds, or ten seconds have passed."""
+        """Return once the store was read, or ten seconds have passed."""
         await pause(_BEGIN_S, self._clock, self._begun)
 
     async def settle(self) -> None:
-        """Return once what was judged so far is kept, what it made due is trained, and what came of that judges.
+        """Return once everything judged so far is stored, a training due by it is done, and its model in service.
 
-        For a source that waits for the monitor: at full speed, a recorded year would be over before the first training.
+        For a source that waits for the monitor: at full speed, a recorded year would end before the first training.
         """
         await self._take_turn(flush=True)
         await self._trainings.wait()
         await self._watch.look()
 
     def request_stop(self) -> None:
-        """Begin no more training and end the one that runs: it goes on at the next start.
+        """Begin no more training and end the one that runs: it resumes at the next start.
 
-        From now on the store has ``run.stop_timeout`` for what is not kept yet.
+        From now on the store has ``run.stop_timeout`` to write what is queued.
         """
         if not self._stopped.is_set():
             self._given_up_us = self._clock.monotonic_us() + self._stop_timeout_us
@@ -170,10 +170,9 @@ class Learner:
             self._ending = asyncio.create_task(self._trainings.close())
 
     async def close(self, *, wait: bool) -> None:
-        """Keep what was judged; then, if ``wait``, train what is due and take what comes of it into service.
+        """Store what was judged; then, if ``wait``, train what is due and put the result into service.
 
-        ``request_stop`` ends that wait, and, ``run.stop_timeout`` later, that for the store. Call it when ``run`` has
-        ended.
+        ``request_stop`` ends that wait and, ``run.stop_timeout`` later, the wait for the store. Call it after ``run``.
         """
         if not wait:
             self.request_stop()
@@ -183,7 +182,7 @@ class Learner:
             if work.done():
                 await work
             else:
-                self._tell_unkept()
+                self._report_unkept()
         finally:
             left = [task for task in (work, given_up, self._turn) if task is not None and not task.done()]
             for task in left:
@@ -204,15 +203,15 @@ class Learner:
             await self._watch.look()
 
     async def _give_up(self) -> None:
-        """Return when the store has had its time after a stop; a second, where the last verdicts took it all."""
+        """Return when the store's time after a stop is over: at least a second, if the last verdicts took it all."""
         await self._stopped.wait()
         await self._clock.sleep(max(_LEAST_END_S, (self._given_up_us - self._clock.monotonic_us()) / 1e6))
 
-    def _tell_unkept(self) -> None:
+    def _report_unkept(self) -> None:
         n = self._n_given - self._n_lost - self._keeper.n_taken + self._keeper.n_unwritten
         self.counters.unkept += n
         waited = f"has not answered within run.stop_timeout ({self._stop_timeout_us / 1e6:g} s)"
-        self._say(Notice("store_failed", f"the inlier store {waited}: {n} sequences are not kept", level="error"))
+        self._notify(Notice("store_failed", f"the inlier store {waited}: {n} sequences are not kept", level="error"))
 
     async def _wait_for_training(self) -> None:
         done, stopped = (asyncio.create_task(what()) for what in (self._trainings.wait, self._stopped.wait))
@@ -226,18 +225,18 @@ class Learner:
         while True:
             self._woken.clear()
             self._turn = asyncio.create_task(self._take_turn())
-            await asyncio.shield(self._turn)  # cancelled in its middle, what it found would not be told
+            await asyncio.shield(self._turn)  # if it were cancelled, its events would be lost
             await pause(_TURN_S, self._clock, self._woken)
 
     async def _take_turn(self, *, flush: bool = False) -> None:
-        """Do what is to be done about what was judged since the last turn."""
+        """Process the sequences judged since the last turn."""
         async with self._one_turn:
             await self._turned(flush=flush)
 
     async def _turned(self, *, flush: bool) -> None:
         items = list(self._inbox)
         self._inbox.clear()
-        self._n_in_hand = self._n_in_hand if items else 0  # what was judged twice, after a failed commit, came once
+        self._n_in_batcher = self._n_in_batcher if items else 0  # after a failed commit some were judged twice
         waits = bool(items) or self._keeper.has_unflushed or self._is_failing
         since_us = self._clock.monotonic_us() - self._flushed_us
         is_due = since_us >= self._settings.flush_interval or len(items) >= _SHARD_SEQUENCES
@@ -246,7 +245,7 @@ class Learner:
             await self._work(items, flush=flush or is_due)
             self._begun.set()
         if (alarm := self._plant.alarm(self._clock.monotonic_us())) is not None:
-            self._say(alarm)
+            self._notify(alarm)
         if not self._stopped.is_set():
             await self._train()
 
@@ -265,18 +264,18 @@ class Learner:
         for drift in work.drifts:
             notice = self._plant.drift_notice(drift)
             self._trainings.drifted(notice.message)
-            self._say(notice)
+            self._notify(notice)
         for problem in work.problems:
-            self._say(Notice("store_problem", f"not used: {problem}"))
+            self._notify(Notice("store_problem", f"not used: {problem}"))
         self._on_store(work.failure)
 
     def _on_store(self, failure: StoreError | None) -> None:
         if failure is not None and not self._is_failing:
-            self._say(
+            self._notify(
                 Notice("store_failed", f"{failure}; scoring goes on, what waits is kept in memory", level="error")
             )
         if failure is None and self._is_failing:
-            self._say(Notice("store_back", "the inlier store takes sequences again", level="info"))
+            self._notify(Notice("store_back", "the inlier store takes sequences again", level="info"))
         self._is_failing = failure is not None
 
     async def _train(self) -> None:
@@ -316,18 +315,18 @@ class Learner:
         return None if model is None else model.ref
 
     def _next_of_cold_start(self) -> str:
-        """Count one more sequence that gets its verdict without a model, and return what it says."""
-        self._n_in_hand += 1
+        """Count one more sequence without a model, and return the detail of its verdict."""
+        self._n_in_batcher += 1
         return self._cold_start()
 
     def _cold_start(self) -> str:
         held = self._held["accepted"] + self._held["reserve"]
-        n = held + self._n_at_store + len(self._inbox) + self._n_in_hand
+        n = held + self._n_at_store + len(self._inbox) + self._n_in_batcher
         return cold_start_text(n, self._settings.first_training, is_training=self._trainings.is_running)
 
     def _count_version(self) -> None:
         champion = self._champion()
         self.counters.version = None if champion is None else champion.version
 
-    def _say(self, notice: Notice) -> None:
+    def _notify(self, notice: Notice) -> None:
         self._emit(notice.kind, notice.message, model=self._champion(), figures=notice.figures, level=notice.level)

@@ -1,4 +1,4 @@
-"""All models of a run that follow the plant, each by a learner of its own, beside the pipeline."""
+"""The learners of all models of a run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from streamad.learn.parts import known_models, may_be_added, store_for, stored_n
 from streamad.learn.store.records import Mark
 from streamad.messages import ModelRef
 from streamad.plant import Plant
+from streamad.system.tasks import Backoff
 from streamad.system.threads import LoneThread, in_thread
 from streamad.telemetry.events import Emit
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
 
 _SHOWN = 3
-_FIRST_PAUSE_S = 10.0
-_LONGEST_PAUSE_S = 3600.0
+_FIRST_PAUSE_US = 10_000_000
+_LONGEST_PAUSE_US = 3_600_000_000
 _STEADY_US = 600_000_000
 
 
 class Learners:
-    """Makes a learner for every batcher it hears of and hands each judged sequence to the learner of its model.
+    """Makes a learner for each batcher and passes each judged sequence to the learner of its model.
 
-    Trainings take turns. A learner that fails in a way that nobody foresaw says so as an event and begins anew after
-    10 s, 20 s, ... an hour (10 s again after ten minutes without trouble), and scoring goes on. ``counters`` is filled
-    with one entry for each model. Use inside one running event loop.
+    One learner trains at a time. A learner that fails unexpectedly emits an event and starts again after 10 s, 20 s,
+    ... an hour (10 s again after ten minutes without a failure); scoring goes on. ``counters`` gets one entry for each
+    model, ``on_promoted`` is called with each promoted version. Use it inside one running event loop.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Learners:
         self._is_closed = False
 
     def add(self, name: str, batcher: MicroBatcher) -> None:
-        """Let the model behind ``batcher`` follow the plant. Raises ConfigError, PluginError, StoreError."""
+        """Begin live learning of the model behind ``batcher``. Raises ConfigError, PluginError, StoreError."""
         learner = Learner(
             batcher,
             self._plant,
@@ -71,7 +72,7 @@ class Learners:
             learner.request_stop()
 
     async def begun(self) -> None:
-        """Return once the learners so far know what their stores hold, or ten seconds have passed."""
+        """Return once the learners so far have read their stores, or ten seconds have passed."""
         await asyncio.gather(*(learner.begun() for learner in self._learners.values()))
 
     def judged(self, sequence: JudgedSequence) -> None:
@@ -80,20 +81,19 @@ class Learners:
             learner.judged(sequence)
 
     async def settle(self) -> None:
-        """Return once all that was judged so far has had its effect; see ``Learner.settle``."""
+        """Return once ``Learner.settle`` has returned for each model."""
         await asyncio.gather(*(learner.settle() for learner in self._learners.values()))
 
     def wake(self) -> None:
-        """Look into the registry at once."""
+        """Poll the registry at once."""
         for learner in self._learners.values():
             learner.wake()
 
     async def mark(self, mark: Mark, model: str | None = None) -> None:
-        """Keep what an operator said of a sequence of ``model``, or of whichever model of the plant it is.
+        """Store an operator's mark with ``model``, or with each model of the plant if none or an unknown one is named.
 
-        Nothing is lost with the models that this worker has not met: a word that names none is kept with each of them,
-        and so is one of a model for which there is no place. Raises StoreError, RegistryError where it could not be
-        kept, or there is no model yet: then say it again, which does no harm.
+        Models that this worker has not loaded are included. Raises StoreError, RegistryError if the mark could not be
+        stored, or if there is no model yet: then repeat the call, which does no harm.
         """
         for name in (model,) if model in self._learners else await self._models_for(model):
             if (learner := self._learners.get(name)) is not None:
@@ -103,20 +103,20 @@ class Learners:
                 await in_thread(self._marking, store.mark, mark)
 
     async def _models_for(self, model: str | None) -> Collection[str]:
-        """Return the models whose stores keep a word on ``model``. Raises StoreError, RegistryError."""
+        """Return the models whose stores keep a mark for ``model``. Raises StoreError, RegistryError."""
         stored = await in_thread(self._marking, stored_names, self._plant)
         known = await in_thread(self._marking, known_models, self._plant, {*stored, *self._learners})
         if model is not None and (model in known or may_be_added(self._plant.settings, model, known)):
             return (model,)
         if not known:
-            raise StoreError("there is no model yet that could keep a word of an operator: it waits for the first one")
+            raise StoreError("there is no model yet that could store an operator's mark: it waits for the first one")
         return known
 
     @property
     def progress(self) -> str:
-        """Return what the models learn at the moment, in a few words; "" where there is nothing to say."""
-        said = {name: learner.progress for name, learner in self._learners.items()}
-        parts = [text if len(said) == 1 else f"{name} {text}" for name, text in said.items() if text]
+        """Return in a few words what the models are learning, or "" if nothing."""
+        texts = {name: learner.progress for name, learner in self._learners.items()}
+        parts = [text if len(texts) == 1 else f"{name} {text}" for name, text in texts.items() if text]
         return ", ".join(parts[:_SHOWN] + ([f"{len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []))
 
     @property
@@ -125,13 +125,13 @@ class Learners:
         return {name: counters.version for name, counters in self._counters.items()}
 
     def request_stop(self) -> None:
-        """Begin no more training, and end the one that runs: it goes on at the next start."""
+        """Begin no more training and end the one that runs: it resumes at the next start."""
         self._is_stopping = True
         for learner in self._learners.values():
             learner.request_stop()
 
     async def close(self, *, wait: bool) -> None:
-        """Keep what was judged; then, if ``wait``, train what is due, until ``request_stop``.
+        """Store what was judged; then, if ``wait``, train what is due, until ``request_stop``.
 
         Never raises; safe to call twice.
         """
@@ -145,28 +145,30 @@ class Learners:
         await asyncio.gather(*(self._close(name, learner, wait=wait) for name, learner in self._learners.items()))
 
     async def _follow(self, name: str, learner: Learner) -> None:
-        """Run ``learner``, again after each failure: what caused it may be over by then."""
-        pause_s = _FIRST_PAUSE_S
+        """Run ``learner``, again after each failure."""
+        pause = Backoff(_FIRST_PAUSE_US, _LONGEST_PAUSE_US)
         while True:
             began_us = self._clock.monotonic_us()
             try:
                 await learner.run()
             except Exception as error:  # noqa: BLE001 - the champion must go on judging whatever learning does
                 if self._clock.monotonic_us() - began_us >= _STEADY_US:
-                    pause_s = _FIRST_PAUSE_S
-                self._tell_failure(
-                    name, error, f"learns nothing, and takes no other version, for {pause_s:.0f} s, then tries again"
+                    pause.reset()
+                self._report_failure(
+                    name,
+                    error,
+                    f"learns nothing, and takes no other version, for {pause.pause_us / 1e6:.0f} s, then tries again",
                 )
-            await self._clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await self._clock.sleep(pause.pause_us / 1e6)
+            pause.failed()
 
     async def _close(self, name: str, learner: Learner, *, wait: bool) -> None:
         try:
             await learner.close(wait=wait)
         except Exception as error:  # noqa: BLE001 - the others' end must not depend on it
-            self._tell_failure(name, error, "could not end as it should, what it had not kept is lost")
+            self._report_failure(name, error, "could not end as it should, what it had not kept is lost")
 
-    def _tell_failure(self, name: str, error: Exception, so: str) -> None:
+    def _report_failure(self, name: str, error: Exception, so: str) -> None:
         trace = "".join(traceback.format_exception(error))
         get_logger().error("learning failed", model=name, traceback=trace)
         while isinstance(error, ExceptionGroup):

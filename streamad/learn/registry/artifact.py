@@ -1,4 +1,4 @@
-"""A model version as it goes into service: loaded, fitting the plant, and scoring as on the day it was trained.
+"""Load a model version and verify that it fits the plant and scores its probe as it did after training.
 
 Shapes: n calibration sequences, K transformations, M reference and P probe windows, C channels, L window length.
 """
@@ -68,8 +68,8 @@ def read_npz(path: Path, names: tuple[str, ...]) -> tuple[AnyArray, ...]:
 CALIBRATION_FILE = "calibration.npy"
 PROBE_FILE = "probe.npz"
 REFERENCE_FILE = "reference.npz"
-# Float32 kernels of other processors sum in another order; a wrong or damaged model is off by far more. The stored
-# answer is the CPU's, and other devices use other kernels throughout.
+# Float32 kernels of other processors sum in another order; a wrong or damaged model deviates by far more. The stored
+# terms were computed on a CPU; other devices use other kernels throughout.
 PROBE_TOLERANCE = 1e-4
 _PROBE_FLOOR = 0.1  # so a term near zero may be off by 1e-5 (other devices: 1e-4)
 PROBE_TOLERANCE_OTHER_DEVICES = 1e-3
@@ -110,7 +110,7 @@ def write_arrays(
 def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
     """Return the largest deviation of terms, |found - stored| / (0.1 + |stored|): absolute near zero, relative above.
 
-    Infinite where shapes differ or anything is not finite.
+    Infinite if shapes differ or a value is not finite.
     """
     if found.shape != stored.shape or not (np.isfinite(found).all() and np.isfinite(stored).all()):
         return float("inf")
@@ -128,7 +128,7 @@ def load_artifact(
     window: WindowSettings,
     device: str,
 ) -> LoadedModel:
-    """Verify and load the version in ``folder``; raises ArtifactError for whatever keeps it from going into service."""
+    """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service."""
     label = f"model {ref.name} {ref.version}"
     manifest = read_manifest(folder, label)
     check_detector(manifest, kind, label)
@@ -176,7 +176,7 @@ def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: s
     _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
     try:
         deviation = probe_deviation(scorer.score(windows, lengths), stored)
-    except Exception as error:  # the same: whatever goes wrong here, the model must not go into service
+    except Exception as error:  # foreign code, as above
         reason = str(error).strip().split("\n")[0]
         raise ArtifactError(
             f"{label}: cannot score its probe ({type(error).__name__}: {reason}): train anew"

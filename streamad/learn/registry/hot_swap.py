@@ -1,11 +1,10 @@
-"""Hot swap: what the registry names goes into service between two micro-batches, loaded and verified beforehand."""
+"""Hot swap: the version that the registry names is loaded and verified, then put into service between micro-batches."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from streamad.errors import ArtifactError, StreamadError
 from streamad.judge.attribution import Reference
@@ -15,7 +14,12 @@ from streamad.learn.registry.registry import Registry
 from streamad.ports import Clock, Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
+from streamad.system.tasks import Backoff
 from streamad.system.threads import LoneThread, in_thread
+
+_POLL_S = 1.0
+_FIRST_RETRY_US = 1_000_000
+_LONGEST_RETRY_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +32,11 @@ class RegistryVersions:
     detector: Detector
 
     def current(self) -> str | None:
-        """Return the version in service, None where there is none. Raises RegistryError where CURRENT is damaged."""
+        """Return the version in service or None. Raises RegistryError if CURRENT is damaged."""
         return self.registry.current(self.name)
 
     def load(self, version: str | None = None) -> ModelInService:
-        """Verify and load a version (None: the one in service).
-
-        Raises NoModelError, RegistryError, ArtifactError for what must not go into service.
-        """
+        """Verify and load a version (None: the one in service). Raises NoModelError, RegistryError, ArtifactError."""
         settings = self.settings
         loaded = self.registry.load(
             self.name,
@@ -54,28 +55,11 @@ class RegistryVersions:
         )
 
 
-_POLL_S = 1.0
-_FIRST_RETRY_US = 1_000_000
-_LONGEST_RETRY_US = 60_000_000
-
-
-class Versions(Protocol):
-    """Where versions come from, of one model; called in a thread of the watch."""
-
-    def current(self) -> str | None:
-        """Return the version that should be in service, None where there is none. Raises StreamadError."""
-        ...
-
-    def load(self, version: str) -> ModelInService:
-        """Verify and load a version. Raises StreamadError for one that must not go into service."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Swap:
-    """A model went into service. Seconds: ``load_s`` beside the running model, ``wait_s`` for its last micro-batch.
+    """A model went into service: ``load_s`` seconds of loading, ``wait_s`` for the former model's last micro-batch.
 
-    ``load_s`` is 0 where the model was still in memory.
+    ``load_s`` is 0 if the model was still in memory.
     """
 
     model: ModelInService
@@ -86,27 +70,26 @@ class Swap:
 
 @dataclass(slots=True)
 class _Refused:
-    """What CURRENT named and could not be taken, and when to try it again."""
+    """The version that CURRENT named and that was refused, and when to try it again."""
 
     version: str | None
     retry_us: int
-    pause_us: int = _FIRST_RETRY_US
+    backoff: Backoff
 
 
 class ModelWatch:
-    """Keeps ``batcher`` on the version that the registry names, looking every second and on ``wake``.
+    """Keeps ``batcher`` on the version that the registry names; it polls every second and on ``wake``.
 
-    A version is loaded and verified in a thread of its own while the champion goes on scoring, and put into service
-    between two micro-batches. The former one stays in memory: back to it, nothing is loaded. What cannot be taken is
-    told once for as long as CURRENT names it, and tried again after 1 s, 2 s, ... 60 s, for a folder on its way or a
-    share that is away mends itself; until then the champion stays. ``on_swap`` is called in the same step in which the
-    new model goes into service, ``on_refused`` with the version (None: CURRENT itself is unreadable) and the reason.
+    A version is loaded and verified in a separate thread while the champion scores. The former one stays in memory, so
+    a rollback loads nothing. A refused version is reported once for as long as CURRENT names it and tried again after
+    1 s, 2 s, ... 60 s (its folder may still be being copied); the champion stays. ``on_swap`` is called in the
+    same step as the swap, ``on_refused`` with the version (None: CURRENT itself is unreadable) and the reason.
     """
 
     def __init__(
         self,
         batcher: MicroBatcher,
-        versions: Versions,
+        versions: RegistryVersions,
         clock: Clock,
         *,
         on_swap: Callable[[Swap], None],
@@ -124,18 +107,18 @@ class ModelWatch:
         self._thread = LoneThread("streamad-loading")
 
     def wake(self) -> None:
-        """Look at once."""
+        """Poll at once."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Look again and again until cancelled; no failure of the registry or of an artifact ends it."""
+        """Poll until cancelled; no failure of the registry or of an artifact ends it."""
         while True:
             self._woken.clear()
             await self.look()
             await pause(_POLL_S, self._clock, self._woken)
 
     async def look(self) -> None:
-        """Take what the registry names, if that is another version than the one in service."""
+        """Put the version that the registry names into service, if it is another one than the champion."""
         async with self._one_at_a_time:
             try:
                 wanted = await in_thread(self._thread, self._versions.current)
@@ -150,7 +133,7 @@ class ModelWatch:
                 await self._take(wanted)
 
     def close(self) -> None:
-        """End the thread, not waiting for what it may be loading."""
+        """End the thread without waiting for a load."""
         self._thread.shutdown(cancel_futures=True)
 
     async def _take(self, wanted: str) -> None:
@@ -176,17 +159,17 @@ class ModelWatch:
             return self._versions.load(version)
         except StreamadError:
             raise
-        except Exception as error:  # a detector is foreign code, and the champion must outlive it
+        except Exception as error:  # a detector is foreign code; the champion must survive its errors
             raise ArtifactError(f"version {version} cannot be loaded: {error!r}") from error
 
     def _refuse(self, version: str | None, error: StreamadError) -> None:
         now_us = self._clock.monotonic_us()
         if self._refused is None or self._refused.version != version:
-            self._refused = _Refused(version, now_us + _FIRST_RETRY_US)
+            self._refused = _Refused(version, now_us + _FIRST_RETRY_US, Backoff(_FIRST_RETRY_US, _LONGEST_RETRY_US))
             self._on_refused(version, error)
             return
-        self._refused.pause_us = min(_LONGEST_RETRY_US, 2 * self._refused.pause_us)
-        self._refused.retry_us = now_us + self._refused.pause_us
+        self._refused.backoff.failed()
+        self._refused.retry_us = now_us + self._refused.backoff.pause_us
 
     def _is_due(self, refused: _Refused) -> bool:
         return self._clock.monotonic_us() >= refused.retry_us

@@ -1,4 +1,4 @@
-"""The manifest of a model version: what it is, what it was trained for, and the checksum of each of its files."""
+"""The manifest of a model version: training, plant, promotion decision, checksums of the files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamad.types import ChannelSpec
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
 CalibrationMethod = Literal["split", "out_of_fold", "reserve"]
-"""What calibrated: sequences held out by a hash of all, out-of-fold scores, or the calibration half of the reserve."""
+"""The calibration data: sequences held out by a hash, out-of-fold scores, or the calibration half of the reserve."""
 _PACKAGES = {"streamad": "streamad-monitor", "numpy": "numpy", "torch": "torch"}
 
 
@@ -39,7 +39,7 @@ class DetectorRecord(msgspec.Struct, frozen=True):
 
 
 class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the training of the exported model did, as the detector reported it."""
+    """The training of the exported model, as the detector reported it."""
 
     n_sequences: int
     n_epochs: int
@@ -52,7 +52,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, summary: TrainingSummary) -> TrainingRecord:
-        """Return the record of ``summary``; a loss that is not finite becomes null, for JSON has no NaN."""
+        """Return the record of ``summary``; a loss that is not finite becomes null, because JSON has no NaN."""
         return cls(
             n_sequences=summary.n_sequences,
             n_epochs=summary.n_epochs,
@@ -66,10 +66,10 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """How the threshold was calibrated; ``score_quantiles`` are of the held-out scores, keyed by probability.
+    """The calibration of the threshold; ``score_quantiles`` are of the held-out scores, keyed by probability.
 
-    ``fold_medians`` (out_of_fold only) are the median held-out scores per fold: their spread is what the scales of the
-    fold models differ by. ``training_median`` is the exported model's median score on what it was trained on.
+    ``fold_medians`` (out_of_fold only) are the median held-out scores per fold: their spread shows how much the scales
+    of the fold models differ. ``training_median`` is the exported model's median score on its training data.
     ``n_presumed`` sequences were left out of the calibration as presumed anomalies.
     """
 
@@ -83,12 +83,12 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a retraining took from the inlier store.
+    """The data of a retraining from the inlier store.
 
-    ``reason`` is the request's, or ``recordings``: trained on those, in the place of a version with this ``since_us``.
-    Nothing from before ``since_us`` was used: the plant was another then (learned anew); versions that follow keep to
-    it. ``n_feedback`` training sequences are false alarms by operators; ``n_dropped``
-    more were dropped as the worst of a first fit; ``n_skipped_shards`` could not be used.
+    ``reason`` is the request's, or ``recordings``: trained on those, in place of a version with this ``since_us``.
+    Nothing from before ``since_us`` was used, because the plant changed then; later versions inherit it. ``n_feedback``
+    training sequences are false alarms marked by operators; ``n_dropped`` more were dropped as the worst of a first
+    fit; ``n_skipped_shards`` could not be used.
     """
 
     reason: str
@@ -99,9 +99,9 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a challenger went into service or did not, with every figure that was weighed.
+    """Why a challenger was promoted or not, with every figure of the comparison.
 
-    ``champion`` is the version it was to replace; None where none was in service.
+    ``champion`` is the version that it would replace, None if none was in service.
     """
 
     promoted: bool
@@ -113,9 +113,9 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a version; ``name``, ``version`` and ``files`` are filled in when it is published.
+    """The manifest; ``name``, ``version`` and ``files`` are filled in when the version is published.
 
-    ``decision`` is that on the version itself; ``challenged`` holds the latest ones in which it was the champion.
+    ``decision`` is about the version itself; ``challenged`` holds the latest decisions in which it was the champion.
     """
 
     format: Literal["streamad-model"] = "streamad-model"
@@ -143,7 +143,7 @@ class _Header(msgspec.Struct):
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of python and of the packages that shape a model; what is not installed is left out."""
+    """Return the versions of Python and of the installed packages that determine a model."""
     found = {"python": platform.python_version()}
     for label, distribution in _PACKAGES.items():
         try:

@@ -1,4 +1,4 @@
-"""Where model versions live: published whole or not at all, and put into service by compare-and-swap.
+"""The registry of model versions: published whole or not at all, promoted by compare-and-swap.
 
 Layout: ``<root>/<name>/versions/0007/`` holds a version, ``<root>/<name>/CURRENT`` names the champion.
 """
@@ -31,7 +31,7 @@ from streamad.types import ChannelSpec
 
 _LOCK_TIMEOUT_S = 10.0
 _CURRENT_MAX_BYTES = 256
-_DECISIONS_KEPT = 50  # in which a version was the champion: with one training a night, those of seven weeks
+_DECISIONS_KEPT = 50  # in which a version was the champion: with one training a night, seven weeks of them
 
 
 class NoModelError(RegistryError):
@@ -39,7 +39,7 @@ class NoModelError(RegistryError):
 
 
 class OvertakenError(RegistryError):
-    """Raised when a promotion lost its race: another version is in service than the one it was to replace."""
+    """Raised when a promotion comes too late: another version is in service than the one to be replaced."""
 
 
 def _plain(text: str, what: str) -> str:
@@ -55,16 +55,16 @@ class Registry:
         self.root = root
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all models of which there is anything. Raises RegistryError."""
+        """Return the names of all models that have a folder. Raises RegistryError."""
         return tuple(_folders(self.root))
 
     def versions(self, name: str) -> tuple[str, ...]:
-        """Return the versions of a model, oldest first; empty where there is none. Raises RegistryError."""
+        """Return the versions of a model, oldest first. Raises RegistryError."""
         found = _folders(self._home(name) / "versions")
         return tuple(sorted(found, key=lambda version: (not version.isdecimal(), len(version), version)))
 
     def current(self, name: str) -> str | None:
-        """Return the version in service, None where there is none; raises RegistryError where CURRENT is damaged."""
+        """Return the version in service or None; raises RegistryError if CURRENT is damaged."""
         path = self._home(name) / "CURRENT"
         content = _read_short(path)
         if content is None:
@@ -78,21 +78,21 @@ class Registry:
         return version
 
     def folder(self, name: str, version: str) -> Path:
-        """Return where a version lives; raises RegistryError for a name that would lead elsewhere."""
+        """Return the folder of a version; raises RegistryError for a name that would lead elsewhere."""
         return self._home(name) / "versions" / _plain(version, "version")
 
     def training_folder(self, name: str) -> Path:
-        """Return where interrupted trainings of a model keep what they need to go on."""
+        """Return the folder in which interrupted trainings of a model keep their state."""
         return self._home(name) / "training"
 
     def manifest(self, name: str, version: str) -> Manifest:
-        """Return the manifest of a version; raises RegistryError where there is none, ArtifactError where damaged."""
+        """Return the manifest of a version; raises RegistryError for none, ArtifactError for a damaged one."""
         return read_manifest(self._existing(name, version), f"model {name} {version}")
 
     def new_version(self, name: str) -> AbstractContextManager[StagedVersion]:
         """Stage a new version: fill ``staged.folder``, then ``staged.publish(manifest)`` returns its number.
 
-        Left without ``publish``, or killed, there is no version. Raises OutputError, RegistryError.
+        Without ``publish`` there is no version, not after a kill either. Raises OutputError, RegistryError.
         """
         versions = self._home(name) / "versions"
         with writing(versions):
@@ -102,8 +102,8 @@ class Registry:
     def promote(self, name: str, version: str, *, expected: str | None) -> None:
         """Put ``version`` into service if ``expected`` (None: nothing) still is; its files are verified first.
 
-        A trainer passes the parent it started from, so that one that slept cannot overtake a newer champion.
-        Raises OvertakenError where the race is lost, ArtifactError for a damaged version, RegistryError, OutputError.
+        A trainer passes the parent it started from, so that a late one cannot replace a newer champion. Raises
+        OvertakenError if another is in service, ArtifactError for a damaged version, RegistryError, OutputError.
         """
         verify_files(self._existing(name, version), self.manifest(name, version), f"model {name} {version}")
         with self._locked(name):
@@ -116,9 +116,9 @@ class Registry:
             write_atomically(self._home(name) / "CURRENT", f"{version}\n".encode())
 
     def record_decision(self, name: str, version: str, decision: PromotionDecision) -> None:
-        """Keep in the manifest why ``version`` was promoted or not, and in that of the champion it was to replace.
+        """Record why ``version`` was promoted or not, in its manifest and in that of the champion it challenged.
 
-        The one part of a version that may change. A champion that is gone or damaged keeps nothing of it.
+        No other part of a version ever changes. A champion that is gone or damaged is left out.
         Raises RegistryError, ArtifactError for a damaged version, OutputError.
         """
         with self._locked(name):
@@ -203,7 +203,7 @@ def _listed(versions: tuple[str, ...]) -> str:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError as error:  # such as a stale handle of a network share, which mends itself
+    except OSError as error:  # such as a stale handle of a network share, which recovers by itself
         raise RegistryError(f"cannot read the registry at {path}: {error.strerror}") from error
 
 

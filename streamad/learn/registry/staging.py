@@ -1,6 +1,6 @@
-"""A version in the making: written beside the finished ones, and one rename makes it a version.
+"""Staging of a new version: written beside the finished ones, then made a version by one rename.
 
-A killed writer leaves a staging folder that nobody reads; its lock died with it, so the next writer clears it away.
+A killed writer leaves a staging folder that nobody reads and whose lock is free, so the next writer removes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Lock = Callable[[], AbstractContextManager[None]]
 
 
 class StagedVersion:
-    """A folder to fill with a version's files, and ``publish`` to make them one."""
+    """A folder to fill with a version's files; ``publish`` makes them a version."""
 
     def __init__(self, folder: Path, name: str, lock: Lock, next_version: Callable[[], str]) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class StagedVersion:
     def publish(self, draft: Manifest) -> str:
         """Make the folder's files a version and return its number; ``draft`` gets name, version and checksums.
 
-        Everything is on the disk before the rename. Raises OutputError; then there is no version.
+        All content is synced before the rename. Raises OutputError; then there is no version.
         """
         with writing(self.folder):
             files = describe_files(self.folder)
@@ -60,7 +60,7 @@ class StagedVersion:
 
 @contextmanager
 def staged_version(versions: Path, name: str, lock: Lock, next_version: Callable[[], str]) -> Iterator[StagedVersion]:
-    """Yield an empty staging folder under ``versions``; what was not published is removed. Raises OutputError."""
+    """Yield an empty staging folder under ``versions``, removed if not published. Raises OutputError."""
     folder = versions / f"{PREFIX}{secrets.token_hex(8)}"
     with lock(), writing(folder):
         clear_leftovers(versions)
@@ -82,7 +82,7 @@ def _lock_of(folder: Path) -> Path:
 
 
 def clear_leftovers(versions: Path) -> None:
-    """Remove what killed writers left; call with the registry's lock held, so that no writer is between two steps."""
+    """Remove the folders of killed writers; call it with the registry's lock held, when no writer is busy."""
     for entry in versions.glob(f"{PREFIX}*"):
         folder = entry.with_suffix("")
         alive = try_lock(_lock_of(folder))

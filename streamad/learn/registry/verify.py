@@ -1,4 +1,4 @@
-"""Is this the artifact that was published, and does it fit this plant? Checked before anything of it is executed."""
+"""Verify that an artifact is the published one and fits the plant, before anything of it is executed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RETRAIN = f"train a model for this plant: {TRAIN_COMMAND}"
 
 
 def _entries(folder: Path) -> set[str]:
-    """Names in ``folder`` without hidden ones: editors, NFS and desktops leave such files, and nothing reads them."""
+    """Return the names in ``folder`` that are not hidden: editors, NFS and desktops leave hidden files."""
     return {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
 
 

@@ -1,4 +1,4 @@
-"""What storage holds of one model's sequences: every file's index in memory, brought up to date by one listing."""
+"""The index of each file in storage, for one model, and which of the indexed sequences count."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ class Contents:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def refresh(self, *, anew: Collection[Share] = ()) -> None:
-        """Follow what any process wrote and removed; files of the shares ``anew`` that were unusable are tried again.
+        """Read what any process wrote and removed; unusable files of the shares ``anew`` are tried again.
 
-        Others stay named: that a shard's windows are damaged shows only where they are read. Raises StoreError.
+        Other unusable files stay in ``problems``: damaged windows show only when they are read. Raises StoreError.
         """
         if anew:
             left = {*SHARES} - {*anew}
-            self._unusable = {text: told for text, told in self._unusable.items() if _folder(text) in left}
+            self._unusable = {text: problem for text, problem in self._unusable.items() if _folder(text) in left}
         for _ in range(_ATTEMPTS):
-            # One listing may miss both the files that somebody joins and the file that they become.
+            # One listing may miss both the files that another process joins and the joined file.
             if (names := self._storage.names()) == self._storage.names():
                 try:
                     return self._follow(names)
@@ -76,7 +76,7 @@ class Contents:
         raise StoreError(f"the inlier store {self._storage.label} changes faster than it can be read: try again")
 
     def refresh_marks(self) -> None:
-        """Follow the marks alone. Raises StoreError."""
+        """Read new marks alone. Raises StoreError."""
         self.marks.refresh(_in_folder(self._storage.names(), MARKS))
 
     def _follow(self, sizes: dict[str, int]) -> None:
@@ -119,9 +119,9 @@ class Contents:
             return None
 
     def load(self, name: FileName) -> list[StoredSequence] | None:
-        """Return a shard's sequences in the order of its index, None where it cannot be used: then it is left out.
+        """Return a shard's sequences in the order of its index; None for an unusable one, which is then left out.
 
-        Raises FileNotFoundError where it is gone, StoreError.
+        Raises FileNotFoundError if it is gone, StoreError.
         """
         try:
             return decode_shard(name, self._storage.read(str(name)), self._form)
@@ -159,7 +159,7 @@ class Contents:
         self.remembered = Remembered(one for one in self.remembered.lists if one.name != name)
 
     def _write(self, content: bytes, folder: str) -> FileName:
-        # Later than every file that this one may replace, whatever the clock says.
+        # Later than every file that this one may replace, whatever the clock shows.
         self._last_stamp = max(self._clock.now_us(), self._last_stamp + 1)
         name = FileName.for_content(content, folder, _ENDINGS[folder], stamp=self._last_stamp, writer=self._writer)
         self._storage.write(str(name), content)
@@ -175,10 +175,10 @@ def _in_folder(names: dict[str, int], folder: str) -> set[str]:
 
 
 class Survey(NamedTuple):
-    """The N rows of all shards: their files (an index into ``names``), keys, times, and what they are worth.
+    """The N rows of all shards: file (an index into ``names``), key and time of each, and whether it counts.
 
-    ``alive``: the one copy of its id that counts, not dropped. ``visible``: within the bounds, what ``read`` returns.
-    ``needed``: what storage must keep (in a reservoir more than what is visible).
+    ``alive``: the one copy of its id that counts, not dropped. ``visible``: within the bounds, returned by ``read``.
+    ``needed``: must stay in storage (a reservoir needs more rows than are visible).
     """
 
     names: tuple[FileName, ...]
@@ -206,10 +206,10 @@ def survey(
     bounds: Mapping[Share, Bounds],
     now_us: int,
 ) -> Survey:
-    """Return what counts of ``shards``: of several copies of an id that in the file whose name sorts last.
+    """Return which rows of ``shards`` count: of several copies of an id, the one in the file whose name sorts last.
 
-    Joining writes a file that sorts behind those that it replaces. So whatever several writers join at the same time,
-    nobody deletes the last copy: a copy gives way only to one in a later file.
+    A joined file sorts behind those that it replaces. So no writer deletes the last copy, whatever others join at the
+    same time: a copy yields only to one in a later file.
     """
     ordered = sorted(shards, key=lambda shard: shard.name)
     keys = np.concatenate([np.zeros(0, np.uint64), *(shard.keys for shard in ordered)])

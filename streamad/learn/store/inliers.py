@@ -1,6 +1,6 @@
-"""The inlier store: what was judged, kept in shards for training, calibration, comparison and feedback.
+"""The inlier store: judged sequences in shards, for training, calibration, comparison and feedback.
 
-Its guarantees, its layout and what its policies are based on stand in docs/learning/inliers.md.
+docs/learning/inliers.md describes its guarantees, layout and policies.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ class InlierStore:
     """The sequences kept for one model, in a folder or an object store that any number of processes share.
 
     Synchronous: the caller runs it in a thread, one call at a time; only ``offer``, ``counts`` and ``pending`` may be
-    called while another call runs. ``writer`` is shown in the names of files. Raises StoreError for a URL or name that
-    cannot be.
+    called while another call runs. ``writer`` becomes part of file names. Raises StoreError for an invalid URL or name.
     """
 
     def __init__(
@@ -70,15 +69,15 @@ class InlierStore:
         self._known: frozenset[int] = frozenset()
         self._counts: dict[Share, int] = dict.fromkeys(SHARES, 0)
         self.n_dropped = 0
-        """Sequences that waited for storage too long and made room for later ones."""
+        """Sequences dropped from memory before they were written, to make room for later ones."""
 
     @property
     def problems(self) -> list[str]:
-        """Return one line for each file that cannot be used (damaged, other channels or windows); it stays there."""
+        """Return one line for each file that cannot be used (damaged, other channels or windows); files stay."""
         return self._contents.problems
 
     def open(self) -> None:
-        """Read what is there, less the windows. Raises StoreError where storage cannot be used."""
+        """Read the indexes of all shards, without windows. Raises StoreError if storage cannot be used."""
         self._storage.prepare()
         self._contents.refresh(anew=SHARES)
         self._take_stock()
@@ -86,7 +85,7 @@ class InlierStore:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def offer(self, sequence: StoredSequence, share: Share) -> bool:
-        """Take a sequence into memory; False where its id was there before, in any share, kept or dropped since.
+        """Take a sequence into memory; return False if its id is known in any share, stored or dropped.
 
         At most 10,000 sequences or 256 MiB wait; beyond that the oldest is dropped and counted in ``n_dropped``.
         Raises StoreError for a window of another shape.
@@ -94,7 +93,7 @@ class InlierStore:
         values = sequence.window.values
         if values.shape != self._form.shape:
             raise StoreError(f"a window of shape {values.shape} does not fit a store of {self._form.shape}")
-        # What waits must neither change nor hold on to the batch that it is a part of.
+        # A copy: the batch that it is part of may change, and must not stay in memory.
         window = Window(np.array(values, dtype=np.float32, order="C"), sequence.window.length)
         key = key_of(sequence.id)
         with self._lock:
@@ -107,9 +106,9 @@ class InlierStore:
         return True
 
     def flush(self) -> None:
-        """Write what waits, one shard for each share, then keep the bounds; without anything waiting, do nothing.
+        """Write pending sequences, one shard for each share, then enforce the bounds; do nothing if none is pending.
 
-        Raises StoreError; what was not written goes on waiting.
+        Raises StoreError; unwritten sequences stay pending.
         """
         if not self._pending:
             return
@@ -119,15 +118,15 @@ class InlierStore:
         self._take_stock()
 
     def mark(self, mark: Mark) -> None:
-        """Keep what an operator said; durable once this returns. The latest word on an id counts. Raises StoreError."""
+        """Store an operator's mark, durable once this returns; the latest one of an id counts. Raises StoreError."""
         self._contents.marks.write(mark)
 
     def purge(
         self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None
     ) -> int:
-        """Delete what meets every condition that is given, marked sequences too; return how many ``read`` had of them.
+        """Delete the sequences that meet every given condition; return how many of them were visible or pending.
 
-        Their ids are remembered, marks stay. What waits in memory is included; unusable files stay. Raises StoreError.
+        Marked and pending sequences are included. Ids are remembered; marks and unusable files stay. Raises StoreError.
         """
         self._contents.refresh(anew=SHARES)
         before = self._survey()
@@ -147,10 +146,7 @@ class InlierStore:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[Share, int]:
-        """Return how many sequences each share held in storage at the last ``open``, ``flush`` or ``read``.
-
-        What waits in memory comes on top.
-        """
+        """Return how many sequences each share had in storage at the last ``open``, ``flush`` or ``read``."""
         return dict(self._counts)
 
     def count_since(self, since_us: int) -> int:
@@ -160,7 +156,7 @@ class InlierStore:
         return int((stock.visible & (stock.times >= since_us)).sum())
 
     def pending(self) -> int:
-        """Return how many sequences wait in memory."""
+        """Return how many sequences in memory are not written yet."""
         return len(self._pending)
 
     def read(
@@ -171,10 +167,10 @@ class InlierStore:
         stored_after_us: int | None = None,
         stored_before_us: int | None = None,
     ) -> list[StoredSequence]:
-        """Return a share's sequences fresh from storage, by time, no id twice, within the bounds.
+        """Return a share's visible sequences, fresh from storage, by time.
 
-        ``since_us``: that ended then or later. ``stored_after_us``, ``stored_before_us``: offered after, before then;
-        of shards that were written by the former no windows are read. Raises StoreError.
+        ``since_us``: those that ended then or later. ``stored_after_us``, ``stored_before_us``: those offered after,
+        before then; shards written before the former are not read. Raises StoreError.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -191,7 +187,7 @@ class InlierStore:
         raise StoreError(f"the inlier store {self._storage.label} changes faster than it can be read: try again")
 
     def marks(self) -> dict[str, Mark]:
-        """Return the mark of each id that counts, fresh from storage. Raises StoreError."""
+        """Return the latest mark of each id, fresh from storage. Raises StoreError."""
         self._contents.refresh_marks()
         return self._contents.marks.latest()
 
@@ -207,7 +203,7 @@ class InlierStore:
         return survey(shards, self._contents.remembered, pinned, self._bounds, self._clock.now_us())
 
     def _take_stock(self) -> None:
-        """Bring counts and known ids up to date, and let go of what others have stored or dropped meanwhile."""
+        """Update counts and known ids, and release pending sequences that others have stored or dropped meanwhile."""
         stock = self._survey()
         self._counts = {share: int((stock.visible & stock.in_share(share)).sum()) for share in SHARES}
         with self._lock:
@@ -233,7 +229,7 @@ class InlierStore:
             ]
 
     def _write_pending(self) -> list[int]:
-        """Write what waits and is within the bounds; return the keys of what is not."""
+        """Write the pending sequences that the bounds admit; return the keys of the others."""
         with self._lock:
             waiting = dict(self._pending)
         judged = self._survey(_as_shards(waiting))
@@ -279,7 +275,7 @@ def _plain_writer(writer: str | None) -> str:
 
 
 def _bounds_of(settings: LearningSettings) -> dict[Share, Bounds]:
-    """Return each share's bounds; aside always keeps the newest: learning anew needs what came last."""
+    """Return each share's bounds; aside always keeps the newest: relearning needs the latest sequences."""
     return {
         "accepted": Bounds(settings.max_accepted, settings.policy, settings.max_age),
         "reserve": Bounds(settings.max_reserve, settings.policy, settings.max_age),
@@ -288,7 +284,7 @@ def _bounds_of(settings: LearningSettings) -> dict[Share, Bounds]:
 
 
 def _as_shards(waiting: dict[int, tuple[StoredSequence, Share]]) -> list[ShardIndex]:
-    """Return what waits as if it were stored: one shard for each share."""
+    """Return the pending sequences as if they were stored, one shard for each share."""
     shards = []
     for share in SHARES:
         rows = [(key, one.time_us) for key, (one, its_share) in waiting.items() if its_share == share]

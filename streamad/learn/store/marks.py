@@ -1,4 +1,4 @@
-"""Operators' marks in an inlier store: one small file for each word of theirs, written once and kept for ever."""
+"""Operators' marks in an inlier store: one small file for each mark, written once and kept for ever."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PLAIN = re.compile(NAME_PATTERN)
 
 
 class Marks:
-    """The marks in ``storage``, each file read once: no file is ever written a second time with other content.
+    """The marks in ``storage``; each file is read once, because its content never changes.
 
-    Two operators who mark the same sequence at the same time write two files, so that neither word is lost.
+    Two operators who mark the same sequence at the same time write two files, so that neither mark is lost.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -30,7 +30,7 @@ class Marks:
         self._unread: set[str] = set()
 
     def write(self, mark: Mark) -> None:
-        """Keep ``mark``; durable once this returns. Raises StoreError."""
+        """Store ``mark``; durable once this returns. Raises StoreError."""
         content = msgspec.json.encode(mark)
         name = f"{FOLDER}/{_stem(mark)}.{blake2b(content, digest_size=8).hexdigest()}.json"
         self._storage.write(name, content)
@@ -38,7 +38,7 @@ class Marks:
         self.problems.pop(name, None)
 
     def refresh(self, names: Collection[str]) -> None:
-        """Read those of ``names`` that are new, and forget those that are gone. Raises StoreError."""
+        """Read the new ones of ``names`` and forget marks whose file is gone. Raises StoreError."""
         self._read = {name: mark for name, mark in self._read.items() if name in names}
         self.problems = {name: text for name, text in self.problems.items() if name in names}
         for name in names:
@@ -46,7 +46,7 @@ class Marks:
                 self._load(name)
 
     def latest(self) -> dict[str, Mark]:
-        """Return the mark of each id that counts: that of the latest ``at_us`` (of equals always the same one)."""
+        """Return the latest mark of each id by ``at_us`` (of equals always the same one)."""
         chosen: dict[str, tuple[int, str, Mark]] = {}
         for name, mark in self._read.items():
             chosen[mark.id] = max(chosen.get(mark.id, (mark.at_us, name, mark)), (mark.at_us, name, mark), key=_order)
@@ -75,6 +75,6 @@ def _order(entry: tuple[int, str, Mark]) -> tuple[int, str]:
 
 
 def _stem(mark: Mark) -> str:
-    """Return the beginning of the file's name: readable, and plain whatever the id is."""
+    """Return the beginning of the file's name: the id if it is a plain name, else its hash."""
     plain = _PLAIN.fullmatch(mark.id)
     return mark.id if plain else f"_{blake2b(mark.id.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

@@ -1,4 +1,4 @@
-"""What learning keeps of a sequence: the window, where it came from, what was decided, what an operator said."""
+"""The records of an inlier store: stored sequences, operators' marks, the form of windows, the reserve."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from streamad.types import Window
 
 Share: TypeAlias = Literal["accepted", "reserve", "aside"]
 """accepted: may train. reserve: calibrates and compares, never trains. aside: not accepted; kept for feedback and for
-learning anew after a lasting change."""
+relearning after a lasting change."""
 SHARES: tuple[Share, ...] = get_args(Share)
-JudgementWord: TypeAlias = Literal["false_alarm", "confirmed", "veto"]
+MarkKind: TypeAlias = Literal["false_alarm", "confirmed", "veto"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredSequence:
     """One judged sequence: ``window`` in engineering units, ``time_us`` its end, ``stored_us`` when it was offered.
 
-    ``id`` is that of its verdict. ``decision`` is that of ``model_version``; where there was no model, it is learning
-    and there is neither version nor score nor p-value.
+    ``id`` is that of its verdict, ``decision`` that of ``model_version``. Before the first model the decision is
+    learning, without version, score and p-value.
     """
 
     id: str
@@ -40,10 +40,10 @@ class StoredSequence:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator said of the sequence ``id``; kept for ever, also where its window is gone."""
+    """An operator's judgement of the sequence ``id``; it outlives the sequence's window."""
 
     id: str
-    judgement: JudgementWord
+    judgement: MarkKind
     note: str = ""
     by: str = ""
     at_us: int
@@ -56,7 +56,7 @@ def mark_of(feedback: Feedback) -> Mark:
 
 
 class WindowForm(msgspec.Struct, frozen=True, kw_only=True):
-    """How the windows were made that the model knows; serving must make them the same way."""
+    """How windows are made; service must make them as training did."""
 
     length: int
     resample_period_us: int | None
@@ -77,7 +77,7 @@ class WindowForm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_reserved(stream: str, sequence: str, share: float) -> bool:
-    """Return whether the sequence belongs to the reserve: a hash of its name alone, known before it is scored.
+    """Return whether the sequence belongs to the reserve, by a hash of its name alone, so before it is scored.
 
     True for ``share`` of all names in the long run, whatever their pattern; the same in every process and release.
     """
@@ -85,12 +85,12 @@ def is_reserved(stream: str, sequence: str, share: float) -> bool:
 
 
 def reserve_half(stream: str, sequence: str) -> Literal["calibration", "comparison"]:
-    """Return what a reserved sequence is for: a second hash, independent of the one that reserved it."""
+    """Return the half of the reserve that a sequence belongs to, by a second, independent hash."""
     return "calibration" if _draw("half", stream, sequence) < 0.5 else "comparison"
 
 
 def _draw(purpose: str, stream: str, sequence: str) -> float:
-    """Return a number in [0, 1) that depends on nothing but its arguments, uniform over names."""
+    """Return a number in [0, 1) that depends on its arguments alone, uniform over names."""
     name = msgspec.json.encode([stream, sequence])  # unlike joined text, an array cannot mean two names
     digest = blake2b(name, digest_size=8, person=purpose.encode()).digest()
     return (int.from_bytes(digest, "big") >> 11) / 2**53

@@ -1,4 +1,4 @@
-"""The ids of what is no longer kept: lists of keys beside the shards, so that nothing dropped comes back."""
+"""Lists of the ids of dropped sequences, beside the shards, so that no dropped sequence is taken again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamad.learn.store.storage import UnreadableError
 from streamad.types import BoolArray
 
 REMEMBERED = 1_000_000
-"""So many of the ids that were dropped last are remembered (8 bytes each)."""
+"""The number of ids remembered, those dropped last (8 bytes each)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""What stays of a share: pure functions of times and hashes, so that every process comes to the same answer."""
+"""Which sequences stay in a share: pure functions of times and hashes, so that every process agrees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KeyArray: TypeAlias = npt.NDArray[np.uint64]
 
 
 def key_of(sequence_id: str) -> int:
-    """Return the 64-bit hash that stands for an id: in the index, in the memory of ids, and as its priority.
+    """Return the 64-bit hash of an id, its key in the index and in the lists of ids, and its priority in a reservoir.
 
     Two of a million ids share a key with probability 3e-8 (birthday bound); then the second one is not kept.
     """
@@ -40,21 +40,21 @@ class Bounds:
 
 
 class Kept(NamedTuple):
-    """``visible`` bool [n]: what the share holds. ``needed`` bool [n]: what storage keeps for that, now and later."""
+    """``visible`` bool [n]: in the share. ``needed`` bool [n]: in storage, because it is or may become visible."""
 
     visible: BoolArray
     needed: BoolArray
 
 
 def kept(times: IntArray, keys: KeyArray, pinned: BoolArray, *, bounds: Bounds, now_us: int) -> Kept:
-    """Return what stays of n different sequences that ended at ``times`` [n]; ``keys`` are the hashes of their ids.
+    """Return which of n sequences stay that ended at ``times`` [n]; ``keys`` are the hashes of their ids.
 
-    Age counts back from the newest of ``times``, or from ``now_us`` where that is earlier: a machine's clock that jumps
-    ahead makes nothing old, nor does a sensor's. ``newest``: the last ``limit`` by time. ``reservoir``: a uniform
-    sample of ``limit`` out of all that are not too old, those with the highest keys. As time moves on, others move up
-    into the sample, so storage needs every sequence that fewer than ``limit`` later ones precede by key: about
+    Age counts from the newest of ``times``, or from ``now_us`` if that is earlier: a clock that jumps ahead, the
+    machine's or a sensor's, makes nothing old. ``newest``: the last ``limit`` by time. ``reservoir``: a uniform sample
+    of ``limit`` out of all that are not too old, those with the highest keys. Others enter the sample as time goes on,
+    so storage needs every sequence that fewer than ``limit`` later ones precede by key: about
     limit * (1 + ln(n / limit)) of n (priority sampling over a sliding window: Babcock, Datar, Motwani, SODA 2002).
-    ``pinned`` ones stay beside the others, whatever their age, the newest ``limit`` of them.
+    The newest ``limit`` of the ``pinned`` stay beside the others, whatever their age.
     """
     if not len(times):
         return Kept(np.zeros(0, bool), np.zeros(0, bool))
@@ -77,7 +77,7 @@ def _mask(n: int, *chosen: IntArray) -> BoolArray:
 
 
 def _successors(by_time: IntArray, keys: KeyArray, limit: int) -> IntArray:
-    """Return those of ``by_time`` (oldest first) that fewer than ``limit`` later ones have a higher key than."""
+    """Return those of ``by_time`` (oldest first) to which fewer than ``limit`` later ones are superior by key."""
     if len(by_time) <= limit:
         return by_time
     highest: list[int] = []

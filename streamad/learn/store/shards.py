@@ -1,8 +1,8 @@
 """Shards of an inlier store: NPZ files of windows and records, whose names carry their order and their sha256.
 
 Shapes: n sequences, C channels, L window length. Members: values float32 [n, C, L], lengths int64 [n], records (JSON),
-header (JSON: format, channels, how windows were made), index int64 [n, 2] (key and time). The small ones come last, so
-that the end of a file is enough to know what it holds.
+header (JSON: format, channels, window form), index int64 [n, 2] (key and time). The small ones come last, so that the
+index is read from the end of the file alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = re.compile(r"([a-z]+)/(\d{16,18})-([A-Za-z0-9_.-]{1,64})-([0-9a-f]{64})\
 
 
 class FileName(NamedTuple):
-    """The name of a shard or of a list of ids. They sort by age: what a file replaces, sorts before it."""
+    """The name of a shard or of a list of ids; a file sorts behind those that it replaces."""
 
     stamp: int
     writer: str
@@ -41,7 +41,7 @@ class FileName(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> FileName | None:
-        """Return the parts of ``text``, None where it is no such name."""
+        """Return the parts of ``text``, or None if it is no such name."""
         found = _NAME.fullmatch(text)
         return cls(int(found[2]), found[3], found[4], found[1], found[5]) if found else None
 
@@ -54,13 +54,13 @@ class FileName(NamedTuple):
         return f"{self.folder}/{self.stamp:016d}-{self.writer}-{self.sha256}.{self.ending}"
 
     def check(self, content: bytes) -> None:
-        """Raise UnreadableError where ``content`` is not what was written."""
+        """Raise UnreadableError if ``content`` is not what was written."""
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise UnreadableError("its sha256 differs from its name")
 
 
 class ForeignError(Exception):
-    """Raised for a shard of another plant: its text says what differs."""
+    """Raised for a shard of another form; the text names the difference."""
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Form(_Head, frozen=True, kw_only=True):
-    """What the windows of a shard are; shards of another form are left alone."""
+    """The channels and the window form of a shard; shards of another form stay untouched."""
 
     channels: tuple[ChannelSpec, ...]
     window: WindowForm
@@ -80,7 +80,7 @@ class Form(_Head, frozen=True, kw_only=True):
         return len(self.channels), self.window.length
 
     def check(self, plant: Form) -> None:
-        """Raise ForeignError where this is not the form of ``plant``."""
+        """Raise ForeignError if this is not the form of ``plant``."""
         if self.channels != plant.channels:
             raise ForeignError(f"other channels ({_listed(self.channels)}, in the config {_listed(plant.channels)})")
         for field in self.window.__struct_fields__:
@@ -107,7 +107,7 @@ class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardIndex:
-    """What a shard holds: keys uint64 [n] of the ids, and times int64 [n] (µs)."""
+    """A shard's rows: keys uint64 [n] of the ids, and times int64 [n] (µs)."""
 
     name: FileName
     keys: KeyArray
@@ -158,7 +158,7 @@ def _record(one: StoredSequence) -> _Record:
 
 
 def read_index(name: FileName, size: int, plant: Form, read_from: Callable[[int], bytes]) -> ShardIndex:
-    """Return what the shard ``name`` of ``size`` bytes holds, from its end alone where that is enough.
+    """Return the index of the shard ``name`` of ``size`` bytes, read from its end alone if that is enough.
 
     ``read_from`` returns its bytes from an offset on. Raises UnreadableError, ForeignError and what ``read_from`` does.
     """
@@ -222,7 +222,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> Any:
 
 
 class _BeforeTailError(Exception):
-    """Raised where the end of a file that was read does not hold what is looked for."""
+    """Raised if more of the file must be read."""
 
 
 class _Tail(io.BytesIO):

@@ -1,7 +1,7 @@
-"""Where an inlier store keeps its files: a folder or an object store behind one small port.
+"""The storage of an inlier store: a folder or an object store behind one small port.
 
-Every file is written once, and is there whole or not at all: on a file system by temporary file, fsync and rename, in
-an object store by one PUT.
+Every file is written once and is whole or absent: in a folder by temporary file, fsync and rename, in an object store
+by one PUT.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _EXTRAS = {"s3": "pip install 'streamad-monitor[s3]'", "s3a": "pip install 'stre
 
 
 class UnreadableError(Exception):
-    """Raised where this one file cannot be read; others may. Its text is the reason in a few words."""
+    """Raised if one file cannot be used, while others may be; the text is the reason in a few words."""
 
 
 class UnreadError(UnreadableError):
-    """Raised where a file's bytes cannot be had, so that nothing is known of them: it may well be whole."""
+    """Raised if a file cannot be read at all (rights, disk, network): it may be whole."""
 
 
 class Storage(Protocol):
     """Named files of bytes: names are relative paths with '/', of two parts at most.
 
-    Reading raises FileNotFoundError for a name that is gone and UnreadError for a file that cannot be read;
-    everything raises StoreError where the storage as a whole does not answer.
+    Reading raises FileNotFoundError for a name that is gone and UnreadError for a file that cannot be read; every
+    method raises StoreError if the storage as a whole does not answer.
     """
 
     label: str
 
     def prepare(self) -> None:
-        """Make ready for writing; what killed writers left behind over an hour ago is removed."""
+        """Make ready for writing; temporary files of killed writers are removed after an hour."""
         ...
 
     def names(self) -> dict[str, int]:
-        """Return every file's size in bytes by its name, as things are now; hidden files are left out."""
+        """Return the present size in bytes of each file that is not hidden, by name."""
         ...
 
     def read(self, name: str, start: int = 0) -> bytes:
@@ -52,7 +52,7 @@ class Storage(Protocol):
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a new file; once this returns it is durable. Where it raises StoreError, there is no such file."""
+        """Write a new file, durable once this returns; after a StoreError there is no such file."""
         ...
 
     def delete(self, name: str) -> None:
@@ -87,13 +87,13 @@ class _Folder:
     def prepare(self) -> None:
         with _as_store_error(), writing(self._root):
             self._root.mkdir(parents=True, exist_ok=True)
-        with suppress(OSError):  # who may only read clears nothing away
+        with suppress(OSError):  # a process with read rights alone removes nothing
             self._remove_abandoned()
 
     def _remove_abandoned(self) -> None:
         probe = self._root / f".{secrets.token_hex(8)}.tmp"
         probe.touch()
-        now_s = probe.stat().st_mtime  # by the clock of the file system, which may be another machine's
+        now_s = probe.stat().st_mtime  # by the clock of the file system, which may be on another machine
         probe.unlink()
         for path in (*self._root.glob(".*.tmp"), *self._root.glob("*/.*.tmp")):
             with suppress(FileNotFoundError):
@@ -101,7 +101,7 @@ class _Folder:
                     path.unlink()
 
     def names(self) -> dict[str, int]:
-        """Return what is there; nothing where the folder was removed: the next write makes it anew."""
+        """Return the sizes by name; none if the folder was removed: the next write makes it again."""
         sizes = {}
         for folder in self._entries(self._root):
             with _listing(folder):
@@ -144,7 +144,7 @@ class _Folder:
 def _listing(path: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # such as a stale handle of a network share, which mends itself
+    except OSError as error:  # such as a stale handle of a network share, which recovers by itself
         raise StoreError(
             f"cannot read the inlier store: {path}: {error.strerror}; check learning.store and its permissions"
         ) from error
@@ -168,7 +168,7 @@ class _ObjectStore:
         self._root = root.rstrip("/")
 
     def prepare(self) -> None:
-        """Ask for the names: a missing bucket or right shows at once."""
+        """List the names: a missing bucket or right shows at once."""
         self.names()
 
     def names(self) -> dict[str, int]:

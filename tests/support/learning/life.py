@@ -12,9 +12,9 @@ from streamad.judge.calibration import Calibration
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import JudgementWord, Mark, Share, StoredSequence, is_reserved
+from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved
 from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, TrainingRequest
-from streamad.learn.trainer.retrain import retrain
+from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.training.fits import FitProgress
 from streamad.messages import Decision
 from streamad.settings.plant_yaml import Settings
@@ -108,7 +108,7 @@ class Life:
         p = sequence.p_value
         return "accepted" if p is None or p > max(self.learning.accept_above, RATE) else "aside"
 
-    def mark(self, sequences: list[StoredSequence], word: JudgementWord) -> None:
+    def mark(self, sequences: list[StoredSequence], word: MarkKind) -> None:
         for number, each in enumerate(sequences):
             self.store.mark(Mark(id=each.id, judgement=word, at_us=NOW_US + number))
 
@@ -121,9 +121,9 @@ class Life:
         progress: FitProgress | None = None,
         **more: Any,
     ) -> TrainingOutcome:
-        return retrain(
-            self.open_store(),
-            detector or self.detector,
+        return Retraining(
+            store=self.open_store(),
+            detector=detector or self.detector,
             settings=more.pop("settings", self.settings),
             model=MODEL,
             registry=self.registry,
@@ -131,7 +131,7 @@ class Life:
             request=TrainingRequest(reason=reason, requested_us=NOW_US, since_us=since_us),
             progress=progress,
             **more,
-        )
+        ).run()
 
     def manifest(self, version: str) -> Manifest:
         return self.registry.manifest(MODEL, version)

@@ -7,7 +7,7 @@ import pytest
 
 from streamad.errors import TrainingDataError
 from streamad.learn.promotion.comparison import TestMaterial
-from streamad.learn.store.records import JudgementWord, Mark, StoredSequence, is_reserved, reserve_half
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence, is_reserved, reserve_half
 from streamad.learn.training.selection import (
     HeldOut,
     Plan,
@@ -42,7 +42,7 @@ def of(numbers: list[int], **more: Any) -> list[StoredSequence]:
     return [sequence_of(i, **more) for i in numbers]
 
 
-def marks(words: dict[StoredSequence, JudgementWord]) -> dict[str, Mark]:
+def marks(words: dict[StoredSequence, MarkKind]) -> dict[str, Mark]:
     return {each.id: Mark(id=each.id, judgement=word, at_us=1) for each, word in words.items()}
 
 
@@ -50,7 +50,7 @@ def chosen(
     accepted: list[StoredSequence] | None = None,
     reserve: list[StoredSequence] | None = None,
     aside: list[StoredSequence] | None = None,
-    words: dict[StoredSequence, JudgementWord] | None = None,
+    words: dict[StoredSequence, MarkKind] | None = None,
     *,
     judges: frozenset[str] = JUDGES,
     **changes: Any,
@@ -76,7 +76,7 @@ def test_accepted_trains_reserve_is_held_out_by_half_and_aside_does_nothing() ->
 
 
 @pytest.mark.parametrize("word", ["confirmed", "veto"])
-def test_confirmed_anomalies_only_test_and_vetoed_sequences_do_nothing(word: JudgementWord) -> None:
+def test_confirmed_anomalies_only_test_and_vetoed_sequences_do_nothing(word: MarkKind) -> None:
     accepted, reserve, aside = of(FREE[:30]), of(CALIBRATION[:7]), of(FREE[30:34], decision="anomalous")
     bad = [accepted[3], reserve[2], aside[0]]
     selection = chosen(accepted, reserve, aside, dict.fromkeys(bad, word))
