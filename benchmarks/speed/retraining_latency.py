@@ -28,7 +28,7 @@ from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.parts import detector_for, model_in_service, registry_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
-from streamad.learn.trainer.child import Retrainer
+from streamad.learn.trainer.child import Child
 from streamad.learn.trainer.requests import TrainingRequest, TrainingResult
 from streamad.learn.trainer.status import read_status
 from streamad.learn.training.from_recordings import train_model
@@ -193,16 +193,16 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Samp
     model = ModelInService(loaded.ref, scorer, loaded.calibration, loaded.reference)
     batcher = MicroBatcher(model, SystemClock(), settings.run)
     results: list[TrainingResult] = []
-    retrainer = Retrainer(Plant(settings_of(1_000_000, 0), folder, SystemClock()), "default", results.append)
-    retrainer.start(TrainingRequest(reason="command", requested_us=SystemClock().now_us()))
+    child = Child(Plant(settings_of(1_000_000, 0), folder, SystemClock()), "default", results.append)
+    child.start(TrainingRequest(reason="command", requested_us=SystemClock().now_us()))
     try:
         await until(lambda: read_status(registry, "default").epoch > 0, results)
-        assert retrainer.pid is not None
-        return await take_turns(Bench(batcher, scorer, arguments.rate, arguments.slice_s), retrainer.pid, arguments)
+        assert child.pid is not None
+        return await take_turns(Bench(batcher, scorer, arguments.rate, arguments.slice_s), child.pid, arguments)
     finally:
-        if retrainer.pid is not None:
-            os.kill(retrainer.pid, signal.SIGCONT)
-        await retrainer.close()
+        if child.pid is not None:
+            os.kill(child.pid, signal.SIGCONT)
+        await child.close()
         await batcher.close()
 
 

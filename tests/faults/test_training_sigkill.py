@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.lease import read_record
 from streamad.learn.trainer.requests import TrainingFailed, TrainingOutcome, posted_requests
 from tests.support.learning.training import ENVIRONMENT, TrainingPlant, WorkerProcess, until
 
@@ -70,10 +69,8 @@ def assert_clean(plant: TrainingPlant) -> None:
     status = plant.status()
     assert status.state == "idle"
     assert isinstance(status.last, TrainingOutcome)
-    record = read_record(plant.training)
-    assert record is not None
     left = {path.name for path in plant.training.rglob("*") if path.is_file()}
-    assert left == {"lease.json", f"{record.token}.json", ".guard"}
+    assert left == {"lease", "lease.guard", "status.json"}
 
 
 def test_a_killed_worker_s_trainer_ends_by_itself_and_the_training_goes_on_at_the_next_start(

@@ -1,35 +1,74 @@
-"""The process that trains: ``python -m streamad.learn.trainer``, started by ``Retrainer`` and fed through its stdin.
+"""The training process: ``python -m streamad.learn.trainer``, started by ``Child``.
 
-It reads one line, a ``TrainerSpec``, and writes one line, a ``TrainingResult``. SIGTERM and the end of its standard
-input (the worker has died) interrupt the training, which saves its state and goes on at a later start.
+It reads a pickled ``TrainerSpec`` from stdin and writes one line, a ``TrainingResult``, to stdout. SIGTERM and the end
+of its stdin (the worker has died) interrupt the training, which saves its state and resumes at a later start.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 import sys
+import threading
 from contextlib import suppress
-from importlib import import_module
+from types import FrameType
 
 _MAX_NICENESS = 19
 
 
 def main() -> None:
-    """Do the training that standard input asks for, at the lowest priority."""
-    lower_priority()
-    # Libraries start threads while they are imported: those must have the priority, too.
-    import_module("streamad.learn.trainer.process").serve()
+    """Do the training that stdin asks for, at the lowest priority."""
+    lower_priority()  # before the imports of ``serve``: libraries start threads while they are imported
+    serve()
 
 
 def lower_priority() -> None:
-    """Let this thread, and those started by it from now on, give way to every other one.
+    """Give this thread, and those that it starts from now on, only the time that no other process wants.
 
-    SCHED_IDLE is Linux's class for what may only have the time that nobody else wants (sched(7)).
+    SCHED_IDLE is Linux's scheduling class for that (sched(7)).
     """
     os.nice(_MAX_NICENESS)
     if sys.platform == "linux":
         with suppress(OSError):  # a sandbox may refuse it; the niceness stays
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def serve() -> None:
+    """Do the training that stdin asks for; all output but the result goes to stderr."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the worker, which ends this process
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    import msgspec  # noqa: PLC0415 - after ``lower_priority``
+
+    from streamad.learn.trainer.child import LOST_LEASE_CODE  # noqa: PLC0415
+    from streamad.learn.trainer.job import run_job  # noqa: PLC0415
+    from streamad.system.clock import SystemClock  # noqa: PLC0415
+
+    try:
+        spec = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by the worker that started this process
+    except (EOFError, pickle.UnpicklingError):  # the worker died at once
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_interrupt_at_end_of_input, name="streamad-worker-watch", daemon=True).start()
+    result = run_job(spec, SystemClock(), lost=lambda: os._exit(LOST_LEASE_CODE))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with suppress(BrokenPipeError), output:
+        output.write(msgspec.json.encode(result) + b"\n")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the saving
+    raise KeyboardInterrupt
+
+
+def _interrupt_at_end_of_input() -> None:
+    # Not through sys.stdin: a thread that waits in there must not hold its lock when the interpreter ends.
+    while os.read(0, 4096):
+        pass
+    main_thread = threading.main_thread().ident
+    if main_thread is not None:
+        signal.pthread_kill(main_thread, signal.SIGTERM)
 
 
 if __name__ == "__main__":

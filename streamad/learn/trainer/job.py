@@ -1,4 +1,4 @@
-"""What the trainer's process does: take the lease, open the store, retrain, and say what came of it."""
+"""The job of the training process: take the lease, open the store, retrain, report the result."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 
 import msgspec
 
 from streamad.errors import ConfigError, DetectorError, OutputError, Problem, StreamadError
 from streamad.learn.parts import detector_for, registry_of, store_for
-from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.child import TrainerSpec, settings_from_json
-from streamad.learn.trainer.lease import Heartbeat, Lease, LeaseRecord, LeaseRefusedError, take_lease
+from streamad.learn.trainer.child import TrainerSpec
+from streamad.learn.trainer.lease import Lease, LeaseRefusedError
 from streamad.learn.trainer.requests import (
     TrainingFailed,
     TrainingOutcome,
@@ -25,32 +24,30 @@ from streamad.learn.trainer.requests import (
     TrainingResult,
     post_request,
 )
-from streamad.learn.trainer.retrain import retrain
+from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_status
 from streamad.plant import Plant
 from streamad.ports import Clock
-from streamad.settings.learning import LearningSettings
-from streamad.settings.plant_yaml import Settings
 
 UNASKED: frozenset[TrainingReason] = frozenset({"first", "schedule", "inliers", "drift"})
-"""Trainings that nobody asked for: another worker's training a moment ago makes them needless."""
+"""Trainings that no operator requested: they are needless just after another worker's training."""
 MAX_ATTEMPTS = 3
 
 
 def run_job(spec: TrainerSpec, clock: Clock, lost: Callable[[], None]) -> TrainingResult:
-    """Do the training of ``spec`` and return what came of it; ``lost`` is called, in a thread, where the lease is lost.
+    """Do the training of ``spec`` and return its result; if the lease is lost, ``lost`` is called in a thread.
 
-    Whatever goes wrong is a result, KeyboardInterrupt too.
+    Every failure is a result, KeyboardInterrupt too.
     """
+    failed = partial(TrainingFailed, model=spec.model, request=spec.request)
     try:
         return _Job(spec, clock).run(lost)
     except LeaseRefusedError as error:
-        return TrainingFailed(model=spec.model, error=str(error), request=spec.request, kind="refused")
+        return failed(error=str(error), kind="refused")
     except StreamadError as error:
-        return TrainingFailed(model=spec.model, error=one_line(error), request=spec.request)
+        return failed(error=one_line(error))
     except KeyboardInterrupt:
-        text = "the training was interrupted before it had begun"
-        return TrainingFailed(model=spec.model, error=text, request=spec.request, kind="interrupted")
+        return failed(error="the training was interrupted before it had begun", kind="interrupted")
 
 
 def one_line(error: BaseException) -> str:
@@ -61,118 +58,110 @@ def one_line(error: BaseException) -> str:
 
 class _Job:
     def __init__(self, spec: TrainerSpec, clock: Clock) -> None:
+        if spec.settings.learning is None:
+            problem = "is not set: without it, models are trained by `streamad train` alone"
+            raise ConfigError([Problem("learning", problem)])
         self._spec = spec
         self._clock = clock
-        self._settings = settings_from_json(spec.settings)
-        self._learning = _learning(self._settings)
-        self._plant = Plant(self._settings, Path(spec.base_dir), clock)
-        self._registry: Registry = registry_of(self._plant)
+        self._learning = spec.settings.learning
+        self._plant = Plant(spec.settings, spec.base_dir, clock)
+        self._registry = registry_of(self._plant)
         self._training = self._registry.training_folder(spec.model)
-        self._status: StatusWriter | None = None
+        self._posted = None if spec.posted is None else self._training / "requests" / spec.posted
 
     def run(self, lost: Callable[[], None]) -> TrainingResult:
         """Train under the lease. Raises LeaseRefusedError, RegistryError, OutputError; the rest is a result."""
-        spec = self._spec
-        lease = take_lease(
-            self._training, spec.request, prepare=self._prepare, since_us=self._clock.now_us(), times=spec.times
-        )
-        assert self._status is not None, "prepared"
+        spec, lease, status = self._spec, Lease(self._training, self._spec.times), None
+        lease.take(self._clock.now_us())
         try:
-            with Heartbeat(lease, spec.times.renew_s, lost):
-                if spec.posted is not None:
-                    (self._training / "requests" / spec.posted).unlink(missing_ok=True)
-                result = self._train(lease, self._status)
-                with suppress(OutputError):  # such as a full disk; the worker is told all the same
-                    self._status.ended(result)
+            before = written_status(self._training)
+            self._refuse_if_needless(before)
+            first = self._first_status(before)
+            status = StatusWriter(self._training, first, self._clock, lease.is_held)
+            with lease.renewing(lost):
+                if self._posted is not None:
+                    self._posted.unlink(missing_ok=True)
+                result = self._train(lease, status, first.attempt)
+                with suppress(OutputError):  # such as a full disk; the worker gets the result all the same
+                    status.ended(result)
             return result
         except KeyboardInterrupt:
-            self._status.interrupted()
+            if status is None:
+                raise
+            status.interrupted()
             text = "the training was interrupted: it goes on at the next start"
             return TrainingFailed(model=spec.model, error=text, request=spec.request, kind="interrupted")
         finally:
             lease.release()
 
-    def _prepare(self, former: LeaseRecord | None, status_path: Path) -> int:
-        """Refuse what is needless by now, else write the first status and return the number of the attempt."""
-        spec, now_us = self._spec, self._clock.now_us()
-        before = None if former is None else written_status(self._training, former)
-        self._check(former, before, now_us)
-        attempt = 1
-        if former is not None and before is not None and before.state != "idle":
-            if former.request == spec.request:
-                attempt = former.attempt + (before.state == "running")  # it died without a word
-            elif former.request.reason not in {*UNASKED, spec.request.reason}:  # else the later word counts
-                post_request(self._registry, spec.model, former.request)  # else what somebody asked for would be lost
-        last = before or TrainingStatus()
-        status = TrainingStatus(
-            state="running",
-            request=spec.request,
-            attempt=attempt,
-            phase="preparing",
-            started_us=now_us,
-            pid=os.getpid(),
-            host=platform.node(),
-            last=last.last,
-            last_started_us=last.last_started_us,
-            last_ended_us=last.last_ended_us,
-        )
-        self._status = StatusWriter(status_path, status, self._clock)
-        self._status.begin()
-        return attempt
-
-    def _check(self, former: LeaseRecord | None, before: TrainingStatus | None, now_us: int) -> None:
+    def _refuse_if_needless(self, before: TrainingStatus) -> None:
         spec = self._spec
-        if spec.posted is not None and not (self._training / "requests" / spec.posted).exists():
+        if self._posted is not None and not self._posted.exists():
             raise LeaseRefusedError("another worker has taken this request on")
-        if spec.resumes is not None:
-            if former is None or former.token != spec.resumes:
+        if spec.resumes:
+            if before.state == "idle" or before.request != spec.request:
                 raise LeaseRefusedError("another worker has taken the interrupted training up")
         elif spec.request.reason == "first" and self._registry.current(spec.model) is not None:
             raise LeaseRefusedError("another worker has trained the first model")
-        elif spec.request.reason in UNASKED and before is not None and isinstance(before.last, TrainingOutcome):
-            ago_us = now_us - (before.last_ended_us or 0)
+        elif spec.request.reason in UNASKED and isinstance(before.last, TrainingOutcome):
+            ago_us = self._clock.now_us() - (before.last_ended_us or 0)
             if 0 <= ago_us < self._learning.min_interval:
                 raise LeaseRefusedError(
                     f"another worker has trained the model {ago_us / 6e7:.0f} min ago: see min_interval"
                 )
 
-    def _train(self, lease: Lease, status: StatusWriter) -> TrainingResult:
+    def _first_status(self, before: TrainingStatus) -> TrainingStatus:
+        """Return the status to begin with; an operator's request that was interrupted is posted again, not lost."""
+        spec, former, attempt = self._spec, before.request, 1
+        if former is not None and before.state != "idle":
+            if former == spec.request:
+                attempt = before.attempt + (before.state == "running")  # its process died without saving its state
+            elif former.reason not in {*UNASKED, spec.request.reason}:  # the later of two requests alike replaces it
+                post_request(self._registry, spec.model, former)
+        return TrainingStatus(
+            state="running",
+            request=spec.request,
+            attempt=attempt,
+            phase="preparing",
+            started_us=self._clock.now_us(),
+            pid=os.getpid(),
+            host=platform.node(),
+            last=before.last,
+            last_started_us=before.last_started_us,
+            last_ended_us=before.last_ended_us,
+        )
+
+    def _train(self, lease: Lease, status: StatusWriter, attempt: int) -> TrainingResult:
         spec = self._spec
         try:
-            if lease.record.attempt > MAX_ATTEMPTS:
+            if attempt > MAX_ATTEMPTS:
                 raise DetectorError(
-                    f"the training process died {MAX_ATTEMPTS} times without a word (out of memory?): "
+                    f"the training process died {MAX_ATTEMPTS} times without an error (out of memory?): "
                     "lower learning.max_accepted, or give it more memory"
                 )
             return _finite(self._retrain(lease, status))
         except StreamadError as error:
             text = one_line(error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code; the worker must hear of it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code; its error is a result
             traceback.print_exc(file=sys.stderr)
             text = one_line(error)
         return TrainingFailed(model=spec.model, error=text, request=spec.request)
 
     def _retrain(self, lease: Lease, status: StatusWriter) -> TrainingOutcome:
-        settings, spec = self._settings, self._spec
+        spec = self._spec
         store = store_for(self._plant, spec.model)
         store.open()
-        return retrain(
-            store,
-            detector_for(self._plant),
-            settings=settings,
+        return Retraining(
+            store=store,
+            detector=detector_for(self._plant),
+            settings=spec.settings,
             model=spec.model,
             registry=self._registry,
             clock=self._clock,
             request=spec.request,
             progress=status.on_step,
             holds_lease=lease.is_held,
-        )
-
-
-def _learning(settings: Settings) -> LearningSettings:
-    if settings.learning is None:
-        raise ConfigError([Problem("learning", "is not set: without it, models are trained by `streamad train` alone")])
-    return settings.learning
+        ).run()
 
 
 def _finite(outcome: TrainingOutcome) -> TrainingOutcome:

@@ -1,54 +1,91 @@
-"""The trainer's process around its job: standard input and output, signals, and the end of its worker."""
+"""A child process: one piece of input, and the last bytes of its output.
+
+It is started by ``subprocess`` (through asyncio), not by ``multiprocessing``: "spawn" would import the caller's
+``__main__`` in the child before the child can lower its priority and redirect its output, and would leave a resource
+tracker process beside every worker.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import sys
-import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from types import FrameType
-from typing import BinaryIO
+from typing import NamedTuple, cast
 
-import msgspec
-
-from streamad.learn.trainer.child import LOST_LEASE_CODE, TrainerSpec
-from streamad.learn.trainer.job import run_job
-from streamad.system.clock import SystemClock
-
-
-def serve() -> None:
-    """Do the training that standard input asks for, and write its result to standard output."""
-    output = _own_output()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the worker, which ends this process
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return
-    spec = msgspec.json.decode(line, type=TrainerSpec)
-    signal.signal(signal.SIGTERM, _interrupt)
-    threading.Thread(target=_interrupt_at_end_of_input, name="streamad-worker-watch", daemon=True).start()
-    result = run_job(spec, SystemClock(), lost=lambda: os._exit(LOST_LEASE_CODE))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    with suppress(BrokenPipeError), output:
-        output.write(msgspec.json.encode(result) + b"\n")
+_KEPT_BYTES = {1: 1_000_000, 2: 20_000}
+_LAST_OUTPUT_S = 1.0
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 
 
-def _own_output() -> BinaryIO:
-    """Return the standard output for the result alone: whatever else writes there goes to standard error."""
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return output
+class Ended(NamedTuple):
+    """How a process ended: exit code (negative: the signal), and the last bytes of its stdout and its stderr."""
+
+    code: int
+    output: bytes
+    errors: str
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not interrupt the saving
-    raise KeyboardInterrupt
+class Process:
+    """A running process; its stdin stays open until its end, so that it sees the death of this process as EOF."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, output: _Output) -> None:
+        self._transport = transport
+        self._output = output
+
+    @classmethod
+    async def start(cls, command: Sequence[str], content: bytes, threads: int) -> Process:
+        """Start ``command`` with ``content`` on its stdin and ``threads`` for its numeric libraries. Raises OSError."""
+        environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+        transport, output = await asyncio.get_running_loop().subprocess_exec(_Output, *command, env=environment)
+        cast("asyncio.WriteTransport", transport.get_pipe_transport(0)).write(content)
+        return cls(transport, output)
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._transport.get_pid()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal if the process still runs."""
+        if not self._output.exited.is_set():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)  # the transport's own method may reap the process before asyncio does
+
+    async def ended(self) -> Ended:
+        """Return once the process has ended; kill it if the caller is cancelled."""
+        try:
+            await self._output.exited.wait()
+            with suppress(TimeoutError):  # a process that it started may keep its output open
+                await asyncio.wait_for(self._output.closed.wait(), _LAST_OUTPUT_S)
+        finally:
+            self.send(signal.SIGKILL)
+            await self._output.exited.wait()
+            self._transport.close()
+        code = self._transport.get_returncode()
+        assert code is not None
+        return Ended(code, self._output.kept[1], self._output.kept[2].decode(errors="replace"))
 
 
-def _interrupt_at_end_of_input() -> None:
-    # Not through sys.stdin: a thread that waits in there must not hold its lock when the interpreter ends.
-    while os.read(0, 4096):
-        pass
-    main = threading.main_thread().ident
-    if main is not None:
-        signal.pthread_kill(main, signal.SIGTERM)
+class _Output(asyncio.SubprocessProtocol):
+    """Keeps the last bytes of stdout and stderr, and notes the end of the process and of both."""
+
+    def __init__(self) -> None:
+        self.kept = dict.fromkeys(_KEPT_BYTES, b"")
+        self.exited, self.closed = asyncio.Event(), asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.kept[fd] = (self.kept[fd] + data)[-_KEPT_BYTES[fd] :]
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()

@@ -1,4 +1,4 @@
-"""What a training is asked for, and what came of it: the messages between triggers, trainer, worker and operator."""
+"""What a training is asked for, and its result: the messages between triggers, trainer, worker and operator."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from streamad.telemetry.logs import get_logger
 
 TrainingReason: TypeAlias = Literal["first", "schedule", "inliers", "drift", "command", "relearn"]
 FailureKind: TypeAlias = Literal["failed", "refused", "interrupted"]
-"""failed: nothing came of it. refused: another training of it runs. interrupted: it goes on at the next start."""
+"""failed: no version was made. refused: another training runs. interrupted: it resumes at the next start."""
 
 
 class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Why to train, and when that was asked for (Unix microseconds; once a process trains: when it took this on).
+    """Why to train, and when it was requested (Unix microseconds; from its start on: when a process took it).
 
     ``since_us``, for relearn only: train on what ended since then, whatever the decision was. ``detail`` is for people.
     """
@@ -33,7 +33,7 @@ class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
-    """A training that came to its end: the ``version`` it made (None: it made none), and what was decided and why."""
+    """A completed training: the ``version`` it made (None: it made none), and the decision with its reason."""
 
     model: str
     version: str | None
@@ -44,7 +44,7 @@ class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
 
 
 class TrainingFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
-    """A training that came to nothing; ``error`` is one line that says what to do. The champion stays."""
+    """A training without result; ``error`` is one line that says what to do. The champion stays."""
 
     model: str
     error: str
@@ -56,7 +56,7 @@ TrainingResult: TypeAlias = TrainingOutcome | TrainingFailed
 
 
 def post_request(registry: Registry, name: str, request: TrainingRequest) -> Path:
-    """Ask the workers of the model ``name`` to train, from any process; returns the file, there until one takes it on.
+    """Ask the workers of the model ``name`` to train, from any process; returns the file, there until one takes it.
 
     The same request posted twice is one. Raises RegistryError, OutputError.
     """
@@ -70,9 +70,9 @@ def post_request(registry: Registry, name: str, request: TrainingRequest) -> Pat
 
 
 def posted_requests(registry: Registry, name: str) -> dict[Path, TrainingRequest]:
-    """Return what was posted and not taken on yet, oldest first; a file that is no request is put aside and logged.
+    """Return the posted requests that no worker has taken yet, oldest first. Raises RegistryError.
 
-    Raises RegistryError.
+    A file that holds no request is logged and renamed.
     """
     folder = registry.training_folder(name) / "requests"
     try:
@@ -86,7 +86,7 @@ def posted_requests(registry: Registry, name: str) -> dict[Path, TrainingRequest
 def _read(path: Path) -> TrainingRequest | None:
     try:
         return decode_json(path.read_bytes(), TrainingRequest)
-    except FileNotFoundError:  # taken on this very moment
+    except FileNotFoundError:  # taken at this very moment
         return None
     except msgspec.DecodeError as error:
         get_logger().warning("not a training request: put aside", path=str(path), error=str(error))

@@ -37,38 +37,16 @@ from streamad.settings.plant_yaml import Settings
 from streamad.types import from_us
 
 _FEWEST_APART, _SHARE_APART = 5, 0.05
-"""So many calibration sequences, and such a share of them, that stand apart are worth a word."""
+"""The outcome mentions so many calibration sequences that stand apart, and such a share of them."""
 
 
-def retrain(
-    store: InlierStore,
-    detector: Detector,
-    *,
-    settings: Settings,
-    model: str,
-    registry: Registry,
-    clock: Clock,
-    request: TrainingRequest,
-    progress: FitProgress | None = None,
-    holds_lease: Callable[[], bool] = lambda: True,
-    device: str | None = None,
-) -> TrainingOutcome:
-    """Train a challenger for ``model`` on what ``store`` holds, compare it with the champion, promote the better one.
+@dataclass(slots=True, kw_only=True)
+class Retraining:
+    """The training of a challenger for ``model`` on ``store``, its comparison with the champion, and its promotion.
 
-    Interrupted at any moment, the champion stays, and a repeated call with the same ``request`` goes on where the fits
-    were. A challenger that is not better, a lost lease and a lost race are outcomes; the champion then stays, too.
-
-    Raises TrainingDataError (too few sequences among others), DetectorError, StoreError, RegistryError, OutputError,
-    and ArtifactError where the challenger cannot be loaded again.
+    ``holds_lease`` is asked before the promotion. ``device`` defaults to ``settings.model.device``.
     """
-    where = device or settings.model.device
-    return _Retraining(
-        store, detector, settings, model, registry, clock, request, progress, holds_lease, where
-    ).outcome()
 
-
-@dataclass(slots=True)
-class _Retraining:
     store: InlierStore
     detector: Detector
     settings: Settings
@@ -76,60 +54,72 @@ class _Retraining:
     registry: Registry
     clock: Clock
     request: TrainingRequest
-    progress: FitProgress | None
-    holds_lease: Callable[[], bool]
-    device: str
-    parent: str | None = None
-    notes: list[str] = field(default_factory=list)
-    figures: dict[str, float] = field(default_factory=dict)
+    progress: FitProgress | None = None
+    holds_lease: Callable[[], bool] = lambda: True
+    device: str = ""
+    parent: str | None = field(default=None, init=False)
+    notes: list[str] = field(default_factory=list, init=False)
+    figures: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.device = self.device or self.settings.model.device
 
     @property
-    def learning(self) -> LearningSettings:
+    def _learning(self) -> LearningSettings:
         return self.settings.learning or LearningSettings()
 
     @property
-    def rate(self) -> float:
+    def _rate(self) -> float:
         return self.settings.alerts.false_alarm_rate
 
     @property
-    def is_relearning(self) -> bool:
+    def _is_relearning(self) -> bool:
         return self.request.reason == "relearn"
 
-    def outcome(self) -> TrainingOutcome:
+    def run(self) -> TrainingOutcome:
+        """Return the outcome; a challenger that is not better, a lost lease and a lost race are outcomes, too.
+
+        The champion stays in service until the promotion, whenever this is interrupted, and a call with the same
+        ``request`` resumes the fits. Raises TrainingDataError (too few sequences among others), DetectorError,
+        StoreError, RegistryError, OutputError, and ArtifactError if the challenger cannot be loaded again.
+        """
         self.parent = self.registry.current(self.model)
-        champion = None if self.parent is None or self.is_relearning else self._champion(self.parent)
+        champion = None if self.parent is None or self._is_relearning else self._champion(self.parent)
         since_us = self._since_us()
-        if self.is_relearning:
+        if self._is_relearning:
             since = "the beginning" if since_us is None else from_us(since_us).isoformat(timespec="seconds")
             self.notes.append(f"learned anew from what ended since {since}")
         selection = self._selection(since_us)
         plan = plan_calibration(
             selection,
-            settings=self.learning,
+            settings=self._learning,
             share=self.settings.model.calibration,
-            rate=self.rate,
+            rate=self._rate,
             seed=self.settings.model.seed,
             has_champion=champion is not None,
         )
         if champion is not None and (why := self._why_not(plan)):
-            return self._told(None, Ruling(False, f"not trained: {why}; the champion stays"))
+            return self._outcome(None, Ruling(False, f"not trained: {why}; the champion stays"))
         return self._trained(plan, selection, champion, since_us)
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- champion and selection -------------------------------------------------------------------------------------
+
+    def _load(self, version: str) -> LoadedModel:
+        return load_version(
+            self.registry, self.model, version, settings=self.settings, detector=self.detector, device=self.device
+        )
 
     def _champion(self, version: str) -> LoadedModel | None:
-        """Return the champion, None where it cannot be loaded: what is broken must not keep a challenger out."""
+        """Return the champion, None if it cannot be loaded: then it must not keep a challenger out."""
         try:
-            return load_version(
-                self.registry, self.model, version, settings=self.settings, detector=self.detector, device=self.device
-            )
+            return self._load(version)
         except (ArtifactError, RegistryError) as error:
             self.notes.append(f"not compared, for the champion cannot be loaded ({error})")
             return None
 
     def _since_us(self) -> int | None:
-        """Return since when the plant is what it is: as asked for, or as the champion has it."""
-        if self.is_relearning and self.request.since_us is not None:
+        """Return the time of the last lasting change, None without one: as requested, or as the champion has it."""
+        if self._is_relearning and self.request.since_us is not None:
             return self.request.since_us
         try:
             return None if self.parent is None else learned_since_us(self.registry, self.model, self.parent)
@@ -137,27 +127,27 @@ class _Retraining:
             return None
 
     def _selection(self, since_us: int | None) -> Selection:
-        # What comes later is not for this request, so that an interrupted training finds the same again.
+        # Only sequences of before the request, so that an interrupted training finds the same ones again.
         stored = read_stored(self.store, since_us=since_us, stored_before_us=self.request.requested_us + 1)
         selection = self._select(stored, since_us)
-        if selection.n_training < self.learning.min_training:  # a clock that was set back stamps into the future
+        if selection.n_training < self._learning.min_training:  # a clock that was set back stamps into the future
             selection = self._select(read_stored(self.store, since_us=since_us), since_us)
         problems = self.store.problems
         self.figures["store.skipped_shards"] = len(problems)
         if problems:
             shards = "a shard" if len(problems) == 1 else f"{len(problems)} shards"
             self.notes.append(f"{shards} of the inlier store skipped ({problems[0]})")
-        if selection.n_training < self.learning.min_training:
+        if selection.n_training < self._learning.min_training:
             raise TrainingDataError(self._too_few(selection, since_us))
         return selection
 
     def _select(self, stored: Stored, since_us: int | None) -> Selection:
         judges = self._judges(stored, since_us)
-        return select(stored, settings=self.learning, rate=self.rate, judges=judges)
+        return select(stored, settings=self._learning, rate=self._rate, judges=judges)
 
     def _judges(self, stored: Stored, since_us: int | None) -> frozenset[str]:
-        """Return the versions whose decisions count: those that know the plant as it is now."""
-        if self.is_relearning:
+        """Return the versions whose decisions count: those trained since the last lasting change."""
+        if self._is_relearning:
             return frozenset()
         if self.parent is None:
             everything = (*stored.accepted, *stored.reserve, *stored.aside)
@@ -168,13 +158,13 @@ class _Retraining:
         since = "" if since_us is None else f" since {from_us(since_us).isoformat(timespec='seconds')}"
         return (
             f"model {self.model}: {selection.n_training} sequences in the inlier store{since} may train, "
-            f"{self.learning.min_training} are needed (learning.min_training): let the monitor run until then"
+            f"{self._learning.min_training} are needed (learning.min_training): let the monitor run until then"
             + "".join(f"; {note}" for note in self.notes)
         )
 
     def _why_not(self, plan: Plan) -> str | None:
-        """Say why training would be in vain, before hours are spent on it."""
-        settings, share = self.learning, plan.calibration.alert_share
+        """Return why a challenger could not be decided on, before hours are spent on its training."""
+        settings, share = self._learning, plan.calibration.alert_share
         if share > settings.drift.changed_share:
             return (
                 f"{share:.0%} of the reserved sequences alerted, so the plant seems to have changed for good: "
@@ -188,12 +178,12 @@ class _Retraining:
             )
         return None
 
-    # --- what is made of it -----------------------------------------------------------------------------------------
+    # --- challenger and decision ------------------------------------------------------------------------------------
 
     def _trained(
         self, plan: Plan, selection: Selection, champion: LoadedModel | None, since_us: int | None
     ) -> TrainingOutcome:
-        making = Challenger.of(plan, self.settings, self.learning)
+        making = Challenger.of(plan, self.settings, self._learning)
         check_training_data(making.training, self.settings.channel_specs, self.settings.window.length)
         record = LearningRecord(
             reason=self.request.reason,
@@ -203,23 +193,23 @@ class _Retraining:
             n_skipped_shards=int(self.figures["store.skipped_shards"]),
         )
         key = fingerprint(making.training, self.settings, self.device, self.model, *making.key)
-        # Until the decision is made: a trainer that dies before it finds its fits done when it comes back.
+        # Kept until the decision is made: a trainer that dies before finds its fits done when it resumes.
         with work_folder(self.registry.training_folder(self.model), key) as folder:
             fits = Fits(self.detector, self.settings, self.device, folder, making.n_fits, self.progress)
             publisher = Publisher(fits, self.registry, self.model, self.parent, self.clock, record)
             version = making.make(fits, publisher)
-            return self._told(version, self._decided(version, plan, selection, champion, fits.n_fits))
+            return self._outcome(version, self._decided(version, plan, selection, champion, fits.n_fits))
 
     def _decided(
         self, version: str, plan: Plan, selection: Selection, champion: LoadedModel | None, n_fits: int
     ) -> Ruling:
-        """Return the decision on ``version``, carried out and kept in the manifests."""
+        """Return the decision on ``version``, carried out and recorded in the manifests."""
         ruling = self._ruling(version, plan, selection, champion, n_fits)
         if ruling.promoted:
             ruling = self._promoted(version, ruling)
         decision = PromotionDecision(
             promoted=ruling.promoted,
-            reason=self._with_notes(ruling.reason),
+            reason="; ".join([ruling.reason, *self.notes]),
             decided_at=from_us(self.clock.now_us()),
             figures=self.figures,
             challenger=version,
@@ -227,7 +217,7 @@ class _Retraining:
         )
         try:
             self.registry.record_decision(self.model, version, decision)
-        except (ArtifactError, OutputError, RegistryError) as error:  # what is decided must not look like a failure
+        except (ArtifactError, OutputError, RegistryError) as error:  # the decision stands
             self.notes.append(f"the decision is not kept in the manifests ({error})")
         return ruling
 
@@ -244,11 +234,9 @@ class _Retraining:
         }
         if doubt := promotion_doubt(metrics):
             return Ruling(False, f"not promoted: {doubt}")
-        challenger = load_version(
-            self.registry, self.model, version, settings=self.settings, detector=self.detector, device=self.device
-        )
-        self._tell_what_stands_apart(challenger)
-        if self.is_relearning and self.parent is not None:
+        challenger = self._load(version)
+        self._note_what_stands_apart(challenger)
+        if self._is_relearning and self.parent is not None:
             which = f" --model {self.model}" if self.settings.models is not None else ""
             self.notes.append(f"look with `streamad models compare {self.parent} {version}{which}`")
         if not len(plan.comparison):
@@ -257,15 +245,15 @@ class _Retraining:
             challenger,
             champion,
             TestMaterial.of(plan.comparison, selection),
-            rate=self.rate,
+            rate=self._rate,
             seed=self.settings.model.seed,
-            progress=partial(self._emit, n_fits),
+            progress=partial(self._compared, n_fits),
         )
         self.figures |= comparison.figures()
-        return rule(comparison, self.learning.promotion, self.parent)
+        return rule(comparison, self._learning.promotion, self.parent)
 
-    def _tell_what_stands_apart(self, challenger: LoadedModel) -> None:
-        """Say so where the threshold may rest on anomalies: nobody but an operator can know whether they are."""
+    def _note_what_stands_apart(self, challenger: LoadedModel) -> None:
+        """Note that the threshold may rest on anomalies: only an operator can know whether they are."""
         scores = scores_of(challenger.calibration_terms)
         n_apart = separated(scores, len(scores) // 4)
         self.figures["challenger.calibration_standing_apart"] = n_apart
@@ -275,7 +263,7 @@ class _Retraining:
                 "say so (streamad feedback --confirmed, or learning.presumed_anomalies), else their like goes unnoticed"
             )
 
-    def _emit(self, n_fits: int, done: int, total: int) -> None:
+    def _compared(self, n_fits: int, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(FitStep("comparison", n_fits, n_fits, TrainingStep(done, total, 0.0)))
 
@@ -288,15 +276,12 @@ class _Retraining:
             return Ruling(False, f"not promoted: {error}")
         return ruling
 
-    def _with_notes(self, reason: str) -> str:
-        return "; ".join([reason, *self.notes])
-
-    def _told(self, version: str | None, ruling: Ruling) -> TrainingOutcome:
+    def _outcome(self, version: str | None, ruling: Ruling) -> TrainingOutcome:
         return TrainingOutcome(
             model=self.model,
             version=version,
             promoted=ruling.promoted,
-            reason=self._with_notes(ruling.reason),
+            reason="; ".join([ruling.reason, *self.notes]),
             request=self.request,
             figures=self.figures,
         )

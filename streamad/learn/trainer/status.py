@@ -1,4 +1,4 @@
-"""How far the training of a model is, and how the last one ended: what ``streamad models status`` shows."""
+"""The progress of a model's training, and the result of the last one: what ``streamad models status`` shows."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ import msgspec
 
 from streamad.errors import OutputError, RegistryError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.lease import LeaseRecord, is_held, read_record, status_path
+from streamad.learn.trainer.lease import is_held
 from streamad.learn.trainer.requests import TrainingRequest, TrainingResult
 from streamad.learn.training.fits import FitStep
 from streamad.ports import Clock
 from streamad.system.files import write_atomically
 from streamad.system.untrusted_json import decode_json
 
-_READS = 3
 _WRITE_EVERY_S = 1.0
 
 
 class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
     """State of the training of one model; times in Unix microseconds.
 
-    ``idle``: nothing is being trained; the fields of a running one are those of the last. ``interrupted``: its process
-    was stopped or has died, and a worker will take it up again. ``last``, ``last_started_us`` and ``last_ended_us`` are
-    of the last training that came to an end. ``phase``: preparing, then those of ``FitStep``.
+    ``idle``: none runs; the fields of a running one are those of the last. ``interrupted``: its process was stopped or
+    has died, and a worker will resume it. ``last``, ``last_started_us`` and ``last_ended_us`` belong to the last
+    training that ended with a result. ``phase``: preparing, then those of ``FitStep``.
     """
 
     state: Literal["idle", "running", "interrupted"] = "idle"
@@ -50,73 +49,85 @@ class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_status(registry: Registry, name: str) -> TrainingStatus:
-    """Return the status of the model ``name``, whether it was ever trained or not. Raises RegistryError."""
+    """Return the status of the model ``name``, trained or not. Raises RegistryError."""
     training = registry.training_folder(name)
-    status = TrainingStatus()
-    for _ in range(_READS):  # a new holder may remove the former one's file in between
-        record = read_record(training)
-        if record is None:
-            return status
-        running = is_held(training, record)
-        found = written_status(training, record)
-        if found is not None:
-            return found if running or found.state != "running" else msgspec.structs.replace(found, state="interrupted")
+    was_held = is_held(training)
+    status = written_status(training)
+    if status.state == "running" and not was_held and not is_held(training):
+        return msgspec.structs.replace(status, state="interrupted")
     return status
 
 
-def written_status(training: Path, record: LeaseRecord) -> TrainingStatus | None:
-    """Return what a holder wrote last, None where nothing readable is there; a dead one may still say running."""
+def written_status(training: Path) -> TrainingStatus:
+    """Return the status that was written last, ``idle`` if none is readable; that of a dead trainer may be ``running``.
+
+    A former version kept it in ``holders/TOKEN.json``: that is read until the next training. Raises RegistryError.
+    """
     try:
-        return decode_json(status_path(training, record.token).read_bytes(), TrainingStatus)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
+        former = sorted((training / "holders").glob("*.json"))
+        for path in (training / "status.json", *former):
+            with suppress(FileNotFoundError):
+                return decode_json(path.read_bytes(), TrainingStatus)
+    except msgspec.DecodeError:
+        return TrainingStatus()
     except OSError as error:
         raise RegistryError(f"cannot read the training status in {training}: {error.strerror}") from error
+    return TrainingStatus()
+
+
+def progress_of(status: TrainingStatus, pid: int | None) -> str:
+    """Return the progress of the training process ``pid`` in words, from a status that may still be a former one's."""
+    if status.state != "running" or status.pid is None or status.pid != pid:
+        return "training, starting"
+    fit = f", fit {status.fit}/{status.n_fits}" if status.n_fits > 1 else ""
+    epoch = f", epoch {status.epoch}/{status.n_epochs}" if status.n_epochs else ""
+    return f"training{fit}{epoch}"
 
 
 class StatusWriter:
-    """Writes the status of one training to the holder's own file: progress at most once a second, the rest at once."""
+    """Writes the status of one training while ``holds_lease``: progress at most once a second, the rest at once.
+
+    Its creation writes ``status`` and may raise OutputError.
+    """
 
     def __init__(
-        self, path: Path, status: TrainingStatus, clock: Clock, monotonic: Callable[[], float] = time.monotonic
+        self,
+        training: Path,
+        status: TrainingStatus,
+        clock: Clock,
+        holds_lease: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._path = path
+        self._path = training / "status.json"
         self._status = status
         self._clock = clock
+        self._holds_lease = holds_lease
         self._monotonic = monotonic
         self._written_s = monotonic()
+        self._write()
 
     def on_step(self, step: FitStep) -> None:
-        """Tell of an epoch; where that cannot be written, the training goes on all the same."""
+        """Write an epoch; if that fails, the training goes on."""
         now_s = self._monotonic()
         if now_s - self._written_s < _WRITE_EVERY_S and step.phase == self._status.phase:
             return
         self._written_s = now_s
         epoch = step.step
+        fields = {"phase": step.phase, "fit": step.fit, "n_fits": step.n_fits, "loss": epoch.loss}
         with suppress(OutputError):
-            self._write(
-                phase=step.phase,
-                fit=step.fit,
-                n_fits=step.n_fits,
-                epoch=epoch.epoch,
-                n_epochs=epoch.n_epochs,
-                loss=epoch.loss,
-            )
+            self._write(**fields, epoch=epoch.epoch, n_epochs=epoch.n_epochs)
 
     def interrupted(self) -> None:
-        """Say that the training goes on later; where that cannot be written, the lock of the dead process says so."""
+        """Write that the training resumes later; if that fails, the lock of the ended process shows the same."""
         with suppress(OutputError):
             self._write(state="interrupted")
 
     def ended(self, result: TrainingResult) -> None:
-        """Say how it ended. Raises OutputError."""
+        """Write the result. Raises OutputError."""
         now_us = self._clock.now_us()
         self._write(state="idle", last=result, last_started_us=self._status.started_us, last_ended_us=now_us)
 
-    def begin(self) -> None:
-        """Write the status it began with. Raises OutputError."""
-        self._write()
-
     def _write(self, **changes: Any) -> None:
         self._status = msgspec.structs.replace(self._status, **changes, updated_us=self._clock.now_us())
-        write_atomically(self._path, msgspec.json.encode(self._status))
+        if self._holds_lease():
+            write_atomically(self._path, msgspec.json.encode(self._status))

@@ -1,4 +1,4 @@
-"""When a model trains, and what an operator hears of it: triggers and requests to the training process, and back."""
+"""The trainings of one model in service: triggers and requests start the process, its results become events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 from streamad.drift.lasting_change import Changed
 from streamad.errors import RegistryError, StreamadError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.child import Retrainer
+from streamad.learn.trainer.child import Child
 from streamad.learn.trainer.requests import (
     TrainingFailed,
     TrainingOutcome,
@@ -19,7 +19,7 @@ from streamad.learn.trainer.requests import (
     TrainingRequest,
     TrainingResult,
 )
-from streamad.learn.trainer.status import TrainingStatus, read_status
+from streamad.learn.trainer.status import TrainingStatus, progress_of, read_status
 from streamad.learn.trainer.triggers import Triggers
 from streamad.messages import ModelRef
 from streamad.plant import Plant
@@ -32,7 +32,7 @@ from streamad.telemetry.metrics import LearningCounters
 _RELEARN_AGAIN_US = 3_600_000_000
 _GRACE_SHARE = 0.8
 _STATUS_S = 1.0
-_LOOKS = 10  # into the store, while the sequences that after_inliers asks for come in
+_COUNTS = 10  # of the store, while the sequences that after_inliers asks for come in
 
 _WHY: Mapping[TrainingReason, str] = {
     "first": "first training",
@@ -46,9 +46,9 @@ _WHY: Mapping[TrainingReason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What decides whether to train: sequences accepted and reserved, and what has become of the plant.
+    """What decides whether to train: sequences accepted and reserved, and whether the plant has changed for good.
 
-    ``alert_share``: of the latest sequences; a change that they no longer show is none to learn.
+    ``alert_share``: of the latest sequences; a change that they no longer show is not learned.
     """
 
     n_stored: int
@@ -58,22 +58,22 @@ class Need:
 
 
 class StoreCounts(Protocol):
-    """What the inlier store holds by now; called in a thread."""
+    """What the inlier store holds; called in a thread."""
 
     def kept_since(self, since_us: int) -> int:
         """Return how many sequences that ended since ``since_us`` are stored. Raises StoreError."""
         ...
 
     def accepted_since(self, stored_us: int) -> int:
-        """Return how many accepted sequences were stored after ``stored_us``, by whomever. Raises StoreError."""
+        """Return how many accepted sequences were stored after ``stored_us``, by any worker. Raises StoreError."""
         ...
 
 
 class Trainings:
-    """Trains the model ``name`` when it is due, asked for, or was interrupted; one training at a time.
+    """Trains the model ``name`` when it is due, requested, or was interrupted; one training at a time.
 
-    ``counters`` count them; ``on_new`` is called after a promotion. Files are read in ``thread``, ``stored`` too;
-    ``turns`` is shared by those that take turns.
+    ``counters`` count them; ``on_promoted`` is called with the promoted version. Files and ``stored`` are read in
+    ``thread``; models that share ``turns`` train one after the other.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Trainings:
         thread: Executor,
         emit: Emit,
         counters: LearningCounters,
-        on_new: Callable[[], None],
+        on_promoted: Callable[[ModelRef], None],
         turns: asyncio.Semaphore | None = None,
     ) -> None:
         settings = plant.settings
@@ -99,72 +99,68 @@ class Trainings:
         self._clock = plant.clock
         self._emit = emit
         self._counters = counters
-        self._on_new = on_new
+        self._on_promoted = on_promoted
         self._n_accepted = 0
         self._n_new = 0
         self._counted_at: int | None = None
         self._trained_us: int | None = None
         self._drifted: str | None = None
         self._is_overtaken = False
-        self._is_blind = False
+        self._is_outage = False
         self._relearned_us: int | None = None
-        self._looked_us: int | None = None
+        self._counted_changed_us: int | None = None
         self._triggers: Triggers | None = None
         self._status = TrainingStatus()
         grace_s = max(0.5, _GRACE_SHARE * settings.run.stop_timeout / 1e6)
-        self._retrainer = Retrainer(plant, name, self.ended, turns=turns, grace_s=grace_s)
+        self._child = Child(plant, name, self.ended, turns=turns, grace_s=grace_s)
 
     @property
     def is_running(self) -> bool:
         """Return whether a training was started here and has not ended."""
-        return self._retrainer.is_running
+        return self._child.is_running
 
     @property
     def progress(self) -> str:
-        """Return how far the training is that runs here, "" where none does; never how far a former one was."""
-        if not self.is_running:
-            return ""
-        status = self._status
-        if status.state != "running" or status.pid is None or status.pid != self._retrainer.pid:
-            return "training, starting"
-        fit = f", fit {status.fit}/{status.n_fits}" if status.n_fits > 1 else ""
-        epoch = f", epoch {status.epoch}/{status.n_epochs}" if status.n_epochs else ""
-        return f"training{fit}{epoch}"
+        """Return the progress of the training that runs here, "" if none does; never that of a former one."""
+        return progress_of(self._status, self._child.pid) if self.is_running else ""
 
     def accepted(self, n: int) -> None:
-        """Note that ``n`` more sequences may train."""
+        """Count ``n`` more sequences that may train."""
         self._n_accepted += n
 
     def drifted(self, what: str) -> None:
-        """Note that something has drifted."""
+        """Record a drift."""
         self._drifted = what
 
     async def start_due(self, need: Need, before: Callable[[], Awaitable[None]]) -> None:
-        """Start what is to be trained now, if anything, after ``before``. Does nothing while a training runs here."""
-        if self.is_running:
-            return
-        try:
-            triggers = await self._known_triggers()
-            request = (
-                await in_thread(self._thread, self._retrainer.waiting)
-                or await self._due(triggers, need)
-                or await self._relearning(need)
-            )
-        except StreamadError as error:
-            if not self._is_blind:  # once for an outage
-                get_logger().warning("cannot see what is to be trained", model=self._name, error=str(error))
-            self._is_blind = True
-            return
-        self._is_blind = False
+        """Start the training that is due, if any, after ``before``. Does nothing while one runs here."""
+        request = None if self.is_running else await self.due(need)
         if request is None:
             return
         await before()
         get_logger().info("training", model=self._name, reason=request.reason, detail=request.detail)
         self._status = TrainingStatus(state="running", request=request)
-        self._retrainer.start(request)
+        self._child.start(request)
+
+    async def due(self, need: Need) -> TrainingRequest | None:
+        """Return the training that is to start now: one that waits, else one that is due, else learning anew."""
+        try:
+            triggers = await self._known_triggers()
+            request = (
+                await in_thread(self._thread, self._child.waiting)
+                or await self._triggered(triggers, need)
+                or await self._relearning(need)
+            )
+        except StreamadError as error:
+            if not self._is_outage:  # log an outage once
+                get_logger().warning("cannot see what is to be trained", model=self._name, error=str(error))
+            self._is_outage = True
+            return None
+        self._is_outage = False
+        return request
 
     def ended(self, result: TrainingResult) -> None:
-        """Tell what came of a training."""
+        """Record and emit the result of a training."""
         if self._triggers is not None:
             self._triggers.ended(result, self._clock.now_us())
         why = _WHY[result.request.reason]
@@ -176,21 +172,22 @@ class Trainings:
                 self._is_overtaken = self._is_overtaken or result.kind == "refused"
                 get_logger().info("training ended", model=self._name, kind=result.kind, reason=result.error)
             return
-        self._trained(self._clock.now_us())
+        self._count_from(self._clock.now_us())
         self._counters.trainings += 1
         self._counters.promotions += result.promoted
+        model = None if result.version is None else ModelRef(self._name, result.version)
         self._emit(
             "model_promoted" if result.promoted else "model_not_promoted",
             f"{self._name} {result.version or '(no version)'} ({why}): {result.reason}",
-            model=None if result.version is None else ModelRef(self._name, result.version),
+            model=model,
             figures=result.figures,
             level="info" if result.promoted else "warning",
         )
-        if result.promoted:
-            self._on_new()
+        if result.promoted and model is not None:
+            self._on_promoted(model)
 
     async def watch(self) -> None:
-        """Follow how far a training is, until cancelled."""
+        """Read the progress of a training once a second, until cancelled."""
         while True:
             await self._clock.sleep(_STATUS_S)
             if self.is_running:
@@ -201,11 +198,11 @@ class Trainings:
 
     async def wait(self) -> None:
         """Return once no training runs here."""
-        await self._retrainer.wait()
+        await self._child.wait()
 
     async def close(self) -> None:
-        """End what runs here: it goes on at the next start. Safe to call twice."""
-        await self._retrainer.close()
+        """End what runs here: it resumes at the next start. Safe to call twice."""
+        await self._child.close()
 
     async def _known_triggers(self) -> Triggers:
         if self._triggers is None:
@@ -214,23 +211,19 @@ class Trainings:
             self._triggers = Triggers(self._settings, self._clock.now_us(), status.last_ended_us)
         return self._triggers
 
-    def _trained(self, at_us: int) -> None:
-        """Count anew from the training that ended at ``at_us``."""
+    def _count_from(self, at_us: int) -> None:
+        """Count accepted sequences anew, from the training that ended at ``at_us``."""
         self._trained_us = at_us
         self._n_accepted = self._n_new = 0
         self._counted_at = None
         self._is_overtaken = False
 
-    async def _follow_others(self) -> None:
-        """After a refusal, take over the training of another worker, as soon as it has come to its end."""
-        status = await in_thread(self._thread, read_status, self._registry, self._name)
-        ended_us = status.last_ended_us
-        if isinstance(status.last, TrainingOutcome) and ended_us is not None and ended_us > (self._trained_us or 0):
-            self._trained(ended_us)
-
-    async def _due(self, triggers: Triggers, need: Need) -> TrainingRequest | None:
-        if self._is_overtaken:
-            await self._follow_others()
+    async def _triggered(self, triggers: Triggers, need: Need) -> TrainingRequest | None:
+        if self._is_overtaken:  # another worker trains: count from the end of its training
+            status = await in_thread(self._thread, read_status, self._registry, self._name)
+            ended_us = status.last_ended_us or 0
+            if isinstance(status.last, TrainingOutcome) and ended_us > (self._trained_us or 0):
+                self._count_from(ended_us)
         await self._count_new()
         drifted, self._drifted = self._drifted, None
         return triggers.due(
@@ -242,28 +235,25 @@ class Trainings:
         )
 
     async def _count_new(self) -> None:
-        """Look how many may train that were stored since the last training: before a restart, too, and by others."""
+        """Count the accepted sequences since the last training in the store: of before a restart and of others, too."""
         after = self._settings.after_inliers
-        if after is None or (self._counted_at is not None and self._n_accepted < self._counted_at + after / _LOOKS):
+        if after is None or (self._counted_at is not None and self._n_accepted < self._counted_at + after / _COUNTS):
             return
         self._counted_at = self._n_accepted
         self._n_new = await in_thread(self._thread, self._stored.accepted_since, self._trained_us or 0)
 
     async def _relearning(self, need: Need) -> TrainingRequest | None:
-        """Return the request that a lasting change calls for, once enough was seen of the new state and it lasts."""
-        now_us, changed = self._clock.monotonic_us(), need.changed
-        if self._settings.relearn != "auto" or changed is None:
+        """Return the request to learn a lasting change, once enough sequences show it and the latest still do."""
+        settings, now_us, changed = self._settings, self._clock.monotonic_us(), need.changed
+        if settings.relearn != "auto" or changed is None or need.alert_share <= settings.drift.changed_share:
             return None
-        if need.alert_share <= self._settings.drift.changed_share:
+        if _is_within(now_us, self._relearned_us, _RELEARN_AGAIN_US):
             return None
-        if self._relearned_us is not None and now_us - self._relearned_us < _RELEARN_AGAIN_US:
+        if _is_within(now_us, self._counted_changed_us, settings.flush_interval):
             return None
-        if self._looked_us is not None and now_us - self._looked_us < self._settings.flush_interval:
-            return None
-        self._looked_us = now_us
-        wanted = min(self._settings.first_training, self._settings.max_aside)
+        self._counted_changed_us = now_us
         found = await in_thread(self._thread, self._stored.kept_since, changed.since_us)
-        if found < wanted:
+        if found < min(settings.first_training, settings.max_aside):
             return None
         self._relearned_us = now_us
         return TrainingRequest(
@@ -272,3 +262,7 @@ class Trainings:
             since_us=changed.since_us,
             detail=f"the plant has changed, {found} sequences since",
         )
+
+
+def _is_within(now_us: int, then_us: int | None, span_us: int) -> bool:
+    return then_us is not None and now_us - then_us < span_us

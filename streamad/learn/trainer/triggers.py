@@ -1,4 +1,4 @@
-"""When a model is trained without anybody asking: at first, on drift, by schedule, after enough new inliers."""
+"""When a model is trained without a request: at first, on drift, by schedule, after enough new inliers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from cronsim import CronSim
 
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult
 from streamad.settings.learning import LearningSettings
+from streamad.system.tasks import Backoff
 from streamad.types import from_us
 
 _SHORTEST_BACKOFF_US = 60_000_000
@@ -13,22 +14,21 @@ _LONGEST_BACKOFF_US = 86_400_000_000
 
 
 class Triggers:
-    """Says when training is due, from times that are passed in (Unix microseconds); does nothing by itself.
+    """Decides when training is due, from times that are passed in (Unix microseconds).
 
     Between two trainings lie at least ``min_interval``, after each failure in a row twice as long (up to a day).
-    What made a training due is kept until one was done: a drift, or a time of the schedule that fell into such a pause
-    or went by while the process was down (but one training makes up for any number of those). A drift that waits is
-    lost with the process.
-    A wall clock that is set back delays nothing for longer than these.
+    A drift, or a time of the schedule, that falls into such a pause is kept until a training was done; so is a time of
+    the schedule at which the process was down. One training satisfies any number of them. A drift that waits is lost
+    with the process. If the wall clock is set back, nothing is delayed by more than these pauses.
     """
 
     def __init__(self, settings: LearningSettings, now_us: int, last_training_us: int | None) -> None:
         self._settings = settings
         self._done_us = now_us if last_training_us is None else last_training_us
         self._tried_us = last_training_us
-        self._pause_us = settings.min_interval
+        self._backoff = Backoff(settings.min_interval, _LONGEST_BACKOFF_US, _SHORTEST_BACKOFF_US)
         self._drift: str | None = None
-        self._drift_in_hand: str | None = None
+        self._drift_in_training: str | None = None
         self._next_due: tuple[int, int | None] | None = None
 
     def due(
@@ -43,26 +43,25 @@ class Triggers:
         self._done_us = min(self._done_us, now_us)
         if self._tried_us is not None:
             self._tried_us = min(self._tried_us, now_us)
-            if now_us - self._tried_us < self._pause_us:
+            if now_us - self._tried_us < self._backoff.pause_us:
                 return None
         request = self._request(now_us, n_accepted_new, n_stored, has_model)
         if request is not None:
             self._tried_us = now_us
-            self._drift, self._drift_in_hand = None, self._drift
+            self._drift, self._drift_in_training = None, self._drift
         return request
 
     def ended(self, result: TrainingResult, now_us: int) -> None:
-        """Take note of how a training ended, whoever asked for it: a failed one is tried again, later each time."""
+        """Record the end of a training, whatever its reason: after a failure it is due again, later each time."""
         self._tried_us = now_us
         if isinstance(result, TrainingFailed) and result.kind in ("failed", "interrupted"):
-            self._drift = self._drift or self._drift_in_hand
+            self._drift = self._drift or self._drift_in_training
             if result.kind == "failed":
-                longest_us = max(_LONGEST_BACKOFF_US, self._settings.min_interval)
-                self._pause_us = min(max(2 * self._pause_us, _SHORTEST_BACKOFF_US), longest_us)
+                self._backoff.failed()
         else:
             self._done_us = now_us
-            self._pause_us = self._settings.min_interval
-        self._drift_in_hand = None
+            self._backoff.reset()
+        self._drift_in_training = None
 
     def _request(self, now_us: int, n_accepted_new: int, n_stored: int, has_model: bool) -> TrainingRequest | None:
         settings = self._settings
@@ -81,7 +80,7 @@ class Triggers:
         return None
 
     def _scheduled_us(self) -> int | None:
-        """Return the first time of the schedule after the last training, None where there is none."""
+        """Return the first time of the schedule after the last training, None without one."""
         if self._settings.schedule is None:
             return None
         if self._next_due is None or self._next_due[0] != self._done_us:

@@ -14,7 +14,7 @@ from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Share, StoredSequence
 from streamad.learn.trainer.requests import TrainingRequest
-from streamad.learn.trainer.retrain import retrain
+from streamad.learn.trainer.retrain import Retraining
 from streamad.plant import Plant
 from streamad.system.clock import SystemClock
 from streamad.types import Window
@@ -102,15 +102,15 @@ def registry_at(config: Path) -> Registry:
 def train(config: Path) -> str | None:
     """Do here what ``streamad models retrain`` does in a process of its own."""
     plant = load_plant(config)
-    outcome = retrain(
-        store_of(config),
-        detector_for(plant),
+    outcome = Retraining(
+        store=store_of(config),
+        detector=detector_for(plant),
         settings=plant.settings,
         model="default",
         registry=registry_at(config),
         clock=plant.clock,
         request=TrainingRequest(reason="command", requested_us=plant.clock.now_us()),
-    )
+    ).run()
     return outcome.version
 
 

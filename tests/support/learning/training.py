@@ -1,6 +1,6 @@
-"""A plant for tests of the training process: a filled inlier store, a detector that can be held, workers as processes.
+"""A plant for tests of the training process: a filled inlier store, a detector that can be held, worker processes.
 
-``python -m tests.support.learning.training FOLDER`` is such a worker: it starts what waits, and says what came of it.
+``python -m tests.support.learning.training FOLDER`` is such a worker: it starts what waits and prints the results.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
-from streamad.learn.trainer.child import Retrainer, settings_from_json, settings_to_json
+from streamad.learn.trainer.child import Child
 from streamad.learn.trainer.lease import LeaseTimes
 from streamad.learn.trainer.requests import (
     TrainingOutcome,
@@ -34,18 +35,19 @@ from streamad.learn.trainer.requests import (
 )
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.plant import Plant
+from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.types import Window
-from tests.support.kafka.child import PLUGINS
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of
 
+PLUGINS = Path(__file__).parents[1] / "plugins"
 MODEL = "default"
 END_S = 180.0  # a training has only the time that nobody else wants
 TIMES = LeaseTimes(renew_s=0.05, stopped_after_s=3.0, poll_s=0.02)
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "7"}
-COMMAND = (sys.executable, "-c", "from streamad.learn.trainer import serve; serve()")
-"""The trainer at the priority of the tests: at the lowest, a busy machine would let them wait for minutes."""
+COMMAND = (sys.executable, "-c", "from streamad.learn.trainer.__main__ import serve; serve()")
+"""The trainer at the priority of the tests: at the lowest, tests on a busy machine would wait for minutes."""
 
 
 class TrainingPlant:
@@ -105,7 +107,7 @@ class TrainingPlant:
         store.flush()
 
     def journal(self, what: str | None = None) -> list[dict[str, Any]]:
-        """What the detector's fits have said, all of it or of one kind."""
+        """The entries of the detector's fits, all or those of one kind."""
         lines = self.journal_file.read_text().splitlines() if self.journal_file.exists() else []
         entries = [json.loads(line) for line in lines]
         return [entry for entry in entries if what in (None, entry["what"])]
@@ -116,15 +118,15 @@ class TrainingPlant:
         post_request(self.registry, MODEL, request)
         return request
 
-    def retrainer(self, results: list[TrainingResult], **options: Any) -> Retrainer:
-        """A worker's Retrainer in this process; what comes of its trainings is appended to ``results``."""
-        defaults: dict[str, Any] = {"times": TIMES, "command": COMMAND}
-        return Retrainer(self.plant, MODEL, on_event=results.append, **{**defaults, **options})
+    def child(self, on_end: Callable[[TrainingResult], None], clock: Clock | None = None, **options: Any) -> Child:
+        """A worker's Child in this process."""
+        plant = Plant(self.settings, self.folder, clock or SystemClock())
+        return Child(plant, MODEL, on_end, **{"times": TIMES, "command": COMMAND, **options})
 
     @contextmanager
     def worker(self) -> Iterator[WorkerProcess]:
         """A worker in a process of its own, ended with the block."""
-        (self.folder / "settings.json").write_text(settings_to_json(self.settings))
+        (self.folder / "settings.pickle").write_bytes(pickle.dumps(self.settings))
         worker = WorkerProcess(self.folder)
         try:
             yield worker
@@ -133,7 +135,7 @@ class TrainingPlant:
 
 
 class WorkerProcess:
-    """A worker that starts what waits, again and again; what came of it is in ``results``."""
+    """A worker that starts whatever waits, again and again; ``results`` holds what it printed."""
 
     def __init__(self, folder: Path) -> None:
         self._out = folder / f"worker-{time.monotonic_ns()}"
@@ -175,22 +177,21 @@ def until(is_so: Callable[[], bool], said: Callable[[], str] = str) -> None:
 
 
 async def _work(folder: Path) -> None:
-    settings = settings_from_json((folder / "settings.json").read_text())
+    settings = pickle.loads((folder / "settings.pickle").read_bytes())  # noqa: S301 - written by the test
     ended = asyncio.Event()
 
     def emit(result: TrainingResult) -> None:
         print(msgspec.json.encode(result).decode(), flush=True)
 
-    retrainer = Retrainer(
-        Plant(settings, folder, SystemClock()), MODEL, emit, times=TIMES, retry_s=0.05, command=COMMAND
-    )
+    plant = Plant(settings, folder, SystemClock())
+    child = Child(plant, MODEL, emit, times=TIMES, retry_s=0.05, command=COMMAND)
     asyncio.get_running_loop().add_reader(0, ended.set)
     while not ended.is_set():
-        request = retrainer.waiting()
+        request = child.waiting()
         if request is not None:
-            retrainer.start(request)
+            child.start(request)
         await asyncio.sleep(0.01)
-    await retrainer.close()
+    await child.close()
 
 
 if __name__ == "__main__":

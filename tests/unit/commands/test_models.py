@@ -22,7 +22,7 @@ from streamad.commands.models.training import how_it_goes_on, same_as_before
 from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark
-from streamad.learn.trainer.lease import Heartbeat, take_lease
+from streamad.learn.trainer.lease import Lease, LeaseTimes
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus
 from streamad.types import from_us
@@ -99,7 +99,7 @@ def test_a_plant_without_anything(tmp_path: Path) -> None:
     assert "no version in service, 0 versions" in said(config, "status")
     assert "off: the config has no section learning" in said(config, "status")
     assert "train one with" in refusal(config, "show", kind=NoModelError)
-    assert "nothing to go back from" in refusal(config, "rollback", kind=NoModelError)
+    assert "nothing to roll back" in refusal(config, "rollback", kind=NoModelError)
     for command in (["retrain"], ["relearn", "--since", "1d"], ["compare", "0001", "0002"]):
         assert "no section learning" in refusal(config, *command)
     assert [path.name for path in tmp_path.iterdir()] == ["plant.yaml"]
@@ -167,7 +167,7 @@ def test_too_few_sequences_are_a_failure_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_request_waits_for_a_running_monitor(trained: Path) -> None:
-    assert "a running monitor takes it on" in said(trained, "retrain", "--request")
+    assert "a running monitor trains" in said(trained, "retrain", "--request")
     since = from_us(START_US).isoformat()
     assert json_of(trained, "relearn", "--since", since, "--request")["requested"]["since_us"] == START_US
     posted = posted_requests(registry_at(trained), "default").values()
@@ -179,9 +179,9 @@ def test_a_request_waits_for_a_running_monitor(trained: Path) -> None:
 
 def test_while_another_process_trains_it_is_refused(trained: Path) -> None:
     training = registry_at(trained).training_folder("default")
-    asked = TrainingRequest(reason="schedule", requested_us=1)
-    lease = take_lease(training, asked, prepare=lambda *_: 1, since_us=START_US)
-    with Heartbeat(lease, 0.05, lambda: None):
+    lease = Lease(training, LeaseTimes(renew_s=0.05))
+    lease.take(START_US)
+    with lease.renewing(lambda: None):
         text = refusal(trained, "retrain", kind=StreamadError)
     lease.release()
     assert f"a training of the model already runs (pid {os.getpid()} on " in text
@@ -278,7 +278,7 @@ def test_sequences_too_few_for_a_promotion_are_compared_with_a_note(trained: Pat
     plant_of(trained.parent, model=MODEL, learning={**LEARNING, "promotion": {"min_comparison": 200}})
     text = " ".join(said(trained, "compare", "0001", second).split())
     n = json_of(trained, "compare", "0001", second)["comparison"]["n_sequences"]
-    assert f"{n} sequences are few: a promotion asks for 200 (learning.promotion.min_comparison)" in text
+    assert f"{n} sequences are few: a promotion needs 200 (learning.promotion.min_comparison)" in text
 
 
 def test_what_cannot_be_compared(trained: Path) -> None:
@@ -373,7 +373,7 @@ def test_workers_that_cannot_be_told_are_no_failure(trained: Path) -> None:
     (trained.parent / "control.jsonl").mkdir()
     result = run(trained, "promote", "0001")
     assert result.exit_code == 0
-    assert "running monitors could not be told" in result.stderr
+    assert "no announcement, running monitors find the version by themselves" in result.stderr
 
 
 def test_without_learning_running_monitors_do_not_follow(trained: Path) -> None:

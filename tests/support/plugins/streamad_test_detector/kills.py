@@ -15,7 +15,7 @@ import sys
 
 def die_as_told() -> None:
     """Read from the environment what this process, a worker or a trainer, is to die of, if anything."""
-    is_trainer = sys.argv[0].endswith("trainer.py")
+    is_trainer = "/trainer/" in sys.argv[0]
     told = os.environ.get("KILL_TRAINER" if is_trainer else "KILL_WORKER")
     if told:
         path, count, *then = told.split(":")

@@ -1,4 +1,4 @@
-"""When a worker asks for a training, and what it makes of the answer; no process is started here."""
+"""When a worker starts a training, and what follows from the result; no process is started here."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgspec
 import pytest
 
 from streamad.drift.lasting_change import Changed
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.lease import status_path, take_lease
+from streamad.learn.trainer.lease import Lease
 from streamad.learn.trainer.requests import (
     TrainingFailed,
     TrainingOutcome,
@@ -72,8 +72,7 @@ class Asking:
         self.clock = ManualClock(START_US)
         self.registry = Registry(folder / "registry")
         self.store = Store()
-        self.told: list[tuple[str, str]] = []
-        self.asked: list[TrainingRequest] = []
+        self.emitted: list[tuple[str, str]] = []
         self.flushed = 0
         self.trainings = Trainings(
             "default",
@@ -81,18 +80,20 @@ class Asking:
             self.registry,
             stored=self.store,
             thread=thread,
-            emit=lambda kind, message, **_: self.told.append((kind, message)),
+            emit=lambda kind, message, **_: self.emitted.append((kind, message)),
             counters=LearningCounters(),
-            on_new=lambda: None,
+            on_promoted=lambda _: None,
             turns=turns,
         )
 
     async def turn(self, need: Need = NEED, hours: float = 0.0) -> TrainingRequest | None:
-        """Let time pass and return what is asked for then."""
+        """Let time pass and return what is due then."""
         self.clock.advance(hours * HOUR_S)
-        n = len(self.asked)
-        await self.trainings.start_due(need, self._flush)
-        return self.asked[-1] if len(self.asked) > n else None
+        return await self.trainings.due(need)
+
+    async def start(self, hours: float = 0.0) -> None:
+        self.clock.advance(hours * HOUR_S)
+        await self.trainings.start_due(NEED, self._flush)
 
     async def _flush(self) -> None:
         self.flushed += 1
@@ -102,16 +103,10 @@ AskingFor: TypeAlias = Callable[..., Asking]
 
 
 @pytest.fixture
-def asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AskingFor]:
+def asking(tmp_path: Path) -> Iterator[AskingFor]:
     """Trainings with the keys of ``learning`` that are given."""
     with ThreadPoolExecutor(1) as thread:
-
-        def made(**learning: Any) -> Asking:
-            at = Asking(tmp_path, thread, **learning)
-            monkeypatch.setattr(at.trainings._retrainer, "start", at.asked.append)  # its processes have their own tests
-            return at
-
-        yield made
+        yield partial(Asking, tmp_path, thread)
 
 
 # --- learning anew ---------------------------------------------------------------------------------------------------
@@ -130,7 +125,6 @@ async def test_a_change_is_learned_where_it_lasts_and_enough_was_seen_of_it(
     assert (request is not None) == asks
     if request is not None:
         assert (request.reason, request.since_us) == ("relearn", CHANGED.since_us)
-        assert at.flushed == 1
 
 
 async def test_a_change_is_learned_at_most_once_an_hour(asking: AskingFor) -> None:
@@ -175,36 +169,17 @@ async def test_a_drift_that_came_within_the_interval_is_trained_on_after_it(aski
     assert (request.reason, request.detail) == ("drift", "mean of flow moved")
 
 
-async def test_while_a_training_runs_nothing_is_asked_for_and_its_progress_is_told(tmp_path: Path) -> None:
+async def test_while_a_training_runs_none_is_started(asking: AskingFor) -> None:
     """It waits for its turn for ever, so no process is started."""
-    with ThreadPoolExecutor(1) as thread:
-        at = Asking(tmp_path, thread, turns=asyncio.Semaphore(0), after_inliers=100)
-        at.trainings.accepted(100)
-        await at.turn()
-        assert (at.trainings.is_running, at.trainings.progress, at.flushed) == (True, "training, starting", 1)
-        await at.turn(hours=2)
-        assert at.flushed == 1
-        await at.trainings.close()
-        assert (at.trainings.is_running, at.trainings.progress) == (False, "")
-    assert at.told == []
-
-
-async def test_how_far_a_former_training_was_is_not_told_of_the_one_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The new process has not written its status yet: what lies there is of another one."""
-    former = TrainingStatus(state="idle", fit=7, n_fits=7, epoch=10, n_epochs=10, pid=41)
-    with ThreadPoolExecutor(1) as thread:
-        at = Asking(tmp_path, thread, turns=asyncio.Semaphore(0), after_inliers=100)
-        at.trainings.accepted(100)
-        await at.turn()
-        monkeypatch.setattr(type(at.trainings._retrainer), "pid", 42)
-        for status in (former, msgspec.structs.replace(former, state="running")):
-            at.trainings._status = status
-            assert at.trainings.progress == "training, starting"
-        at.trainings._status = msgspec.structs.replace(former, state="running", pid=42, fit=1)
-        assert at.trainings.progress == "training, fit 1/7, epoch 10/10"
-        await at.trainings.close()
+    at = asking(asyncio.Semaphore(0), after_inliers=100)
+    at.trainings.accepted(100)
+    await at.start()
+    assert (at.trainings.is_running, at.trainings.progress, at.flushed) == (True, "training, starting", 1)
+    await at.start(hours=2)
+    assert at.flushed == 1
+    await at.trainings.close()
+    assert (at.trainings.is_running, at.trainings.progress) == (False, "")
+    assert at.emitted == []
 
 
 # --- after so many new inliers ---------------------------------------------------------------------------------------
@@ -215,12 +190,12 @@ def store_times(n: int) -> list[int]:
 
 
 def other_trains(at: Asking, result: TrainingResult | None) -> None:
-    """Let another worker hold the lease: ``result`` is what came of its training, None: it is still at it."""
+    """Let another worker hold the lease: ``result`` is that of its training, None: it has none yet."""
     folder = at.registry.training_folder("default")
-    lease = take_lease(folder, REQUEST, prepare=lambda *_: 1, since_us=START_US)
+    lease = Lease(folder)
+    lease.take(START_US)
     status = TrainingStatus(state="running", request=REQUEST, started_us=START_US)
-    writer = StatusWriter(status_path(folder, lease.record.token), status, at.clock)
-    writer.begin()
+    writer = StatusWriter(folder, status, at.clock, lease.is_held)
     if result is not None:
         writer.ended(result)
     lease.release()
@@ -300,7 +275,7 @@ async def test_an_unreadable_registry_is_logged_once_for_an_outage(
     folder = at.registry.training_folder("default")
     for _ in range(2):
         folder.mkdir(parents=True)
-        (folder / "lease.json").mkdir()
+        (folder / "status.json").mkdir()
         for _ in range(3):
             assert await at.turn() is None
         assert capsys.readouterr().err.count("cannot see what is to be trained") == 1

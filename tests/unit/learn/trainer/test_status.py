@@ -1,20 +1,20 @@
-"""How far a training is: what its process writes, and what others read, also where it has died."""
+"""The progress of a training: what its process writes, and what others read, also after its death."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from streamad.errors import OutputError, RegistryError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.lease import Lease, LeaseRecord, take_lease
+from streamad.learn.trainer.lease import Lease
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest
-from streamad.learn.trainer.status import StatusWriter, TrainingStatus, read_status
+from streamad.learn.trainer.status import StatusWriter, TrainingStatus, progress_of, read_status
 from streamad.learn.training.fits import FitStep
 from streamad.ports import TrainingStep
 from streamad.testing import ManualClock
@@ -30,15 +30,13 @@ class Training:
     def __init__(self, root: Path) -> None:
         self.registry = Registry(root)
         self.clock = ManualClock(1_000_000)
-        self.writer: StatusWriter
-        self.lease: Lease = take_lease(
-            self.registry.training_folder("default"), REQUEST, prepare=self._prepare, since_us=0
+        self.folder = self.registry.training_folder("default")
+        self.path = self.folder / "status.json"
+        self.lease = Lease(self.folder)
+        self.lease.take(0)
+        self.writer = StatusWriter(
+            self.folder, BEGUN, self.clock, self.lease.is_held, lambda: self.clock.monotonic_us() / 1e6
         )
-
-    def _prepare(self, former: LeaseRecord | None, path: Path) -> int:
-        self.writer = StatusWriter(path, BEGUN, self.clock, lambda: self.clock.monotonic_us() / 1e6)
-        self.writer.begin()
-        return 1
 
     def read(self) -> TrainingStatus:
         return read_status(self.registry, "default")
@@ -97,7 +95,7 @@ def test_an_end_is_written_with_its_result_and_stays_after_the_process(training:
     assert (status.last_started_us, status.last_ended_us) == (5, 61_000_000)
 
 
-def test_a_process_that_died_without_a_word_is_interrupted(training: Training) -> None:
+def test_a_process_that_died_is_interrupted(training: Training) -> None:
     training.writer.on_step(step(1))
     training.lease.release()
     assert (training.read().state, training.read().epoch) == ("interrupted", 1)
@@ -108,41 +106,62 @@ def test_an_orderly_interruption_is_interrupted_even_before_the_process_has_gone
     assert training.read().state == "interrupted"
 
 
-def test_progress_that_cannot_be_written_does_not_stop_the_training_but_its_end_is_told(training: Training) -> None:
-    path = training.lease.status_path
-    path.unlink()
-    path.mkdir()
+def test_progress_that_cannot_be_written_does_not_stop_the_training_but_its_end_is_an_error(training: Training) -> None:
+    training.path.unlink()
+    training.path.mkdir()
     training.writer.on_step(step(1))
     training.writer.interrupted()
-    with pytest.raises(OutputError, match=path.name):
+    with pytest.raises(OutputError, match=r"status\.json"):
         training.writer.ended(FAILED)
+    with pytest.raises(RegistryError, match="cannot read the training status in"):
+        training.read()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"state": "asleep"}', b'{"phase": "\xff"}', None])
 def test_a_status_that_is_damaged_or_gone_is_idle(training: Training, content: bytes | None) -> None:
     if content is None:
-        training.lease.status_path.unlink()
+        training.path.unlink()
     else:
-        training.lease.status_path.write_bytes(content)
+        training.path.write_bytes(content)
     assert training.read() == TrainingStatus()
 
 
-def test_the_status_is_that_of_the_newest_holder(training: Training) -> None:
-    training.lease.release()
+def test_a_holder_that_lost_the_lease_writes_nothing(training: Training) -> None:
+    (training.folder / "lease").unlink()  # as another process does that takes it from a stopped one
     later = Training(training.registry.root)
-    training.writer.ended(FAILED)  # late: by a process that was stopped meanwhile
+    training.writer.ended(FAILED)
     assert training.read().state == "running"
     later.lease.release()
 
 
-def test_a_damaged_lease_is_one_clear_line(training: Training) -> None:
-    (training.registry.training_folder("default") / "lease.json").write_bytes(b"[]")
-    with pytest.raises(RegistryError, match=r"lease\.json is damaged"):
-        training.read()
+def test_the_status_of_a_former_version_counts_until_the_next_training(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    holders = registry.training_folder("default") / "holders"
+    holders.mkdir(parents=True)
+    former = TrainingStatus(state="running", request=REQUEST, attempt=2, last=FAILED, last_ended_us=9)
+    (holders / "0123456789abcdef.json").write_bytes(msgspec.json.encode(former))
+    assert read_status(registry, "default") == msgspec.structs.replace(former, state="interrupted")
+    training = Training(tmp_path)
+    assert training.read().attempt == 1
+    training.lease.release()
 
 
-def test_what_is_on_disk_is_json_for_other_programs_too(training: Training) -> None:
-    content = json.loads(training.lease.status_path.read_text())
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"state": "idle"}, "training, starting"),
+        ({"pid": 41}, "training, starting"),
+        ({}, "training, fit 1/7, epoch 10/20"),
+        ({"n_fits": 1, "n_epochs": 0}, "training"),
+    ],
+)
+def test_the_progress_of_a_former_training_is_not_that_of_the_process_that_runs(
+    changes: dict[str, Any], text: str
+) -> None:
+    running = TrainingStatus(state="running", fit=1, n_fits=7, epoch=10, n_epochs=20, pid=42)
+    assert progress_of(msgspec.structs.replace(running, **changes), 42) == text
+
+
+def test_the_file_is_json_for_other_programs_too(training: Training) -> None:
+    content = json.loads(training.path.read_text())
     assert (content["state"], content["request"]["reason"]) == ("running", "drift")
-    record = json.loads((training.registry.training_folder("default") / "lease.json").read_text())
-    assert record["pid"] == os.getpid()

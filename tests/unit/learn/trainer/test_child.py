@@ -1,0 +1,530 @@
+"""Retraining from the worker's side, with the real process: its result, its failures, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from streamad.learn.trainer.lease import Lease, LeaseTimes
+from streamad.learn.trainer.requests import (
+    TrainingFailed,
+    TrainingOutcome,
+    TrainingReason,
+    TrainingRequest,
+    TrainingResult,
+    posted_requests,
+)
+from streamad.learn.trainer.status import TrainingStatus
+from streamad.system.clock import SystemClock
+from streamad.testing import ManualClock
+from tests.support.learning.training import COMMAND, ENVIRONMENT, TrainingPlant
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the lowest priority is tested as Linux has it")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+class Worker:
+    """A Child and the results of its trainings."""
+
+    def __init__(self, plant: TrainingPlant, **options: Any) -> None:
+        self.results: list[TrainingResult] = []
+        self.child = plant.child(self.results.append, **options)
+
+    def start(self, reason: TrainingReason = "first") -> bool:
+        return self.child.start(request_of(reason))
+
+    async def train(self, reason: TrainingReason = "first") -> TrainingResult:
+        assert self.start(reason)
+        await self.child.wait()
+        return self.results[-1]
+
+    async def start_held(self, plant: TrainingPlant, request: TrainingRequest | None = None) -> None:
+        """Start a training that stands after its first epoch."""
+        plant.hold.touch()
+        assert self.child.start(request or request_of())
+        await until(lambda: len(plant.journal("epoch")) == 1)
+
+
+WorkerOf: TypeAlias = Callable[..., Worker]
+
+
+@pytest.fixture
+async def worker_of() -> AsyncIterator[WorkerOf]:
+    """Workers of a plant; processes that a failing test leaves behind are ended."""
+    started: list[Worker] = []
+
+    def worker_of(plant: TrainingPlant, **options: Any) -> Worker:
+        started.append(Worker(plant, **options))
+        return started[-1]
+
+    yield worker_of
+    for worker in started:
+        await worker.child.close()
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> TrainingPlant:
+    return filled(tmp_path)
+
+
+def filled(folder: Path, **options: Any) -> TrainingPlant:
+    plant = TrainingPlant(folder, **options)
+    plant.fill()
+    return plant
+
+
+def request_of(reason: TrainingReason = "first") -> TrainingRequest:
+    return TrainingRequest(reason=reason, requested_us=SystemClock().now_us(), detail="40 sequences")
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(180):
+        while not is_so():  # noqa: ASYNC110 - another process makes it so
+            await asyncio.sleep(0.002)
+
+
+def assert_failed(result: TrainingResult, *words: str, kind: str = "failed") -> None:
+    assert isinstance(result, TrainingFailed), result
+    assert result.kind == kind, result
+    assert "\n" not in result.error
+    for word in words:
+        assert word in result.error, result.error
+
+
+async def test_a_training_makes_a_version_and_reports_it_once(plant: TrainingPlant, worker_of: WorkerOf) -> None:
+    worker = worker_of(plant)
+    assert not worker.child.is_running
+    assert worker.start()
+    assert worker.child.is_running
+    assert not worker.start(), "one runs"
+    await worker.child.wait()
+    assert not worker.child.is_running
+    (outcome,) = worker.results
+    assert isinstance(outcome, TrainingOutcome), outcome
+    assert (outcome.version, outcome.promoted, outcome.request.reason) == ("0001", True, "first")
+    assert plant.registry.current("default") == "0001"
+    status = plant.status()
+    assert (status.state, status.last) == ("idle", outcome)
+    assert status.last_started_us is not None
+    assert status.last_ended_us is not None
+    assert status.last_started_us <= status.last_ended_us
+
+
+async def test_the_process_has_the_lowest_priority_and_the_threads_of_the_config(
+    tmp_path: Path, worker_of: WorkerOf
+) -> None:
+    """The command that a worker uses; the other tests leave the priority alone."""
+    plant, own = filled(tmp_path, threads=2), os.nice(0)
+    result = await worker_of(plant, command=(sys.executable, "-m", "streamad.learn.trainer")).train()
+    assert isinstance(result, TrainingOutcome), result
+    (first, *_) = plant.journal("fit")
+    assert (first["nice"], first["policy"], first["threads"]) == (19, os.SCHED_IDLE, "2")
+    assert os.nice(0) == own, "but not the worker"
+
+
+async def test_a_registry_that_hangs_holds_up_the_training_and_not_the_worker(
+    tmp_path: Path, worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging, gate = threading.Event(), threading.Event()
+    glob = Path.glob
+
+    def slow(folder: Path, pattern: str) -> Iterator[Path]:
+        hanging.set()
+        assert gate.wait(20), "the event loop waits, too"
+        return glob(folder, pattern)
+
+    monkeypatch.setattr(Path, "glob", slow)
+    worker = worker_of(TrainingPlant(tmp_path), command=[sys.executable, "-c", ""])
+    worker.start("command")
+    await until(hanging.is_set)
+    gate.set()
+    await worker.child.wait()
+    assert_failed(worker.results[0], "ended with exit code 0")
+
+
+async def test_progress_is_visible_while_it_runs(plant: TrainingPlant, worker_of: WorkerOf) -> None:
+    plant.hold.touch()
+    worker = worker_of(plant)
+    worker.start("drift")
+    await until(lambda: plant.status().n_epochs > 0)
+    status = plant.status()
+    assert (status.state, status.epoch, status.n_epochs, status.fit) == ("running", 1, 4, 1)
+    assert (status.loss, status.attempt, status.pid) == (1.0, 1, worker.child.pid)
+    assert status.request is not None
+    assert (status.request.reason, status.request.detail) == ("drift", "40 sequences")
+    plant.hold.unlink()
+    await worker.child.wait()
+    assert plant.status().state == "idle"
+
+
+async def test_the_environment_overrides_the_config_when_it_is_read_and_not_again(
+    plant: TrainingPlant, tmp_path: Path, worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMAD_LEARNING__MIN_TRAINING", "2000")
+    monkeypatch.setenv("STREAMAD_MODEL__REGISTRY", str(tmp_path / "elsewhere"))
+    assert isinstance(await worker_of(plant).train(), TrainingOutcome)
+    assert plant.registry.current("default") == "0001"
+
+
+async def test_too_few_sequences_are_one_clear_line_and_no_version(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = TrainingPlant(tmp_path)
+    plant.fill(accepted=10, reserve=5)
+    assert_failed(await worker_of(plant).train(), "10", "20", "min_training")
+    assert plant.registry.versions("default") == ()
+    status = plant.status()
+    assert status.state == "idle"
+    assert isinstance(status.last, TrainingFailed)
+
+
+@pytest.mark.parametrize(
+    ("in_the_way", "words"),
+    [
+        (None, ["min_training"]),
+        ("inliers", ["{folder}/inliers"]),
+        ("registry", ["cannot read", "{folder}/registry", "Not a directory"]),
+    ],
+)
+async def test_an_empty_or_unreadable_folder_is_one_clear_line(
+    tmp_path: Path, worker_of: WorkerOf, in_the_way: str | None, words: list[str]
+) -> None:
+    if in_the_way is not None:
+        (tmp_path / in_the_way).write_text("a file where a folder should be")
+    result = await worker_of(TrainingPlant(tmp_path)).train()
+    assert_failed(result, *(word.format(folder=tmp_path) for word in words))
+
+
+async def test_a_full_disk_is_one_clear_line_and_the_next_training_succeeds(
+    plant: TrainingPlant, worker_of: WorkerOf
+) -> None:
+    limited = ("bash", "-c", 'ulimit -f 1; exec "$@"', "-", *COMMAND)
+    result = await worker_of(plant, command=limited).train()
+    assert_failed(result, "cannot write", "raise the file size limit")
+    assert plant.registry.current("default") is None
+    assert isinstance(await worker_of(plant).train(), TrainingOutcome)
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [("error", "RuntimeError: the detector is broken"), ("exit", "SystemExit: 3")],
+)
+async def test_a_broken_detector_is_one_clear_line(
+    tmp_path: Path, worker_of: WorkerOf, failure: str, words: str
+) -> None:
+    plant = filled(tmp_path, options={"failure": failure})
+    assert_failed(await worker_of(plant).train(), words)
+    assert plant.status().state == "idle"
+
+
+async def test_what_a_detector_prints_does_not_get_mixed_up_with_the_result(
+    tmp_path: Path, worker_of: WorkerOf
+) -> None:
+    plant = filled(tmp_path, options={"failure": "chatter"})
+    assert isinstance(await worker_of(plant).train(), TrainingOutcome)
+
+
+async def test_a_detector_that_is_not_installed_is_one_clear_line(plant: TrainingPlant, worker_of: WorkerOf) -> None:
+    model = plant.settings.model.model_copy(update={"detector": "pacd"})
+    plant.settings = plant.settings.model_copy(update={"model": model})
+    assert_failed(await worker_of(plant).train(), "no detector 'pacd'; did you mean 'paced'?")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("/nowhere/python",), ["cannot start the training process: No such file or directory"]),
+        ((sys.executable, "-c", "import nowhere"), ["ended with exit code 1", "No module named 'nowhere'"]),
+        ((sys.executable, "-c", "print('not a result')"), ["ended with exit code 0"]),
+        ((sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"), ["was killed by signal 9"]),
+        (("sleep", "inf"), ["interrupted before it had begun"]),
+    ],
+)
+async def test_a_process_that_never_got_to_its_job_is_one_clear_line(
+    tmp_path: Path, worker_of: WorkerOf, command: tuple[str, ...], words: list[str]
+) -> None:
+    worker = worker_of(TrainingPlant(tmp_path), command=command)
+    worker.start()
+    if command[0] == "sleep":
+        await until(lambda: worker.child.pid is not None)
+        await worker.child.close()
+    await worker.child.wait()
+    assert_failed(worker.results[-1], *words, kind="interrupted" if command[0] == "sleep" else "failed")
+
+
+async def test_closing_interrupts_a_training_that_goes_on_where_it_was_at_the_next_start(
+    tmp_path: Path, worker_of: WorkerOf
+) -> None:
+    plant = filled(tmp_path, options={"free_epochs": 2})
+    plant.hold.touch()
+    worker = worker_of(plant)
+    worker.start("schedule")
+    await until(lambda: len(plant.journal("epoch")) == 2)
+    await worker.child.close()
+    assert_failed(worker.results[-1], "it goes on at the next start", kind="interrupted")
+    assert not worker.start(), "closed"
+    assert plant.status().state == "interrupted"
+    plant.hold.unlink()
+
+    later = worker_of(plant)
+    request = later.child.waiting()
+    assert request == worker.results[-1].request
+    assert later.child.start(request)
+    await later.child.wait()
+    (outcome,) = later.results
+    assert isinstance(outcome, TrainingOutcome), outcome
+    assert outcome.request == request
+    assert [entry["epoch"] for entry in plant.journal("epoch")][:4] == [1, 2, 3, 4], "no epoch was trained twice"
+    assert later.child.waiting() is None
+    assert plant.status().attempt == 1, "an orderly end is no death"
+
+
+async def test_a_training_that_does_not_listen_is_killed_after_the_grace(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = filled(tmp_path, options={"failure": "stubborn"})
+    plant.hold.touch()
+    worker = worker_of(plant, grace_s=0.2)
+    worker.start()
+    await until(lambda: len(plant.journal("epoch")) == 1)
+    async with asyncio.timeout(120):
+        await worker.child.close()
+    assert_failed(worker.results[-1], "it goes on at the next start", kind="interrupted")
+    with pytest.raises(ProcessLookupError):
+        os.kill(plant.journal()[-1]["pid"], 0)
+
+
+async def test_closing_without_any_training_returns_at_once_and_twice(tmp_path: Path, worker_of: WorkerOf) -> None:
+    worker = worker_of(TrainingPlant(tmp_path))
+    await worker.child.close()
+    await worker.child.close()
+    await worker.child.wait()
+    assert not worker.start()
+    assert worker.results == []
+
+
+async def test_closing_just_after_starting_trains_nothing(tmp_path: Path, worker_of: WorkerOf) -> None:
+    worker = worker_of(TrainingPlant(tmp_path))
+    assert worker.start()
+    await worker.child.close()
+    assert not worker.child.is_running
+    await worker.child.wait()
+    assert worker.child.pid is None
+    assert TrainingPlant(tmp_path).status() == TrainingStatus()
+
+
+async def test_a_training_that_waits_for_the_lease_is_ended_at_once(tmp_path: Path, worker_of: WorkerOf) -> None:
+    """The holder's counter stands still: only after an hour would it count as stopped."""
+    plant = TrainingPlant(tmp_path)
+    lease = Lease(plant.training)
+    lease.take(0)
+    worker = worker_of(plant, times=LeaseTimes(stopped_after_s=3600), grace_s=60)
+    worker.start()
+    await until(lambda: worker.child.pid is not None and catches_sigterm(worker.child.pid))
+    async with asyncio.timeout(50):
+        await worker.child.close()
+    assert_failed(worker.results[-1], "interrupted before it had begun", kind="interrupted")
+    assert lease.is_held()
+    lease.release()
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Return whether the trainer has begun its job."""
+    caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+    return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
+
+
+async def test_a_training_beside_another_worker_s_is_refused_with_its_pid(
+    plant: TrainingPlant, worker_of: WorkerOf
+) -> None:
+    first, second = worker_of(plant), worker_of(plant)
+    await first.start_held(plant)
+    assert second.child.waiting() is None
+    assert_failed(await second.train("command"), f"already runs (pid {first.child.pid} on", kind="refused")
+    plant.hold.unlink()
+    await first.child.wait()
+    assert isinstance(first.results[-1], TrainingOutcome)
+    assert {entry["pid"] for entry in plant.journal()} == {plant.status().pid}
+
+
+async def test_what_nobody_asked_for_is_not_done_again_by_another_worker(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = filled(tmp_path, min_interval="1h")
+    assert isinstance(await worker_of(plant).train("schedule"), TrainingOutcome)
+    other = worker_of(plant)
+    assert_failed(await other.train("schedule"), "another worker has trained the model 0 min ago", kind="refused")
+    assert isinstance(await other.train("command"), TrainingOutcome)
+
+
+async def test_a_posted_request_is_taken_on_once(plant: TrainingPlant, worker_of: WorkerOf) -> None:
+    asked = plant.post()
+    first, second = worker_of(plant), worker_of(plant)
+    assert first.child.waiting() == second.child.waiting() == asked
+    await first.start_held(plant, asked)
+    assert posted_requests(plant.registry, "default") == {}
+    plant.hold.unlink()
+    await first.child.wait()
+    assert isinstance(first.results[-1], TrainingOutcome)
+    assert first.results[-1].request.requested_us > asked.requested_us, "it trains on what is stored by now"
+    assert first.child.waiting() is None
+    assert second.child.waiting() is None
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True], ids=["posted", "interrupted"])
+async def test_what_another_worker_has_done_meanwhile_is_refused(
+    plant: TrainingPlant, tmp_path: Path, worker_of: WorkerOf, is_interrupted: bool
+) -> None:
+    """The second worker read the request before the first one took it, and its process begins when that is done."""
+    if is_interrupted:
+        worker = worker_of(plant)
+        await worker.start_held(plant)
+        await worker.child.close()
+        plant.hold.unlink()
+    else:
+        plant.post()
+    slow = ("bash", "-c", f'while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; exec "$@"', "-", *COMMAND)
+    first, second = worker_of(plant), worker_of(plant, command=slow)
+    request = second.child.waiting()
+    assert request is not None
+    assert request == first.child.waiting()
+    assert second.child.start(request)
+    await until(lambda: second.child.pid is not None)
+    assert first.child.start(request)
+    await first.child.wait()
+    (tmp_path / "go").touch()
+    await second.child.wait()
+    assert isinstance(first.results[-1], TrainingOutcome)
+    taken = "the interrupted training up" if is_interrupted else "this request on"
+    assert_failed(second.results[-1], f"another worker has taken {taken}", kind="refused")
+
+
+@pytest.mark.parametrize(("later", "is_lost"), [("drift", False), ("command", True)])
+async def test_an_operator_s_interrupted_request_yields_to_a_later_one_of_an_operator_alone(
+    plant: TrainingPlant, worker_of: WorkerOf, later: TrainingReason, is_lost: bool
+) -> None:
+    """Before any worker resumes it, another training starts."""
+    worker = worker_of(plant)
+    await worker.start_held(plant, TrainingRequest(reason="command", requested_us=1, detail="by Ada"))
+    await worker.child.close()
+    plant.hold.unlink()
+    other = worker_of(plant)
+    assert isinstance(await other.train(later), TrainingOutcome)
+    waiting = other.child.waiting()
+    assert (waiting is None) == is_lost
+    assert waiting is None or (waiting.reason, waiting.detail) == ("command", "by Ada")
+
+
+async def test_a_training_that_dies_again_and_again_is_given_up(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = filled(tmp_path, options={"failure": "kill", "epochs": 50, "free_epochs": 50})
+    clock = ManualClock(SystemClock().now_us())
+    worker = worker_of(plant, clock=clock)
+    worker.start()
+    await worker.child.wait()
+    for attempt in (2, 3, 4):
+        assert_failed(worker.results[-1], "was killed by signal 9", "it is started again", kind="interrupted")
+        assert worker.child.waiting() is None, "not at once"
+        clock.advance(3600)
+        request = worker.child.waiting()
+        assert request is not None
+        assert worker.child.start(request)
+        await worker.child.wait()
+        assert plant.status().attempt == attempt
+    assert_failed(worker.results[-1], "died 3 times without an error")
+    clock.advance(3600)
+    assert worker.child.waiting() is None
+
+
+async def test_what_waits_is_tried_again_after_pauses_that_double(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = TrainingPlant(tmp_path)
+    clock = ManualClock()
+    worker = worker_of(plant, clock=clock, command=("false",))
+    asked = plant.post()
+    for pause_s in (10, 20, 40):
+        assert worker.child.waiting() == asked
+        worker.child.start(asked)
+        await worker.child.wait()
+        clock.advance(pause_s - 0.001)
+        assert worker.child.waiting() is None
+        clock.advance(0.001)
+
+
+async def test_children_that_share_turns_train_one_after_the_other(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plants = [TrainingPlant(tmp_path / name) for name in ("a", "b", "c")]
+    turns = asyncio.Semaphore(1)
+    workers = []
+    for plant in plants:
+        plant.folder.mkdir()
+        plant.fill()
+        plant.hold.touch()
+        workers.append(worker_of(plant, turns=turns))
+        workers[-1].start()
+    await until(lambda: len(plants[0].journal("epoch")) == 1)
+    assert all(worker.child.is_running for worker in workers)
+    assert workers[1].child.pid is None
+    async with asyncio.timeout(5):
+        await workers[2].child.close()
+    assert not workers[2].child.is_running
+    for plant in plants:
+        plant.hold.unlink()
+    for worker in workers[:2]:
+        await worker.child.wait()
+        assert isinstance(worker.results[-1], TrainingOutcome)
+    assert not plants[2].journal()
+    assert not workers[2].results
+
+
+async def test_the_next_training_may_be_started_at_the_end_of_one(plant: TrainingPlant) -> None:
+    results: list[TrainingResult] = []
+
+    def on_end(result: TrainingResult) -> None:
+        results.append(result)
+        if len(results) == 1:
+            assert child.start(request_of("command"))
+
+    child = plant.child(on_end)
+    child.start(request_of("command"))
+    await child.wait()
+    await child.close()
+    assert [isinstance(result, TrainingOutcome) for result in results] == [True, True]
+
+
+async def test_cancelling_the_worker_ends_its_process(plant: TrainingPlant, worker_of: WorkerOf) -> None:
+    worker, others = worker_of(plant), asyncio.all_tasks()
+    await worker.start_held(plant)
+    for task in asyncio.all_tasks() - others:
+        task.cancel()
+    await worker.child.wait()
+    with pytest.raises(ProcessLookupError):
+        os.kill(plant.journal()[-1]["pid"], 0)
+
+
+async def test_a_lease_held_by_this_very_process_is_respected_too(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = TrainingPlant(tmp_path)
+    lease = Lease(plant.training)
+    lease.take(0)
+    worker = worker_of(plant)
+    worker.start()
+    while worker.child.is_running:
+        lease.renew()
+        await asyncio.sleep(0.001)
+    assert_failed(worker.results[-1], f"pid {os.getpid()}", kind="refused")
+    assert lease.is_held()
+    lease.release()
+
+
+async def test_a_trainer_ignores_ctrl_c_at_a_terminal(plant: TrainingPlant, worker_of: WorkerOf) -> None:
+    worker = worker_of(plant)
+    await worker.start_held(plant)
+    assert worker.child.pid is not None
+    os.kill(worker.child.pid, signal.SIGINT)
+    plant.hold.unlink()
+    await worker.child.wait()
+    assert isinstance(worker.results[-1], TrainingOutcome)
