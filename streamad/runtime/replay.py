@@ -13,14 +13,7 @@ from streamad.ports import Clock, RangedSource, Source
 from streamad.ranges import EVERYTHING, Span
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import (
-    FinishedSequence,
-    PartitionAssigned,
-    PartitionEnded,
-    Record,
-    RecordBatch,
-    SourceEvent,
-)
+from streamad.types import FinishedSequence, PartitionAssigned, PartitionEnded, Record, RecordBatch, SourceEvent
 
 
 class PacedSource:

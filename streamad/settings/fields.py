@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them in a config: 250ms, 30s, 10m, 64MB."""
+"""Types of config fields: names, URLs, durations (250ms, 30s, 10m), sizes (64MB), secrets."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ class ConfigSection(BaseModel):
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SIZE_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-zµμ]*)\s*")
-# Values are kept as int64.
-_LIMIT = 2**63
+_LIMIT = 2**63  # values are int64
 
 
 def _quantity(value: object, units: dict[str, int], plain: int, what: str, example: str) -> int:
@@ -71,15 +70,11 @@ def parse_size_bytes(value: object) -> int:
     return _quantity(value, _SIZE_BYTES, 1, "size", "for example 500KB, 64MB or 1GiB")
 
 
-def _duration_text(duration_us: int) -> str:
-    return f"{duration_us}us"
-
-
 Duration = Annotated[
     int,
     BeforeValidator(parse_duration_us),
     # A bare number would be read back as seconds.
-    PlainSerializer(_duration_text, return_type=str, when_used="json"),
+    PlainSerializer("{}us".format, return_type=str, when_used="json"),
 ]
 """Microseconds, written as 250ms, 30s, 10m, 24h or a number of seconds."""
 
@@ -88,7 +83,7 @@ Size = Annotated[int, BeforeValidator(parse_size_bytes)]
 
 
 class SecretSource(ConfigSection):
-    """Where a secret is kept: an environment variable or a file, never the config itself."""
+    """The source of a secret: an environment variable or a file, never the config itself."""
 
     env: str | None = None
     """Name of the environment variable that holds the secret."""
@@ -102,7 +97,7 @@ class SecretSource(ConfigSection):
         return self
 
     def resolve(self) -> SecretStr:
-        """Read the secret; raises ConfigError naming the place, never the content."""
+        """Read the secret; raises ConfigError with the source, never the content."""
         if self.env is not None:
             if self.env not in os.environ:
                 raise ConfigError([Problem("secret", f"environment variable {self.env} is not set")])
@@ -111,5 +106,5 @@ class SecretSource(ConfigSection):
         try:
             return SecretStr(self.file.read_text(encoding="utf-8").splitlines()[0])
         except (OSError, IndexError, UnicodeDecodeError):
-            # Without its cause: a decoding error carries the file's bytes.
+            # Without its cause: a decoding error holds the file's bytes.
             raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None

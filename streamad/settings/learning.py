@@ -1,4 +1,4 @@
-"""The sections of ``plant.yaml`` that say how the model follows the plant, and which model judges what."""
+"""The sections ``learning`` and ``models`` of ``plant.yaml``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DriftSettings(ConfigSection):
 
 
 class PromotionSettings(ConfigSection):
-    """How much worse than the champion a challenger may look and still take its place."""
+    """How much worse than the champion a challenger may be and still be promoted."""
 
     false_alarms: float = Field(default=0.01, ge=0, lt=1)
     """Tolerated above the larger of the champion's false-alarm rate and the configured one."""
@@ -40,7 +40,7 @@ class PromotionSettings(ConfigSection):
 
 
 class LearningSettings(ConfigSection):
-    """How the model follows the plant: what is kept, when it retrains, and what a new model must show."""
+    """How the model follows the plant: the store, retraining, and the promotion rule."""
 
     store: Url = "inliers"
     """Inlier store: a folder, or an fsspec URL such as s3://bucket/inliers."""
@@ -89,7 +89,7 @@ class LearningSettings(ConfigSection):
     drift: DriftSettings = DriftSettings()
     """When a shift is drift."""
     promotion: PromotionSettings = PromotionSettings()
-    """What a challenger must show."""
+    """The promotion rule."""
 
     @field_validator("schedule")
     @classmethod
@@ -102,7 +102,7 @@ class LearningSettings(ConfigSection):
         return expression
 
     def contradiction(self) -> str | None:
-        """Say which limits can never be met together, None where all can."""
+        """Return which limits can never be met together, None if all can."""
         free, kept = self.first_training * (1 - self.reserve), self.max_accepted + self.max_reserve
         comparison = self.promotion.min_comparison
         if self.max_accepted < self.min_training:

@@ -1,4 +1,4 @@
-"""Where a config's files lie, and whether what is written there would be mixed up or read back as recordings."""
+"""The files of a config, and whether sinks would overwrite each other or be read back as recordings."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from streamad.plugins import split_url
 
 
 def place_key(role: Role) -> str:
-    """Return the key of the config that names the place of ``role``."""
+    """Return the key of the config with the URL of ``role``."""
     return f"learning.{role}" if role in ("feedback", "control") else f"sinks.{role}"
 
 
 def file_of(url: str, base_dir: Path) -> Path | None:
-    """Return the file that the sink ``url`` means, links resolved; None where it means no file."""
+    """Return the file of the sink ``url``, links resolved; None if it is no file."""
     scheme, rest, _ = split_url(url)
     return Path(os.path.realpath(base_dir / rest)) if scheme == "file" and rest else None
 
 
 def _input_of(url: str, base_dir: Path) -> Path | None:
-    """Return the file, folder or pattern that the source ``url`` means: there, ``~`` is a home folder."""
+    """Return the file, folder or pattern of the source ``url``, in which ``~`` is the home folder."""
     scheme, rest, _ = split_url(url)
     return Path(os.path.realpath(base_dir / Path(rest).expanduser())) if scheme == "file" and rest else None
 
 
 def place_problems(sinks: Mapping[Role, str], inputs: Mapping[str, str], base_dir: Path) -> list[Problem]:
-    """Return what is wrong with the files of ``sinks`` (URL by role) beside each other and ``inputs`` (URL by key).
+    """Return the conflicts among the files of ``sinks`` (URL by role) and with ``inputs`` (URL by key).
 
-    Two sinks in one file would cut off each other's messages after a crash; a sink in the place of an input would be
-    read as recordings by the next run.
+    Two sinks in one file would truncate each other's messages after a crash; a sink in an input folder would be read
+    as recordings by the next run.
     """
     problems: list[Problem] = []
     roles: dict[Path, str] = {}
@@ -52,7 +52,7 @@ def place_problems(sinks: Mapping[Role, str], inputs: Mapping[str, str], base_di
 
 
 def _read_back(key: str, path: Path, inputs: Mapping[str, str], base_dir: Path) -> list[Problem]:
-    if path.is_dir():  # no sink can write there, and says so
+    if path.is_dir():  # the sink reports that it cannot write there
         return []
     for where, url in inputs.items():
         place = _input_of(url, base_dir)
@@ -63,7 +63,7 @@ def _read_back(key: str, path: Path, inputs: Mapping[str, str], base_dir: Path) 
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Say whether a glob of ``pattern`` finds the path of ``parts``; ``**`` is any number of folders."""
+    """Return whether the glob ``pattern`` matches the path ``parts``; ``**`` is any number of folders."""
     if not pattern:
         return not parts
     if pattern[0] == "**":

@@ -1,4 +1,4 @@
-"""The one config: every key of ``plant.yaml``, validated as a whole before anything starts."""
+"""The config: every key of ``plant.yaml``, validated as a whole before anything starts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import (
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -31,7 +26,7 @@ from streamad.settings.yaml_file import (
 from streamad.types import ChannelSpec
 
 ENV_PREFIX = "STREAMAD_"
-# Where tests and benchmarks find real recordings; not part of the config.
+# Folder of real recordings for tests and benchmarks; not part of the config.
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
 
 
@@ -56,7 +51,7 @@ class SourceSettings(ConfigSection):
 
 
 class FieldSettings(ConfigSection):
-    """Where a plant's own messages keep what streamad needs; dotted paths reach into nested objects."""
+    """Field names of a plant's own messages; dotted paths reach into nested objects."""
 
     stream: str = "stream"
     """Field of the stream (reactor, line, athlete); `key`: the record's key."""
@@ -116,7 +111,7 @@ class DecodeSettings(ConfigSection):
 
 
 class SequenceSettings(ConfigSection):
-    """When a sequence ends, and what bounds it."""
+    """When a sequence ends, and its limits."""
 
     end: tuple[Literal["marker", "change", "gap", "length"], ...] = ("marker", "change")
     """Any of: marker (end: true), change (a new sequence id on the stream), gap, length."""
@@ -260,7 +255,7 @@ class SinkSettings(ConfigSection):
 
 
 class _Environment(EnvSettingsSource):
-    """Leaves a value that is not JSON as it is, so that validation names its variable among all other problems."""
+    """Leaves a value that is not JSON as it is, so that validation reports its variable with all other problems."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         try:
@@ -315,7 +310,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over the file, which arrives as init arguments."""
+        """Let the environment override the file, whose content is the init arguments."""
         return _Environment(settings_cls), init_settings
 
     @field_validator("learning")
@@ -341,7 +336,7 @@ class Settings(BaseSettings):
 
     @property
     def route_field(self) -> str | None:
-        """Field of the messages that chooses the model; None where there is one for all."""
+        """Field of the messages that chooses the model; None if there is only one model."""
         return None if self.models is None else self.models.field
 
 
@@ -351,7 +346,7 @@ def load_settings(path: Path) -> Settings:
     Raises ConfigError holding all problems at once, each with its dotted path and line, the nearest known key named.
     """
     content, lines, problems = read_yaml(path)
-    # pydantic-settings takes keyword arguments such as _env_file for its own: they are no keys of ours.
+    # pydantic-settings takes keyword arguments such as _env_file for its own.
     private = [key for key in content if key.startswith("_")]
     problems += [Problem(key, nearest_key(Settings, (key,)), lines.get((key,))) for key in private]
     secrets = {*secret_variables(content), *environment_secrets(ENV_PREFIX)}
@@ -367,9 +362,9 @@ def load_settings(path: Path) -> Settings:
 
 
 def located_problems(problems: Sequence[Problem], path: Path) -> list[Problem]:
-    """Return ``problems`` with the line in ``path``, or the environment variable, that their key comes from.
+    """Return ``problems`` with the line in ``path``, or the environment variable, of their key.
 
-    Raises ConfigError where the file cannot be read any more.
+    Raises ConfigError if the file cannot be read any more.
     """
     _, lines, _ = read_yaml(path)
     return [locate(problem, ENV_PREFIX, lines) for problem in problems]

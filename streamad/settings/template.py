@@ -1,4 +1,4 @@
-"""Writes ``plant.yaml`` files that explain themselves: what each key means, what was chosen, what else there is."""
+"""Writes commented ``plant.yaml`` files: the meaning of each key, the chosen value, the alternatives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One key of a section; with ``active`` False it is an alternative, written as a comment."""
+    """One key of a section; if not ``active``, it is an alternative, written as a comment."""
 
     key: str
     value: Any
@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the config: its key, what it is for, and its entries."""
+    """A section of the config: its key, purpose and entries."""
 
     key: str
     about: tuple[str, ...]
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ChannelLine:
-    """One channel: its name, unit, and its name in the messages where that differs."""
+    """One channel: its name, unit, and its name in the messages if different."""
 
     name: str
     unit: str = ""
@@ -44,7 +44,7 @@ class ChannelLine:
 
 
 def scalar(value: Any) -> str:
-    """Return ``value`` as YAML on one line, quoted only where it would be read as something else."""
+    """Return ``value`` as YAML on one line, quoted only if needed."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{scalar(key)}: {scalar(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):

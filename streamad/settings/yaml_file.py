@@ -1,4 +1,4 @@
-"""Reads a YAML config with the line of every key, and finds the key that a mistyped one meant."""
+"""Reads a YAML config with the line of every key, and finds the known key nearest to a mistyped one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from streamad.errors import ConfigError, Problem
 
 Loc = tuple[int | str, ...]
 
-# More keys and items than any plant has: what lies above is a chain of aliases that multiply.
+# More keys and items than any plant has: a larger number comes from aliases that multiply.
 _MAX_ENTRIES = 100_000
 _MAX_DEPTH = 50
-# Kubernetes puts these into every container for a service that is called streamad.
+# Kubernetes sets these in every container if a service is named streamad.
 _KUBERNETES = re.compile(
     r"(?:[A-Z0-9]+_)*(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT(?:_[0-9]+_[A-Z]+(?:_[A-Z]+)?)?)"
 )
@@ -46,7 +46,7 @@ class _Loader(yaml.SafeLoader):
 def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int], list[Problem]]:
     """Return the mapping in ``path``, the line of each key, and a problem for each key given twice.
 
-    Raises ConfigError where there is no mapping to be had.
+    Raises ConfigError if the file holds no mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def _parse(text: str) -> tuple[Any, list[tuple[Loc, int]]]:
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        # Before anything is built of it: aliases of aliases are small here and huge as values.
+        # Before any value is made: aliases of aliases are small as nodes and huge as values.
         located = list(itertools.islice(_walk(node, ()), _MAX_ENTRIES + 1))
         if len(located) > _MAX_ENTRIES:
             raise yaml.YAMLError(f"more than {_MAX_ENTRIES} entries (aliases that multiply?)")
@@ -101,7 +101,7 @@ def _walk(node: Any, prefix: Loc) -> Iterator[tuple[Loc, int]]:
 
 
 def line_of(lines: dict[Loc, int], loc: Loc) -> int | None:
-    """Return the line of ``loc`` or of its nearest parent that stands in the file."""
+    """Return the line of ``loc`` or of its nearest parent in the file."""
     while loc:
         if loc in lines:
             return lines[loc]
@@ -128,7 +128,7 @@ def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel]:
 
 
 def nearest_key(model: type[BaseModel], loc: Loc) -> str:
-    """Say that the key at ``loc`` is unknown, and which known one it is nearest to."""
+    """Return the message that the key at ``loc`` is unknown, with the nearest known key."""
     known = _model_at(model, loc[:-1]).model_fields
     near = difflib.get_close_matches(str(loc[-1]), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
@@ -141,7 +141,7 @@ def environment_of(prefix: str) -> dict[str, str]:
 
 
 def stray_environment(model: type[BaseModel], prefix: str, foreign: frozenset[str]) -> dict[str, Problem]:
-    """Return a problem for each prefixed environment variable that names no key, so that a typo is not silent."""
+    """Return a problem for each prefixed environment variable that names no key (a typo)."""
     problems = {}
     for variable, name in environment_of(prefix).items():
         key = variable.removeprefix(prefix)
@@ -169,7 +169,7 @@ def _stray(model: type[BaseModel], loc: Loc, prefix: str) -> str | None:
 
 
 def secret_variables(content: Any) -> Iterator[str]:
-    """Yield the environment variables that the config names as the place of a secret (``env: NAME``)."""
+    """Yield the environment variables that the config names as sources of secrets (``env: NAME``)."""
     if isinstance(content, dict):
         for key, value in content.items():
             if key == "env" and isinstance(value, str):
@@ -181,7 +181,7 @@ def secret_variables(content: Any) -> Iterator[str]:
 
 
 def environment_secrets(prefix: str) -> Iterator[str]:
-    """Yield what ``secret_variables`` yields of a config, for keys that the environment overrides (``__ENV``, JSON)."""
+    """Yield the same for keys that the environment overrides (``__ENV``, JSON)."""
     for variable, name in environment_of(prefix).items():
         value = os.environ[name]
         if variable.endswith("__ENV"):
@@ -190,13 +190,13 @@ def environment_secrets(prefix: str) -> Iterator[str]:
             try:
                 yield from secret_variables(json.loads(value))
             except ValueError:
-                continue  # told when the key itself is read
+                continue  # reported when the key itself is read
 
 
 def validation_problems(
     error: ValidationError, model: type[BaseModel], prefix: str, lines: dict[Loc, int], stray: Collection[str]
 ) -> Iterator[Problem]:
-    """Yield pydantic's errors as problems, less those that only echo a ``stray`` environment variable."""
+    """Yield pydantic's errors as problems, except those caused by a ``stray`` environment variable."""
     for item in error.errors():
         loc, kind = item["loc"], item["type"]
         variable = _variable(prefix, loc)
@@ -218,7 +218,7 @@ def validation_problems(
 
 
 def locate(problem: Problem, prefix: str, lines: dict[Loc, int]) -> Problem:
-    """Return what a plug-in says of its options with the place of the key, or of the nearest one that is there."""
+    """Return a plug-in's problem with the line or variable of its key, or of the nearest parent."""
     if problem.line is not None:
         return problem
     loc: Loc = ()
@@ -231,7 +231,7 @@ def _located(loc: Loc, message: str, prefix: str, lines: dict[Loc, int]) -> Prob
     variables = environment_of(prefix)
     for depth in range(len(loc), 0, -1):
         variable = _variable(prefix, loc[:depth])
-        # A section may be given as JSON: then its keys stand in no file.
+        # A section may be given as JSON: its keys are then in no file.
         if variable in variables and (depth == len(loc) or loc not in lines):
             inside = ".".join(map(str, loc[depth:]))
             return Problem(f"environment variable {variables[variable]}" + (f", {inside}" if inside else ""), message)

@@ -20,16 +20,7 @@ from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.messages import ModelRef
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position, Window
-from tests.support.runtime.pipeline import (
-    CHANNELS,
-    START_US,
-    L,
-    SquareScorer,
-    model_of,
-    settings_of,
-    steps,
-    until,
-)
+from tests.support.runtime.pipeline import CHANNELS, START_US, L, SquareScorer, model_of, settings_of, steps, until
 
 
 class ThreadScorer(SquareScorer):

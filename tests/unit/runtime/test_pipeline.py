@@ -17,13 +17,7 @@ from streamad.messages import Alert, OutputRecord, Verdict
 from streamad.progress import Progress, ProgressUpdate
 from streamad.runtime.partition import IdleClock
 from streamad.testing import ListSink, ListSource, ManualClock, Pause
-from streamad.types import (
-    PartitionAssigned,
-    PartitionEnded,
-    PartitionRevoked,
-    Record,
-    RecordBatch,
-)
+from streamad.types import PartitionAssigned, PartitionEnded, PartitionRevoked, Record, RecordBatch
 from tests.support.ingest.mutations import START_S, mutated_messages
 from tests.support.runtime.pipeline import (
     START_US,
