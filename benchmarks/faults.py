@@ -1,11 +1,11 @@
-"""Faults on a real broker: workers die by SIGKILL at random moments while records flow; what came out is compared.
+"""Faults on a real broker: SIGKILL hits workers at random moments while records flow; then the outputs are compared.
 
-One run starts a broker of its own, makes a plant of 4 partitions whose model is trained at the start, lets interleaved
-streams of messy sequences flow, and kills one worker after the other: while it starts, between two commits, amid a
-transaction; one in ten stays away until its partitions have moved. Every few kills another fault comes between: a
-worker is stopped by SIGTERM, frozen past its session time-out and woken, or the broker is frozen for seconds. Then the
-output topics, read committed, must hold what an undisturbed run writes: each message once, each stream's verdicts in
-order. The exit code is 1 where they do not. Run: ``python benchmarks/faults.py [--kills 200] [--json]``.
+One run starts a broker, trains the model of a plant of 4 partitions, produces interleaved streams of messy sequences,
+and kills one worker after the other: during its start, between two commits, amid a transaction. One in ten stays away
+until its partitions have moved. Now and then another fault happens: a worker is stopped by SIGTERM or frozen past its
+session time-out, or the broker is frozen for seconds. The output topics, read committed, must then hold the messages of
+an undisturbed run: each once, each stream's verdicts in order. If not, the exit code is 1.
+Run: ``python benchmarks/faults.py [--kills 200] [--json]``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, scratch_folder
+from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, new_broker
 from tests.support.kafka.plant import Flow, KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
 
@@ -47,7 +46,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @dataclass(slots=True)
 class Kills:
-    """Kills workers of a plant; every life that ended so is kept."""
+    """Kills workers of a plant and keeps every life that ended so."""
 
     plant: KafkaPlant
     broker: Broker
@@ -89,7 +88,7 @@ class Kills:
         return list(workers.values())
 
     async def _other_fault(self, workers: dict[str, Worker]) -> None:
-        """Let something happen that is no kill, and be over."""
+        """Stop or freeze a worker, or freeze the broker, and end the fault."""
         kind = self.rng.choice(("worker_stops", "worker_freezes", "broker_freezes"))
         self.others[kind] += 1
         name = self.rng.choice(list(workers))
@@ -177,16 +176,9 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure with a broker and a folder that are gone afterwards."""
-    data = scratch_folder()
-    broker = Broker(data / "kafka")
-    try:
-        broker.start()
-        with tempfile.TemporaryDirectory() as folder:
-            return asyncio.run(measure(options, broker, Path(folder)))
-    finally:
-        broker.kill()
-        shutil.rmtree(data)
+    """Measure with a broker and a folder of this run."""
+    with new_broker() as broker, tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(measure(options, broker, Path(folder)))
 
 
 def main() -> None:
@@ -195,7 +187,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--detector", choices=sorted(MODELS), default="neutral_ad")
-    parser.add_argument("--limit-s", type=float, default=3600.0, help="give up where the kills take longer than this")
+    parser.add_argument("--limit-s", type=float, default=3600.0, help="give up if the kills take longer than this")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
     try:

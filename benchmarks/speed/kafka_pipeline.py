@@ -137,8 +137,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
         model = ModelInService(model.ref, FreeScorer(), model.calibration)
     source = source_for(plant)
     committer, batcher = committer_for(plant, source), MicroBatcher(model, clock, settings.run)
-    judged = 0
-    last_s = 0.0
+    judged, last_s = 0, 0.0
     began: list[float] = []
 
     def on_judged(_: JudgedSequence, __: int) -> None:
@@ -149,14 +148,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
             pipeline.request_stop()
 
     pipeline = Pipeline(
-        settings,
-        source,
-        committer_for(plant, source),
-        batcher,
-        clock,
-        explain=False,
-        with_verdicts=True,
-        on_judged=on_judged,
+        settings, source, committer, batcher, clock, explain=False, with_verdicts=True, on_judged=on_judged
     )
     if n_sequences is None:
         stop_with_parent(pipeline.request_stop)

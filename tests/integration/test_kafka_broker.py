@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, ProducerFenced, TopicAlreadyExistsError
 from aiokafka.structs import OffsetAndMetadata
@@ -23,6 +23,7 @@ from tests.support.kafka import broker as support
 from tests.support.kafka.broker import (
     Broker,
     Message,
+    admin_of,
     create_topics,
     jars_or_skip,
     produce,
@@ -90,12 +91,8 @@ async def test_offsets_commit_with_the_transaction_and_a_successor_fences(kafka:
         async with producer_of(kafka, name):
             with pytest.raises(ProducerFenced):
                 await first.commit_transaction()
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
-    try:
+    async with admin_of(kafka.bootstrap) as admin:
         offsets = await admin.list_consumer_group_offsets(group, partitions=[partition])
-    finally:
-        await admin.close()
     assert offsets == {partition: OffsetAndMetadata(7, "hint")}
     assert await values(kafka, topic) == []
 
@@ -119,7 +116,7 @@ async def test_a_static_member_comes_back_without_a_rebalance(kafka: Broker) -> 
             while found != {b"0", b"1"}:
                 for records in (await consumer.getmany(timeout_ms=500)).values():
                     found |= {record.value for record in records}
-            generation: int = consumer._coordinator.generation
+            generation: int = consumer._coordinator.generation  # noqa: SLF001 - published nowhere
             return generation
 
     assert await generation_of_a_visit() == await generation_of_a_visit()
@@ -133,13 +130,9 @@ async def test_topics_keep_their_settings_and_times_find_offsets(kafka: Broker) 
         await create_topics(kafka.bootstrap, {topic: 1})
     await produce(kafka.bootstrap, topic, [Message(b"x", timestamp_ms=1_700_000_000_000 + n * 1000) for n in range(5)])
 
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
-    try:
+    async with admin_of(kafka.bootstrap) as admin:
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": None, "retention.ms": None})
         (response,) = await admin.describe_configs([wanted])
-    finally:
-        await admin.close()
     ((code, _, _, name, entries),) = response.resources
     assert (code, name) == (0, topic)
     assert {entry[0]: entry[1] for entry in entries} == {"max.message.bytes": "3000000", "retention.ms": "-1"}

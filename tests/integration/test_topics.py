@@ -15,8 +15,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from streamad.errors import SourceError
 from streamad.ports import TopicFinding
 from streamad_connectors.kafka.client.options import KafkaSinkOptions
-from tests.support.kafka.broker import Broker, create_topics, produce, read_committed, unique_name
-from tests.support.kafka.topics import DAY_US, TopicsPlant, admin_of, errors_of, texts
+from tests.support.kafka.broker import Broker, admin_of, create_topics, produce, read_committed, unique_name
+from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 from tests.support.runtime.cli import CliPlant
 
 
@@ -129,7 +129,7 @@ async def test_a_plant_that_was_just_made_is_right(kafka: Broker) -> None:
     assert texts(findings, "(group)", "ok") == [f"allowed to read group {plant.group}"]
     assert texts(findings, "(transactions)", "ok") == [f"allowed to write transactional id {plant.transactional_id}"]
     assert texts(findings, "(cluster)", "warning") == [
-        "all topics have one copy: when its broker is lost, so is what they hold"
+        "all topics have one copy: the loss of its broker loses their records"
     ]
 
 
@@ -294,11 +294,12 @@ async def test_a_check_disturbs_no_worker(kafka: Broker) -> None:
         await producer.begin_transaction()
         await producer.send_and_wait(f"{plant.name}.alerts", b"before")
         held = consumer.assignment()
-        generation = consumer._coordinator.generation
+        coordinator = consumer._coordinator  # noqa: SLF001 - its generation is published nowhere
+        generation = coordinator.generation
         assert errors_of(await plant.check()) == []
         await producer.send_and_wait(f"{plant.name}.alerts", b"after")
         await producer.commit_transaction()
-        assert (consumer.assignment(), consumer._coordinator.generation) == (held, generation)
+        assert (consumer.assignment(), coordinator.generation) == (held, generation)
         assert len(held) == 3
     committed = await read_committed(kafka.bootstrap, f"{plant.name}.alerts")
     assert sorted(record.value or b"" for record in committed) == [b"after", b"before"]
@@ -371,7 +372,7 @@ def test_topics_are_made_and_checked_from_the_command_line(on_kafka: tuple[CliPl
 def test_a_plant_without_a_broker_keeps_no_topics(untrained_plant: CliPlant) -> None:
     for command in ("topics create", "topics check"):
         outcome = untrained_plant(command)
-        outcome.assert_one_line_error("the source recordings keeps no topics", "kafka://host:port/topic", code=2)
+        outcome.assert_one_line_error("the source recordings has no topics", "kafka://host:port/topic", code=2)
 
 
 def test_a_broker_that_is_away_is_one_line_on_the_command_line(on_kafka: tuple[CliPlant, str]) -> None:

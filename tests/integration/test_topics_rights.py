@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.protocol.admin import CreateAclsRequest
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding
 from streamad.system.clock import SystemClock
-from tests.support.kafka.broker import Broker, free_ports, scratch_folder
-from tests.support.kafka.topics import DAY_US, TopicsPlant, admin_of, errors_of, texts
+from tests.support.kafka.broker import Broker, free_ports, scratch_folder, set_right
+from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 
 PASSWORD = "hunter2-is-secret"
 SCRAM_PASSWORD = "correct horse=battery"
@@ -41,8 +40,8 @@ class SecuredBroker(Broker):
         _make_certificate(folder)
         plain = f"PLAINTEXT://127.0.0.1:{self.port},SASL_PLAINTEXT://127.0.0.1:{self.login_port}"
         plain += f",SSL://127.0.0.1:{self.tls_port}"
-        self._settings |= {
-            "listeners": f"{plain},CONTROLLER://127.0.0.1:{self._controller_port}",
+        self.settings |= {
+            "listeners": f"{plain},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": plain,
             "listener.security.protocol.map": (
                 "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL"
@@ -70,11 +69,7 @@ class SecuredBroker(Broker):
     async def grant(
         self, resource: int, name: str, operation: int, *, prefix: bool = False, user: str = "worker"
     ) -> None:
-        """Allow ``user`` ``operation`` on ``name``: CreateAcls (KIP-290), by the numbers of its protocol."""
-        async with admin_of(self.bootstrap) as admin:
-            request = CreateAclsRequest(resource, name, 4 if prefix else 3, f"User:{user}", "*", operation, 3)
-            answer = await admin._send_to_controller(request)
-            assert answer.creation_responses[0][0] == 0
+        await set_right(self.bootstrap, user, resource, name, operation, prefix=prefix)
 
 
 def _make_certificate(folder: Path) -> None:
@@ -148,7 +143,7 @@ async def test_each_missing_right_is_named_until_none_is(
     caplog.set_level(logging.DEBUG)
     plant = worker(secured)
     where = f"kafka {plant.bootstrap}: not allowed of user worker: grant "
-    cannot_see = ", or make the topic where it is missing (without the right nobody can tell)"
+    cannot_see = ", or create the topic if it is missing (without the right nobody can tell)"
     names = [plant.inputs[0], plant.progress[0], f"{plant.name}.alerts", f"{plant.name}.dead"]
     refused = [
         *((name, f"{where}DESCRIBE on topic {name}{cannot_see}") for name in names),

@@ -6,15 +6,13 @@ import base64
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from tests.support.kafka.broker import Broker, Message, read_committed
-from tests.support.kafka.faults import KafkaPlants, configure, finish
+from tests.support.kafka.broker import Broker, Message, configure, read_committed
+from tests.support.kafka.faults import KafkaPlants, finish
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.runtime.pipeline import START_US, line
 
@@ -27,15 +25,6 @@ HUGE = 10_000_000
 LIMIT_BYTES = 8_000_000
 KEPT_BYTES = 65_536
 BROKER_LIMIT = 1_048_588  # message.max.bytes of a broker that nobody has configured
-
-
-@pytest.fixture
-def plants(tmp_path: Path) -> Iterator[KafkaPlants]:
-    plants = KafkaPlants(tmp_path)
-    try:
-        yield plants
-    finally:
-        plants.close()
 
 
 async def take_longer_messages(plant: KafkaPlant, n_bytes: int) -> None:

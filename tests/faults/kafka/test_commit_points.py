@@ -15,7 +15,7 @@ from aiokafka.protocol.transaction import EndTxnRequest
 
 from streamad.errors import OutputError, PartitionLost
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
-from tests.support.kafka.broker import Broker, Message, produce
+from tests.support.kafka.broker import Broker, Message, configure, produce
 from tests.support.kafka.commits import (
     OUTPUT_PARTITIONS,
     CommitPlant,
@@ -87,7 +87,7 @@ async def _send_end_and_die(producer: AIOKafkaProducer, call: Callable[[AIOKafka
         def watched(connection: AIOKafkaConnection, request: Any, expect_response: bool = True) -> Any:
             answer = send(connection, request, expect_response)
             if isinstance(request, EndTxnRequest):
-                connection._writer.transport.abort()
+                connection._writer.transport.abort()  # noqa: SLF001 - aiokafka gives no other way to its socket
                 has_left.set()
             return answer
 
@@ -276,7 +276,7 @@ async def test_a_refused_record_leaves_nothing_of_its_transaction(kafka: Broker)
     committer = plant.committer()
     await committer.restore(partition)
     await committer.commit(*steps[0])
-    await plant.configure(plant.outputs["late"], {"max.message.bytes": "200"})
+    await configure(plant.bootstrap, plant.outputs["late"], {"max.message.bytes": "200"})
     with pytest.raises(OutputError, match=plant.outputs["late"]) as refused:
         await committer.commit(*steps[1])
     assert "max.message.bytes" in str(refused.value)
@@ -287,7 +287,7 @@ async def test_a_refused_record_leaves_nothing_of_its_transaction(kafka: Broker)
     expected["events"]["behind"] = ["behind"] * OUTPUT_PARTITIONS
     assert await plant.written() == expected
     assert await plant.progress() == merged(steps[:1])
-    await plant.configure(plant.outputs["late"], {"max.message.bytes": "1000000"})
+    await configure(plant.bootstrap, plant.outputs["late"], {"max.message.bytes": "1000000"})
     await run(committer, partition, steps)
     await committer.close()
     later = texts_of(steps)

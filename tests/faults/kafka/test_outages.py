@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.broker import Broker, Message, scratch_folder
+from tests.support.kafka.broker import Broker, Message, new_broker
 from tests.support.kafka.faults import KafkaPlants, finish, until_read, until_verdicts
 from tests.support.kafka.plant import KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
@@ -27,14 +26,8 @@ MINUTE_MS = 60_000
 @pytest.fixture(scope="module")
 def own(kafka_jars: Path) -> Iterator[Broker]:
     """A broker of this module's own; its tests stop, kill and freeze it, and leave it running."""
-    folder = scratch_folder()
-    broker = Broker(folder / "kafka")
-    try:
-        broker.start()
+    with new_broker() as broker:
         yield broker
-    finally:
-        broker.kill()
-        shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -46,15 +39,6 @@ def broker(own: Broker) -> Iterator[Broker]:
         yield own
     finally:
         own.resume()
-
-
-@pytest.fixture
-def plants(tmp_path: Path) -> Iterator[KafkaPlants]:
-    plants = KafkaPlants(tmp_path)
-    try:
-        yield plants
-    finally:
-        plants.close()
 
 
 # --- longer than silence ends a sequence ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 import sys
 import time
@@ -16,12 +15,13 @@ import pytest
 from tests.support.kafka.broker import (
     Broker,
     Message,
+    configure,
     create_topics,
+    new_broker,
     read_committed,
-    scratch_folder,
     unique_name,
 )
-from tests.support.kafka.faults import KafkaPlants, configure, until_so, until_verdicts
+from tests.support.kafka.faults import KafkaPlants, until_so, until_verdicts
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.runtime.pipeline import line
 
@@ -33,24 +33,8 @@ RETENTION_S = 6.0
 @pytest.fixture
 def broker(kafka_jars: Path) -> Iterator[Broker]:
     """A broker that looks every half second for what is too old."""
-    folder = scratch_folder()
-    often = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "0"}
-    broker = Broker(folder / "kafka", often)
-    try:
-        broker.start()
+    with new_broker({"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "0"}) as broker:
         yield broker
-    finally:
-        broker.kill()
-        shutil.rmtree(folder)
-
-
-@pytest.fixture
-def plants(tmp_path: Path) -> Iterator[KafkaPlants]:
-    plants = KafkaPlants(tmp_path)
-    try:
-        yield plants
-    finally:
-        plants.close()
 
 
 def now(text: bytes) -> Message:
@@ -159,7 +143,7 @@ async def test_a_batch_that_a_disk_has_damaged_is_said_and_never_skipped(broker:
     await plant.feed([now(b"to be damaged")])
     await plant.feed([whole(1)])
     await asyncio.to_thread(broker.stop)
-    (log,) = broker._folder.rglob(f"{plant.topic}-0/00000000000000000000.log")
+    (log,) = broker.folder.rglob(f"{plant.topic}-0/00000000000000000000.log")
     content = log.read_bytes()
     assert content.count(b"to be damaged") == 1
     log.write_bytes(content.replace(b"to be damaged", b"to be Damaged"))

@@ -8,16 +8,20 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from streamad.errors import CheckpointError
 from streamad.judge.scoring import MicroBatcher
 from streamad.messages import Role
 from streamad.plugins import ConnectorContext
+from streamad.ports import Committer
+from streamad.progress import Progress
 from streamad.runtime.pipeline import Pipeline
 from streamad.system.clock import SystemClock
 from streamad.testing import ListSource
@@ -25,7 +29,6 @@ from streamad.types import ChannelSpec, PartitionAssigned, Record, RecordBatch
 from streamad_connectors.kafka import KafkaSource
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, KafkaSourceOptions, progress_topic_of
 from streamad_connectors.kafka.client.stopping import discard
-from streamad_connectors.kafka.writing.committer import KafkaCommitter
 from streamad_connectors.kafka.writing.sink import KafkaSink
 from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
 from tests.support.kafka.plant import traffic
@@ -85,10 +88,12 @@ class Plant:
             for role, topic in self.outputs.items()
         }
         committer = source.committer(sinks)
-        assert isinstance(committer, KafkaCommitter)
         batcher = MicroBatcher(model_of(), SystemClock(), self.settings.run)
         pipeline = Pipeline(self.settings, source, committer, batcher, SystemClock(), explain=True, with_verdicts=True)
-        worker = Worker(source, committer, batcher, pipeline, asyncio.create_task(pipeline.run()))
+        clients: list[AIOKafkaConsumer | AIOKafkaProducer] = []
+        token = CLIENTS.set(clients)  # the worker's tasks inherit it
+        worker = Worker(source, committer, batcher, pipeline, asyncio.create_task(pipeline.run()), clients)
+        CLIENTS.reset(token)
         self.workers.append(worker)
         return worker
 
@@ -127,15 +132,31 @@ def plain(message: bytes) -> str:
     return json.dumps(content, sort_keys=True)
 
 
+CLIENTS: ContextVar[list[AIOKafkaConsumer | AIOKafkaProducer]] = ContextVar("clients")
+
+
+@pytest.fixture(autouse=True)
+def _remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the aiokafka clients of each worker, so that it can vanish."""
+    for kind in (AIOKafkaConsumer, AIOKafkaProducer):
+
+        def remember(client: Any, *arguments: Any, _init: Any = kind.__init__, **options: Any) -> None:
+            _init(client, *arguments, **options)
+            CLIENTS.get([]).append(client)
+
+        monkeypatch.setattr(kind, "__init__", remember)
+
+
 @dataclass(eq=False)
 class Worker:
-    """A member of the group: stops in good order, or vanishes with its sockets cut and nothing said."""
+    """A member of the group: stops gracefully, or vanishes with its sockets cut and no message to the broker."""
 
     source: KafkaSource
-    committer: KafkaCommitter
+    committer: Committer
     batcher: MicroBatcher
     pipeline: Pipeline
     task: asyncio.Task[None]
+    clients: list[AIOKafkaConsumer | AIOKafkaProducer]
 
     def check(self) -> None:
         assert not self.task.done(), repr(self.task.exception())
@@ -148,12 +169,8 @@ class Worker:
     async def vanish(self) -> None:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        for held in list(self.committer._held.values()):
-            await held.producer.discard()
-        self.committer._held.clear()
-        consumer = self.source._consumer
-        if consumer is not None:
-            await discard(consumer)
+        for client in self.clients:
+            await discard(client)
         await self.close()
 
     async def close(self) -> None:
@@ -229,8 +246,8 @@ async def test_workers_that_come_and_go_on_a_broker_that_freezes(own_broker: Cal
         assert (lost, more) == (Counter(), Counter()), (role, schedule.said)
 
 
-async def test_one_that_fences_before_every_commit_ends_the_run(kafka: Broker) -> None:
-    """A restore succeeds each time: that must not make the committer forget how often it was fenced."""
+async def test_one_that_fences_before_every_commit_ends_the_run(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore succeeds each time, which must not reset the committer's count of fences."""
     plant = Plant(kafka.bootstrap, commit_interval="1s")
     await plant.create()
     worker, stranger = plant.start(), plant.start()
@@ -238,13 +255,24 @@ async def test_one_that_fences_before_every_commit_ends_the_run(kafka: Broker) -
     partition = f"{plant.topic}-0"
     opened = [Message(line("s", "s-0", [float(i)]), b"s", 0) for i in range(300)]
     feeding = asyncio.create_task(feed(plant, opened, 30.0))
+    restored = asyncio.Event()
+    restore = worker.committer.restore
+
+    async def watched(name: str) -> Progress | None:
+        progress = await restore(name)
+        if name == partition:
+            restored.set()
+        return progress
+
+    monkeypatch.setattr(worker.committer, "restore", watched)
     try:
         async with asyncio.timeout(30.0):
             while not worker.task.done():
-                await asyncio.sleep(0.02)
-                if partition in worker.committer._held:
-                    await stranger.committer.restore(partition)
-                    await asyncio.wait({worker.task}, timeout=1.2)
+                fenced = asyncio.ensure_future(restored.wait())
+                await asyncio.wait({worker.task, fenced}, return_when=asyncio.FIRST_COMPLETED)
+                fenced.cancel()
+                restored.clear()
+                await stranger.committer.restore(partition)
         with pytest.raises(CheckpointError, match="another process commits for"):
             await worker.task
     finally:

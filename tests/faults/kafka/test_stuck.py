@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -24,15 +23,6 @@ N_STREAMS = 4
 RECORD_BYTES = 12_000
 # On average a commit writes one such list, half full, for each stream that ended a sequence.
 COMMIT_BYTES = 6_000 * N_STREAMS
-
-
-@pytest.fixture
-def plants(tmp_path: Path) -> Iterator[KafkaPlants]:
-    plants = KafkaPlants(tmp_path)
-    try:
-        yield plants
-    finally:
-        plants.close()
 
 
 def messages(texts: Sequence[bytes], *, first: int = 0) -> list[Message]:

@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -27,18 +27,6 @@ LIMIT_S = 60.0
 STOP_S = 10.0  # the plant's stop_timeout is 5 s
 SETTLED_S = 10.0
 SESSION_S = 3.0
-
-
-@pytest.fixture
-async def plants(tmp_path: Path) -> AsyncIterator[KafkaPlants]:
-    """Makes plants; what a failing test leaves behind is ended, each process by its id."""
-    plants = KafkaPlants(tmp_path)
-    try:
-        yield plants
-    finally:
-        plants.close()
-        flows = [task for task in asyncio.all_tasks() if task.get_name() == "flow"]
-        await asyncio.gather(*flows, return_exceptions=True)
 
 
 async def until_more_commits(worker: Worker, n: int = 3) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import NewPartitions, NewTopic
 
-from tests.support.kafka.broker import Broker, create_topics, free_ports, scratch_folder
+from tests.support.kafka.broker import Broker, admin_of, create_topics, free_ports, scratch_folder
 from tests.support.kafka.faults import KafkaPlants, finish, until_verdicts
 from tests.support.kafka.plant import KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
@@ -22,15 +22,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals a
 REQUEST_TIMEOUT_S = 5.0  # that of KafkaPlant
 PASSWORD = "right-password"
 EXIT_S = REQUEST_TIMEOUT_S + 15.0
-
-
-@pytest.fixture
-def plants(tmp_path: Path) -> Iterator[KafkaPlants]:
-    plants = KafkaPlants(tmp_path)
-    try:
-        yield plants
-    finally:
-        plants.close()
 
 
 async def last_line(worker: Worker, timeout_s: float = EXIT_S) -> str:
@@ -44,15 +35,11 @@ async def last_line(worker: Worker, timeout_s: float = EXIT_S) -> str:
 
 
 async def with_admin(plant: KafkaPlant, *, add_partitions: int | None = None, delete: str | None = None) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=plant.bootstrap)
-    await admin.start()
-    try:
+    async with admin_of(plant.bootstrap) as admin:
         if add_partitions is not None:
             await admin.create_partitions({plant.topic: NewPartitions(add_partitions)})
         if delete is not None:
             await admin.delete_topics([delete])
-    finally:
-        await admin.close()
 
 
 # --- how many partitions ---
@@ -66,7 +53,7 @@ async def test_partitions_added_while_stopped_are_refused_with_how_to_drain(kafk
     line = await last_line(plant.start())
     # The line of the new partition, or of one that has progress already.
     lines = (
-        f"{plant.progress} has 2 partitions, but {plant.topic} has 3: where partitions were added",
+        f"{plant.progress} has 2 partitions, but {plant.topic} has 3: if partitions were added",
         f"{plant.topic} has 3 partitions, but 2 when its progress was committed: keys have moved",
     )
     assert any(text in line for text in lines)
@@ -190,8 +177,8 @@ def login_broker(kafka_jars: Path) -> Iterator[tuple[Broker, str]]:
     login_port = free_ports(1)[0]
     listeners = f"PLAINTEXT://127.0.0.1:{broker.port},SASL_PLAINTEXT://127.0.0.1:{login_port}"
     login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
-    broker._settings |= {
-        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{broker._controller_port}",
+    broker.settings |= {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{broker.controller_port}",
         "advertised.listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",

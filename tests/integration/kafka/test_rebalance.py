@@ -9,9 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from streamad.errors import SourceError
 from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, RecordBatch
+from streamad_connectors.kafka.client.stopping import discard
+from streamad_connectors.kafka.reading.membership import Membership, sticky_assignor
 from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
 from tests.support.kafka.source import Pulling, our_tasks, source_of
 
@@ -248,8 +251,10 @@ async def _write_slowly(kafka: Broker, topic: str, n_records: int) -> None:
 
 
 async def test_it_can_be_closed_in_the_middle_of_a_rebalance(
-    own_broker: Callable[..., Broker],
+    own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    is_rebalancing = asyncio.Event()
+    monkeypatch.setattr(Membership, "on_partitions_revoked", lambda *_: is_rebalancing.set())
     broker = await asyncio.to_thread(own_broker)
     topic, group = unique_name("press"), unique_name("group")
     await create_topics(broker.bootstrap, {topic: 2})
@@ -257,10 +262,19 @@ async def test_it_can_be_closed_in_the_middle_of_a_rebalance(
     pulling = worker(broker, topic, group)
     async with pulling:
         await pulling.until(lambda: pulling.of(Rebalanced))
-        source = pulling.source
-        source._membership._coordinator.request_rejoin()  # type: ignore[attr-defined]
+        is_rebalancing.clear()
+        member = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap,
+            group_id=group,
+            partition_assignment_strategy=[sticky_assignor()],
+        )
+        joining = asyncio.ensure_future(member.start())
+        await is_rebalancing.wait()
         broker.pause()
-        await asyncio.sleep(0.5)
+        joining.cancel()
+        await asyncio.wait([joining])
+        await discard(member)
         began_s = time.monotonic()
     assert time.monotonic() - began_s < 8.0  # the request time-out is 3 s, aiokafka's 40 s
     assert our_tasks() <= before

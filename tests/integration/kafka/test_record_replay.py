@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
@@ -19,7 +19,7 @@ from streamad.ranges import EVERYTHING, Span
 from streamad.runtime.replay import cut
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
-from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.kafka.broker import Broker, Message, admin_of, create_topics, produce, unique_name
 from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.pipeline import START_US
 
@@ -209,12 +209,8 @@ def test_no_group_is_joined_and_nothing_committed(plant: CliPlant, kafka: Broker
 
 
 async def groups(bootstrap: str) -> Sequence[Any]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
+    async with admin_of(bootstrap) as admin:
         return sorted(await admin.list_consumer_groups())
-    finally:
-        await admin.close()
 
 
 def test_training_on_a_live_topic_ends_and_leaves_halves_out(plant: CliPlant, kafka: Broker, topic: str) -> None:

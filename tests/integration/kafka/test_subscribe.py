@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
 
 from streamad import subscribe
 from streamad.errors import SourceError
@@ -28,7 +28,7 @@ from streamad.messages import (
 )
 from streamad.runtime.subscribing import Messages
 from streamad_connectors.kafka.writing.messages import encode
-from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.kafka.broker import Broker, Message, admin_of, create_topics, produce, unique_name
 from tests.support.runtime.cli import streamad
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -274,10 +274,8 @@ async def test_messages_deleted_before_they_were_read_are_skipped_with_a_warning
     await put(kafka, topic, 0, 1, 2, 3)
     async with subscribe(url_of(kafka, topic), group=group) as alerts:
         assert await take(alerts, 1) == ["0"]
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
-    await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=3)})
-    await admin.close()
+    async with admin_of(kafka.bootstrap) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=3)})
     async with subscribe(url_of(kafka, topic), group=group) as alerts:
         assert await take(alerts, 1) == ["3"]
     assert "deleted before they were read" in capfd.readouterr().err

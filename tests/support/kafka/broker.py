@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,10 @@ from typing import Literal
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import for_code
+from aiokafka.protocol.admin import CreateAclsRequest
 from aiokafka.structs import RecordMetadata
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "kafka"
@@ -94,11 +97,11 @@ class Broker:
     def __init__(
         self, folder: Path, settings: Mapping[str, str] | None = None, scram_users: Mapping[str, str] | None = None
     ) -> None:
-        self._folder = folder
-        self._settings = dict(settings or {})
+        self.folder = folder
+        self.settings = dict(settings or {})
         self._scram_users = dict(scram_users or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._controller_port = free_ports(2)
+        self.port, self.controller_port = free_ports(2)
 
     @property
     def bootstrap(self) -> str:
@@ -119,13 +122,13 @@ class Broker:
     def start(self) -> None:
         """Start it and wait until it has joined its cluster and answers; the first time with empty data."""
         assert not self.is_running, f"the broker runs already (pid {self.pid})"
-        command = ["bash", str(SCRIPT), "run", "--data", str(self._folder)]
-        command += ["--port", str(self.port), "--controller-port", str(self._controller_port)]
-        for name, value in self._settings.items():
+        command = ["bash", str(SCRIPT), "run", "--data", str(self.folder)]
+        command += ["--port", str(self.port), "--controller-port", str(self.controller_port)]
+        for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         for user, password in self._scram_users.items():
             command += ["--scram", f"{user}={password}"]
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._process = _starter.submit(_spawn, command, self._log).result()
         _running.add(self)
         try:
@@ -176,7 +179,7 @@ class Broker:
 
     @property
     def _log(self) -> Path:
-        return self._folder / "kafka.log"
+        return self.folder / "kafka.log"
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None, "the broker was never started"
@@ -263,21 +266,61 @@ def unique_name(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex[:12]}"
 
 
-async def create_topics(bootstrap: str, topics: Mapping[str, int | NewTopic]) -> None:
-    """Create topics, given as name and number of partitions or in full; return when each partition has a leader."""
-    new = [NewTopic(name, what, 1) if isinstance(what, int) else what for name, what in topics.items()]
+@contextlib.contextmanager
+def new_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """Start a broker with data of its own; end it and delete its data afterwards."""
+    folder = scratch_folder()
+    broker = Broker(folder / "kafka", settings)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+        shutil.rmtree(folder)
+
+
+@contextlib.asynccontextmanager
+async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Give an admin client, started."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        async with asyncio.timeout(CALL_S):
-            response = await admin.create_topics(new)
-            for name, code, *_ in response.topic_errors:
-                if code:
-                    raise for_code(code)(f"could not create the topic {name}")
-            while not _are_led(await admin.describe_topics([topic.name for topic in new]), new):  # noqa: ASYNC110 - only the broker knows
-                await asyncio.sleep(0.02)
+        yield admin
     finally:
         await admin.close()
+
+
+async def configure(bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:
+    """Set the ``settings`` of ``topic``; all others become the broker's defaults."""
+    async with admin_of(bootstrap) as admin:
+        (answer,) = await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(settings))])
+    assert [code for code, *_ in answer.resources] == [0], answer
+
+
+async def set_right(
+    bootstrap: str, user: str, resource: int, name: str, operation: int, *, allow: bool = True, prefix: bool = False
+) -> None:
+    """Allow or deny ``user`` an operation on a resource: CreateAcls (KIP-290), by the numbers of its protocol."""
+    request = CreateAclsRequest(resource, name, 4 if prefix else 3, f"User:{user}", "*", operation, 3 if allow else 2)
+    client = AIOKafkaClient(bootstrap_servers=bootstrap)
+    await client.bootstrap()
+    try:
+        answer = await client.send(client.get_random_node(), request)
+    finally:
+        await client.close()
+    assert answer.creation_responses[0][0] == 0, answer
+
+
+async def create_topics(bootstrap: str, topics: Mapping[str, int | NewTopic]) -> None:
+    """Create topics, given as name and number of partitions or in full; return when each partition has a leader."""
+    new = [NewTopic(name, what, 1) if isinstance(what, int) else what for name, what in topics.items()]
+    async with asyncio.timeout(CALL_S), admin_of(bootstrap) as admin:
+        response = await admin.create_topics(new)
+        for name, code, *_ in response.topic_errors:
+            if code:
+                raise for_code(code)(f"could not create the topic {name}")
+        while not _are_led(await admin.describe_topics([topic.name for topic in new]), new):  # noqa: ASYNC110 - only the broker knows
+            await asyncio.sleep(0.02)
 
 
 def _are_led(described: list[dict[str, object]], topics: list[NewTopic]) -> bool:

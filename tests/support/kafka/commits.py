@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from streamad.errors import PartitionLost
 from streamad.messages import Event, OutputRecord, Role
@@ -28,7 +26,7 @@ from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
 from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
 from streamad_connectors.kafka.writing.sink import KafkaSink
-from tests.support.kafka.broker import create_topics, read_committed, unique_name
+from tests.support.kafka.broker import admin_of, create_topics, read_committed, unique_name
 
 OUTPUT_PARTITIONS = 2
 ROLES: tuple[Role, ...] = ("events", "late")
@@ -61,12 +59,12 @@ class CommitPlant:
         """Return the name of a partition of the input."""
         return f"{self.topic}-{number}"
 
-    def shared(self, clock: Clock | None = None, **options: Any) -> SourceState:
-        """Return what a source shares with its committer; short time-outs unless ``options`` say otherwise."""
+    def state(self, clock: Clock | None = None, **options: Any) -> SourceState:
+        """Return a source's state for its committer; time-outs are short unless ``options`` say otherwise."""
         short = {"request_timeout": "5s", "heartbeat_interval": "100ms", "give_up_after": "20s"}
         model = KafkaSourceOptions.model_validate({**short, **options})
         client = Client.of(f"{self.bootstrap}/{self.topic}", model, self.context)
-        return SourceState(client.place, client, model, self.group, clock or SystemClock())
+        return SourceState(client, model, self.group, clock or SystemClock())
 
     def sinks(self, **options: Any) -> dict[Role, KafkaSink]:
         """Return the sinks of this cluster."""
@@ -77,7 +75,7 @@ class CommitPlant:
 
     def committer(self, clock: Clock | None = None, **options: Any) -> KafkaCommitter:
         """Return a new committer; the test closes it, or leaves it to a crash."""
-        return KafkaCommitter(self.shared(clock, **options), self.sinks())
+        return KafkaCommitter(self.state(clock, **options), self.sinks())
 
     async def written(self) -> Written:
         """Return the texts of the committed messages by role and stream, in their order."""
@@ -91,29 +89,16 @@ class CommitPlant:
 
     async def progress(self, number: int = 0) -> Progress | None:
         """Return the committed progress, without fencing anybody."""
-        kwargs = self.shared().client.consumer_kwargs()
+        kwargs = self.state().client.consumer_kwargs()
         items = await read_items(kwargs, self.progress_topic, number, 10.0)
         _, saved = ProgressLog.read(self.partition(number), items)
         return None if saved is None else saved.progress
 
     async def committed_offset(self, number: int = 0) -> int:
         """Return the group's committed offset (-1: none)."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        try:
-            place = TopicPartition(self.topic, number)
+        place = TopicPartition(self.topic, number)
+        async with admin_of(self.bootstrap) as admin:
             return int((await admin.list_consumer_group_offsets(self.group, partitions=[place]))[place].offset)
-        finally:
-            await admin.close()
-
-    async def configure(self, topic: str, settings: dict[str, str]) -> None:
-        """Change settings of ``topic``."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
-        await admin.start()
-        try:
-            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, settings)])
-        finally:
-            await admin.close()
 
     async def damage(self, key: bytes, value: bytes, number: int = 0) -> None:
         """Write to the progress topic what no committer writes."""

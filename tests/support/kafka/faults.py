@@ -9,26 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-
 from tests.support.kafka.broker import read_committed
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.kafka.workers import Worker
 
 LIMIT_S = 60.0
 STOP_S = 20.0
-
-
-async def configure(bootstrap: str, topic: str, configs: Mapping[str, str]) -> None:
-    """Give ``topic`` these settings; what is not named becomes the broker's default."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        (answer,) = await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))])
-    finally:
-        await admin.close()
-    assert [code for code, *_ in answer.resources] == [0], answer
 
 
 class KafkaPlants:

@@ -208,7 +208,7 @@ class KafkaPlant:
             "transaction_timeout": "5s",
             **(options or {}),
         }
-        self._sections = sections
+        self.sections = sections
         self._forks = ForkServer(*preload)
         self._flows: list[Flow] = []
 
@@ -235,7 +235,7 @@ class KafkaPlant:
             "sinks": {role: f"kafka:///{self.output(role)}" for role in ROLES},
             "run": {"commit_interval": "100ms", "batch_wait": "5ms", "batch_windows": 8, "stop_timeout": "5s"},
         }
-        for name, section in self._sections.items():
+        for name, section in self.sections.items():
             content[name] = {**content.get(name, {}), **section}
         self.config.write_text(yaml.safe_dump(content))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, cast
 
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
-from aiokafka.protocol.admin import CreateAclsRequest
+from aiokafka.admin import RecordsToDelete
 
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
@@ -25,7 +24,7 @@ from streamad.types import (
     SourceEvent,
 )
 from streamad_connectors.kafka import KafkaSource
-from tests.support.kafka.broker import Broker
+from tests.support.kafka.broker import Broker, admin_of, set_right
 
 WAIT_S = 30.0
 
@@ -36,37 +35,19 @@ ACLS = {
     "super.users": "User:nobody",
 }
 TOPIC, GROUP = 2, 3
-READ, DESCRIBE_CONFIGS = 3, 10
-_LITERAL, _DENY = 3, 2
-
-
-@asynccontextmanager
-async def admin_of(broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
-    """Give an admin client, started."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    await admin.start()
-    try:
-        yield admin
-    finally:
-        await admin.close()
+_ALL, READ, DESCRIBE_CONFIGS = 2, 3, 10
 
 
 async def delete_before(broker: Broker, topic: str, offset: int) -> None:
     """Delete the records of partition 0 below ``offset``, as retention does."""
-    async with admin_of(broker) as admin:
+    async with admin_of(broker.bootstrap) as admin:
         await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(offset)})
 
 
 async def deny(broker: Broker, resource: int, name: str, operation: int) -> None:
     """Take a right from everybody, on a broker with ``ACLS``."""
-    async with admin_of(broker) as admin:
-        request = CreateAclsRequest(resource, name, _LITERAL, "User:*", "*", operation, _DENY)
-        answer = await admin._send_to_controller(request)
-        assert answer.creation_responses[0][0] == 0, answer
-        allow_all, allow = 2, 3
-        request = CreateAclsRequest(resource, name, _LITERAL, "User:*", "*", allow_all, allow)
-        answer = await admin._send_to_controller(request)
-        assert answer.creation_responses[0][0] == 0, answer
+    await set_right(broker.bootstrap, "*", resource, name, operation, allow=False)
+    await set_right(broker.bootstrap, "*", resource, name, _ALL)
 
 
 def source_of(bootstrap: str, topics: str, **options: Any) -> KafkaSource:

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka.admin import AIOKafkaAdminClient
-
 from streamad.messages import Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding, Topics
@@ -58,7 +56,7 @@ class TopicsPlant:
             role: KafkaSink(topic if "/" in topic else f"/{topic}", self.sink_options, self.context)
             for role, topic in self.sink_topics.items()
         }
-        keeper = KafkaTopics(client, client.place, self.group, sinks, self.context, self.options)
+        keeper = KafkaTopics(client, self.options, self.group, sinks, self.context)
         try:
             yield keeper
         finally:
@@ -82,13 +80,3 @@ def texts(findings: Sequence[TopicFinding], topic: str, level: str = "error") ->
 
 def errors_of(findings: Sequence[TopicFinding]) -> list[tuple[str, str]]:
     return [(finding.topic, finding.text) for finding in findings if finding.level == "error"]
-
-
-@asynccontextmanager
-async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        yield admin
-    finally:
-        await admin.close()

@@ -1,7 +1,7 @@
-"""Questions to a cluster about topics, settings and rights, each with a time-out and none of them changing anything.
+"""Requests to a cluster about topics, settings and rights, each with a time-out; only ``Admin.create`` changes it.
 
-aiokafka's admin client is not used: it asks for topics in a way that lets a broker make missing ones, and it sends
-nothing that would tell which rights are there.
+aiokafka's admin client is not used: its metadata requests let a broker create missing topics, and it has no requests
+that show which rights are granted.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from aiokafka import errors
@@ -21,14 +22,14 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import EndTxnRequest
 
-from streamad_connectors.kafka.client.errors import is_retriable
+from streamad.errors import SourceError
+from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed
 from streamad_connectors.kafka.client.options import Client
 from streamad_connectors.kafka.client.stopping import connected
 
 _PAUSE_S = 0.1
 _TOPIC, _BROKER = 2, 4  # resource types of DescribeConfigs
-# Nobody has this producer id: ids are given out from 0 on (KIP-98).
-_NOBODY = 2**63 - 1
+_UNUSED_PRODUCER_ID = 2**63 - 1  # brokers assign ids from 0 on (KIP-98)
 _REFUSED = (
     errors.TopicAuthorizationFailedError.errno,
     errors.GroupAuthorizationFailedError.errno,
@@ -45,7 +46,7 @@ _UNSETTLED = (
 
 
 class TopicState(NamedTuple):
-    """A topic as a broker describes it: by partition number its leader (-1: none), and the fewest copies of any."""
+    """A topic as a broker describes it: each partition's leader (-1: none), and the smallest numbers of copies."""
 
     name: str
     leaders: tuple[int, ...]
@@ -54,7 +55,7 @@ class TopicState(NamedTuple):
 
     @property
     def partitions(self) -> int:
-        """How many partitions."""
+        """Number of partitions."""
         return len(self.leaders)
 
     @property
@@ -64,7 +65,7 @@ class TopicState(NamedTuple):
 
 
 class NewTopic(NamedTuple):
-    """A topic to make."""
+    """A topic to create."""
 
     name: str
     partitions: int
@@ -73,18 +74,35 @@ class NewTopic(NamedTuple):
 
 
 class Admin:
-    """A connection to a cluster. All calls raise KafkaError, or TimeoutError after the client's request time-out."""
+    """A connection to a cluster. All calls raise KafkaError, or TimeoutError after the client's request time-out.
+
+    Connecting may take one time-out for each broker that the client names.
+    """
 
     def __init__(self, client: Client) -> None:
         self._timeout_s = client.request_timeout_s
+        self._connect_timeout_s = client.connect_timeout_s
         self._client = AIOKafkaClient(**client.kwargs())
 
     async def open(self) -> None:
-        """Connect."""
-        async with asyncio.timeout(self._timeout_s):
-            await connected(self._client.bootstrap())
-        if not self._client.cluster.brokers():
-            raise errors.KafkaConnectionError("no brokers in the answer")  # what a refused token looks like
+        """Connect; a failure leaves nothing open."""
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                await connected(self._client.bootstrap())
+            if not self._client.cluster.brokers():  # the answer to a refused token
+                raise errors.KafkaConnectionError("no brokers in the answer")
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aenter__(self) -> Admin:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """Disconnect; safe to call twice."""
@@ -93,27 +111,35 @@ class Admin:
                 await self._client.close()
 
     async def describe(self, topics: Sequence[str]) -> dict[str, TopicState | int]:
-        """Return of each topic its state, or the number of the error that the broker has instead of one."""
+        """Return the state of each topic, or the broker's error code; a missing topic is never created."""
         answer = await self._ask(MetadataRequest(list(topics), allow_auto_topic_creation=False))
         self._client.cluster.update_metadata(answer)
         return {entry["topic"]: entry["error_code"] or _state(entry) for entry in answer.to_object()["topics"]}
 
     async def settings(self, topics: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str] | int]:
-        """Return the settings ``names`` of each topic, or the number of an error."""
+        """Return the settings ``names`` of each topic, or an error code."""
         if not topics:
             return {}
         answer = await self._ask(DescribeConfigsRequest([(_TOPIC, topic, list(names)) for topic in topics]))
         return {entry[3]: entry[0] or _settings(entry[4]) for entry in answer.resources}
 
     async def broker_settings(self, names: Sequence[str]) -> dict[str, str] | int:
-        """Return the settings ``names`` of one of the brokers, or the number of an error."""
+        """Return the settings ``names`` of one of the brokers, or an error code."""
         node = self._any_node()
         answer = await self._ask(DescribeConfigsRequest([(_BROKER, str(node), list(names))]), node)
         entry = answer.resources[0]
         return int(entry[0]) or _settings(entry[4])
 
+    async def retentions_us(self, topics: Sequence[str]) -> dict[str, int | None]:
+        """Return each topic's retention in microseconds, None if it keeps records for ever."""
+        found = await self.settings(topics, ("cleanup.policy", "retention.ms"))
+        for topic, values in found.items():
+            if isinstance(values, int):
+                raise errors.for_code(values)(topic)
+        return {topic: retention_us(values) for topic, values in found.items() if not isinstance(values, int)}
+
     async def create(self, topics: Sequence[NewTopic], *, dry_run: bool) -> dict[str, tuple[int, str]]:
-        """Make topics; return of each the number of its error (0: none) and what the broker says of it."""
+        """Create topics; return the error code (0: none) and the broker's text for each."""
         wanted: list[tuple[Any, ...]] = [
             (new.name, new.partitions, new.replicas, [], list(new.settings.items())) for new in topics
         ]
@@ -124,34 +150,34 @@ class Admin:
         return {name: (code, rest[0] or "" if rest else "") for name, code, *rest in answer.topic_errors}
 
     async def read_refusal(self, topic: TopicState) -> int:
-        """Return 0 where reading is allowed, else the number of the error: a fetch of nothing."""
+        """Return 0 if reading is allowed, else the error code. The probe is a fetch of nothing."""
         request = FetchRequest(0, 0, 1, 1, [(topic.name, [(0, 0, 1)])])
         return await self._refusal(request, topic.leaders[0], lambda answer: answer.topics[0][1][0][1])
 
     async def write_refusal(self, topic: TopicState) -> int:
-        """Return 0 where writing is allowed, else the number of the error: a produce request without records.
+        """Return 0 if writing is allowed, else the error code. The probe is a produce request without records.
 
-        A broker looks at the rights first, and then refuses it as INVALID_RECORD: nothing is ever written.
+        A broker checks the rights first and then refuses the request as INVALID_RECORD, so nothing is written.
         """
         request = ProduceRequest(None, -1, int(self._timeout_s * 1_000), [(topic.name, [(0, b"")])])
         return await self._refusal(request, topic.leaders[0], lambda answer: answer.topics[0][1][0][1])
 
     async def group_refusal(self, group: str) -> int:
-        """Return 0 where the group may be joined, else the number of the error: a heartbeat of nobody."""
+        """Return 0 if the group may be joined, else the error code. The probe is an unknown member's heartbeat."""
         node = await self._coordinator(CoordinationType.GROUP, group)
         return await self._refusal(HeartbeatRequest(group, -1, "nobody"), node, lambda answer: answer.error_code)
 
     async def transaction_refusal(self, transactional_id: str) -> int:
-        """Return 0 where the id may be used, else the number of the error: an abort by a producer that nobody is.
+        """Return 0 if the id may be used, else the error code. The probe is an abort by an unknown producer.
 
-        The broker looks at the rights first and then refuses the producer: a worker with this id goes on undisturbed.
+        The broker checks the rights first and then refuses the producer, so a worker with this id is not disturbed.
         """
         node = await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
-        request = EndTxnRequest(transactional_id, _NOBODY, 0, False)
+        request = EndTxnRequest(transactional_id, _UNUSED_PRODUCER_ID, 0, False)
         return await self._refusal(request, node, lambda answer: answer.error_code)
 
     async def _coordinator(self, kind: CoordinationType, key: str) -> int:
-        # The first one to ask a new cluster has to wait until the internal topics are made.
+        # The first request to a new cluster waits until the internal topics are created.
         async def find() -> int:
             node: int = await self._client.coordinator_lookup(kind, key)
             if not await self._client.ready(node):
@@ -161,7 +187,7 @@ class Admin:
         return int(await self._retried(find))
 
     async def _refusal(self, request: Request[Any], node: int, code_in: Callable[[Any], int]) -> int:
-        # What was just made or moved is not everywhere at once.
+        # New topics and new leaders are not known to every broker at once.
         async def send() -> int:
             code = code_in(await self._client.send(node, request))
             if code in _UNSETTLED:
@@ -200,6 +226,31 @@ class Admin:
     def _controller(self) -> int:
         controller = self._client.cluster.controller
         return self._any_node() if controller is None else int(controller.nodeId)
+
+
+async def partition_counts(client: Client, doing: str = "read") -> dict[str, int]:
+    """Return the number of partitions of each topic of ``client``; ``doing`` is "read" or "write", for error texts.
+
+    Raises SourceError if no broker can be reached, one refuses, or a topic does not exist.
+    """
+    topics = client.place.topics
+    try:
+        async with Admin(client) as admin:
+            states = await admin.describe(topics)
+    except (errors.KafkaError, OSError) as error:  # TimeoutError is an OSError
+        raise SourceError(await why_failed(error, client, f"{doing} topic {', '.join(topics)}")) from error
+    for topic, state in states.items():
+        if isinstance(state, int):
+            raise SourceError(explain(errors.for_code(state)(topic), client, f"{doing} topic {topic}"))
+    return {topic: state.partitions for topic, state in states.items() if isinstance(state, TopicState)}
+
+
+def retention_us(settings: Mapping[str, str]) -> int | None:
+    """Return the retention that a topic's settings give it, None if it keeps records for ever."""
+    retention_ms = int(settings["retention.ms"])
+    if "delete" not in settings.get("cleanup.policy", "delete") or retention_ms < 0:
+        return None
+    return retention_ms * 1_000
 
 
 def _state(entry: Mapping[str, Any]) -> TopicState:

@@ -1,4 +1,4 @@
-"""Secrets at the moment they are needed: passwords, TLS contexts and OAUTHBEARER tokens."""
+"""Passwords, TLS contexts and OAUTHBEARER tokens, read when they are needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamad.settings.fields import SecretSource
 if TYPE_CHECKING:
     from streamad_connectors.kafka.client.security import Security
 
-# RFC 6749, 5.2 and RFC 7628, 3.1: what may be shown of an answer, and what a token consists of.
+# RFC 6749, 5.2 (an error code that may be shown) and RFC 7628, 3.1 (the characters of a token).
 _ERROR_CODE = re.compile(r"[a-z_]{1,60}")
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _MAX_ANSWER_BYTES = 1_000_000
@@ -34,7 +34,7 @@ _USED_LIFETIME = 0.8
 
 
 class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka ships no types
-    """Raised where no token can be had; a KafkaError, so that aiokafka's background tasks try again and live on."""
+    """Raised when no token can be obtained; a KafkaError, so that aiokafka's background tasks retry."""
 
     retriable = True
 
@@ -44,14 +44,14 @@ class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka ships no types
 
 @dataclass(frozen=True)
 class Credentials:
-    """The secrets of ``security``, read when asked for; relative files mean ``base_dir``, errors name ``path``."""
+    """The secrets of ``security``, read on demand; relative files start at ``base_dir``, errors name ``path``."""
 
     security: Security
     base_dir: Path
     path: str = "security"
 
     def secret(self, option: str) -> str:
-        """Read the secret that ``option`` names the place of. Raises ConfigError naming option and place."""
+        """Read the secret of ``option``. Raises ConfigError naming option and place."""
         source = cast("SecretSource", getattr(self.security, option))
         if source.file is not None:
             source = SecretSource(file=self.base_dir / source.file)
@@ -65,7 +65,7 @@ class Credentials:
         return value
 
     def tls(self) -> ssl.SSLContext:
-        """Return the context of a connection to a broker. Raises ConfigError naming the file that cannot be used."""
+        """Return the TLS context of a broker connection. Raises ConfigError naming an unusable file."""
         security = self.security
         context = self._trusting(security.ca_file)
         context.check_hostname = security.check_hostname
@@ -91,7 +91,7 @@ class Credentials:
                 raise self._unusable(name, path, error) from error
         secret = self.secret("key_password") if self.security.key_password is not None else ""
         try:
-            # A password is always given: without one OpenSSL asks on the terminal and waits.
+            # A password is always given: without one OpenSSL would prompt on the terminal.
             context.load_cert_chain(str(cert), str(key), password=secret)
         except (OSError, ValueError) as error:
             hint = (
@@ -108,7 +108,7 @@ class Credentials:
         return ConfigError([Problem(self.path, text)])
 
     def token_request(self) -> tuple[urllib.request.Request, urllib.request.OpenerDirector]:
-        """Return the client-credentials request (RFC 6749, 4.4 and 2.3.1) and what sends it, without redirects."""
+        """Return the client-credentials request (RFC 6749, 4.4 and 2.3.1) and its opener, without redirects."""
         security = self.security
         assert security.token_url is not None
         assert security.client_id is not None
@@ -126,7 +126,7 @@ class Credentials:
         )
         handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
         if security.token_url.startswith("http:"):
-            handlers.append(urllib.request.ProxyHandler({}))  # no proxy sees what may only stay on this machine
+            handlers.append(urllib.request.ProxyHandler({}))  # plain http stays on this machine: no proxy
         else:
             context = ssl.create_default_context()
             if security.ca_file is not None:
@@ -140,12 +140,12 @@ def _place(source: SecretSource) -> str:
 
 
 def _wants_password(error: Exception, key: Path) -> bool:
-    # ValueError: a password longer than OpenSSL takes.
+    # ValueError: the password is too long for OpenSSL.
     return isinstance(error, ValueError) or b"ENCRYPTED" in key.read_bytes()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the client secret elsewhere."""
+    """Refuses redirects, which would carry the client secret elsewhere."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
@@ -157,9 +157,9 @@ class _Token(NamedTuple):
 
 
 class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no types
-    """Gives aiokafka OAUTHBEARER tokens.
+    """Provides aiokafka with OAUTHBEARER tokens.
 
-    A token in a file or variable is read anew every time (projected service-account tokens change). One from an OIDC
+    A token in a file or variable is read every time (projected service-account tokens change). One from an OIDC
     endpoint (KIP-768) is fetched in a thread and used for 80 % of its life; ``timeout_s`` bounds the fetch.
     """
 
@@ -204,7 +204,7 @@ class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ship
 
     async def _fetched(self) -> tuple[str, float]:
         try:
-            # urllib's own time-out is for each read, this one for the whole.
+            # urllib's own time-out applies to each read, this one to the whole request.
             return await asyncio.wait_for(asyncio.to_thread(self._fetch), self._timeout_s)
         except TimeoutError:
             raise TokenError(f"{self._endpoint}: no answer within {self._timeout_s:g} s") from None
@@ -241,15 +241,15 @@ class TokenSource(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ship
 
 
 def _checked(token: str) -> str:
-    # A character outside of RFC 6750's would let a token break out of the SASL message.
+    # Other characters than those of RFC 6750 could break the SASL message.
     token = token.strip()
     if _TOKEN.fullmatch(token) is None:
-        raise TokenError("what was read as a token is no bearer token (letters, digits and -._~+/= only)")
+        raise TokenError("the token is no bearer token (letters, digits and -._~+/= only)")
     return token
 
 
 def _error_code(error: urllib.error.HTTPError) -> str:
-    # RFC 6749, 5.2; the description is left out: some servers echo the request in it.
+    # RFC 6749, 5.2; the description is left out because some servers echo the request in it.
     try:
         code = json.loads(error.read(_MAX_ANSWER_BYTES)).get("error")
     except (OSError, ValueError, AttributeError):

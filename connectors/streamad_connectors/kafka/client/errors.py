@@ -1,4 +1,4 @@
-"""What went wrong with a broker, in one line for people: what, where, and what to do; never a secret."""
+"""Errors of brokers as one line of advice: the problem, the broker, and the remedy; never a secret."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _TIMEOUT = (TimeoutError, errors.KafkaTimeoutError, errors.RequestTimedOutError)
 _ENDED = (errors.KafkaConnectionError, ConnectionResetError, ConnectionAbortedError)
 UNKNOWN_TOPIC = "does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
 
-# Errors of a broker that mean one thing whatever was asked; {what} is "topic alerts", "group g", or "it".
-_TEXTS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+# Errors of a broker that mean the same for every request; {what} is "topic alerts", "group g", or "it".
+ANSWERS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((errors.UnknownTopicOrPartitionError,), "{what} " + UNKNOWN_TOPIC),
     (
         (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.RecordTooLargeError),
@@ -82,7 +82,7 @@ _TEXTS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ),
 )
 
-# What is done -> the rights that it takes (Kafka's documentation, "Protocols: operations and resources").
+# Action -> the rights that it needs (Kafka's documentation, "Protocols: operations and resources").
 _RIGHTS = {
     "read": "READ and DESCRIBE",
     "write": "WRITE and DESCRIBE",
@@ -94,21 +94,21 @@ _ACTIONS = re.compile(rf"({'|'.join(_RIGHTS)}) (.+)")
 
 
 def explain(error: BaseException, client: Client | None = None, doing: str = "") -> str:
-    """Return one line that says what ``error`` means and what to do.
+    """Return one line with the meaning of ``error`` and its remedy.
 
-    ``doing`` names what was tried: "read topic press", "write topic alerts", "create topic alerts", "read group g",
-    "write transactional id t", or only a thing ("topic press"); with it the line says which right is missing.
+    ``doing`` names the action: "read topic press", "write topic alerts", "create topic alerts", "read group g",
+    "write transactional id t", or only a thing ("topic press"). The line uses it to name the missing right.
     """
     for cause in _chain(error):
         text = _access_text(cause, client, doing) or _answer_text(cause, client, doing)
         if text is not None:
             return _where(client) + text
-    said = str(error).splitlines()
-    return f"{_where(client)}{doing + ': ' if doing else ''}{type(error).__name__}{': ' + said[0] if said else ''}"
+    text = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+    return f"{_where(client)}{doing + ': ' if doing else ''}{text}"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    # aiokafka wraps what a background task met into a plain KafkaError.
+    # aiokafka wraps the error of a background task into a plain KafkaError.
     seen = 0
     current: BaseException | None = error
     while current is not None and seen < 10:
@@ -135,13 +135,13 @@ def _answer_text(error: BaseException, client: Client | None, doing: str) -> str
     if isinstance(error, _TIMEOUT):
         seconds = f" within {client.request_timeout_s:g} s" if client is not None else ""
         return f"no answer{seconds}{f' to: {doing}' if doing else ''}"
-    for kinds, text in _TEXTS:
+    for kinds, text in ANSWERS:
         if isinstance(error, kinds):
             return text.format(what=_thing(doing))
     return str(error.strerror or error) if isinstance(error, OSError) else None
 
 
-# Error -> the right that is missing where ``doing`` does not tell, and on what.
+# Error -> the missing right if ``doing`` names no action, and its resource.
 _REFUSALS: dict[type[BaseException], tuple[str, str]] = {
     errors.TopicAuthorizationFailedError: ("DESCRIBE", "topic"),
     errors.GroupAuthorizationFailedError: ("READ", "group"),
@@ -189,9 +189,9 @@ def _thing(doing: str) -> str:
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Return whether the same call may succeed a little later: an outage, an election, a time-out; not a refusal."""
+    """Return whether the same call may succeed later: after an outage, an election or a time-out, not a refusal."""
     if isinstance(error, (ssl.SSLError, errors.UnknownTopicOrPartitionError)):
-        return False  # aiokafka takes a missing topic for one that is being made
+        return False  # for aiokafka a missing topic is retriable: it may be under construction
     if isinstance(error, errors.KafkaError):
         cause = error.__cause__
         if type(error) is errors.KafkaError and cause is not None:
@@ -202,32 +202,35 @@ def is_retriable(error: BaseException) -> bool:
     return isinstance(error, OSError)  # and TimeoutError, which is one
 
 
-async def why_unreachable(client: Client) -> str:
-    """Return in one line why no broker of ``client`` can be used: aiokafka's own error only says that none can.
+async def why_failed(error: BaseException, client: Client, doing: str = "") -> str:
+    """Return the line of ``explain``; if no broker could be reached, try each to find out why.
 
-    Takes one request time-out at most. Raises ConfigError where a secret or a certificate cannot be read.
+    aiokafka's own error only says that no broker can be reached. Takes one request time-out at most. Raises
+    ConfigError if a secret or a certificate cannot be read.
     """
+    if not isinstance(error, errors.KafkaConnectionError):
+        return explain(error, client, doing)
     return _where(client) + _unreachable_text(await _troubles(client) or [errors.NodeNotReadyError()], client)
 
 
 async def why_silent(client: Client) -> str | None:
-    """Return why no broker of ``client`` can be used, without their addresses; None where one answers.
+    """Return why no broker of ``client`` can be used, without their addresses; None if one answers.
 
-    Takes and raises what ``why_unreachable`` does.
+    Takes as long as ``why_failed`` and raises the same errors.
     """
     troubles = await _troubles(client)
     return _unreachable_text(troubles, client) if troubles else None
 
 
 def _unreachable_text(troubles: Sequence[BaseException], client: Client) -> str:
-    told = next((error for error in troubles if not _is_outage(error)), troubles[0])
-    if isinstance(told, _ENDED) and client.trouble is None:
+    chosen = next((error for error in troubles if not _is_outage(error)), troubles[0])
+    if isinstance(chosen, _ENDED) and client.trouble is None:
         return _ended_text(client.options.security)
-    return explain(errors.KafkaConnectionError() if _is_outage(told) else told, client).removeprefix(_where(client))
+    return explain(errors.KafkaConnectionError() if _is_outage(chosen) else chosen, client).removeprefix(_where(client))
 
 
 async def _troubles(client: Client) -> list[BaseException]:
-    """Try the brokers one after the other and return what went wrong, nothing where one answers."""
+    """Try the brokers one after the other; return their errors, an empty list if one answers."""
     arguments = client.kwargs()
     servers = arguments.pop("bootstrap_servers")
     for name in ("retry_backoff_ms", "metadata_max_age_ms"):
@@ -247,7 +250,7 @@ async def _troubles(client: Client) -> list[BaseException]:
                 else:
                     if answer.brokers:
                         return []
-                    # A broker that refused a token says so in a form that aiokafka takes for an empty answer.
+                    # aiokafka decodes a broker's refusal of a token as an empty answer.
                     troubles.append(errors.KafkaConnectionError())
     except TimeoutError as error:
         troubles.append(error)
@@ -261,7 +264,8 @@ def _is_outage(error: BaseException) -> bool:
 
 
 def _ended_text(security: Security) -> str:
-    # TLS 1.3 tells a client only afterwards that its certificate is missing; SASL and TLS ports hang up on plain text.
+    # In TLS 1.3 a client learns only after the handshake that its certificate is missing; SASL and TLS ports close a
+    # plain-text connection without a word.
     hints = {
         "plaintext": "does this port want TLS or a login (security.protocol)?",
         "ssl": "does it want a certificate of ours (security.cert_file, key_file) or a login (protocol sasl_ssl)?",

@@ -1,4 +1,4 @@
-"""Where logs begin and end, asked again while no broker answers."""
+"""Offsets of a topic's logs: their beginnings, ends, and positions by time; retried while no broker answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RETRY_S = 0.2
 
 
 class LogEnds(NamedTuple):
-    """``begin``: the lowest offset that is still there; ``end``: the one behind the last committed record."""
+    """``begin``: the lowest offset that still exists; ``end``: the offset after the last committed record."""
 
     begin: int
     end: int
@@ -28,7 +28,7 @@ class LogEnds(NamedTuple):
 async def log_ends(
     consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition], client: Client, give_up_s: float
 ) -> dict[TopicPartition, LogEnds]:
-    """Return where ``partitions`` begin and end now. Raises SourceError where nobody answers for ``give_up_s``."""
+    """Return the present ends of ``partitions``. Raises SourceError if no broker answers for ``give_up_s``."""
     tps = list(partitions)
     begins = await _ask(lambda: consumer.beginning_offsets(tps), tps, client, give_up_s)
     ends = await _ask(lambda: consumer.end_offsets(tps), tps, client, give_up_s)
@@ -38,9 +38,9 @@ async def log_ends(
 async def offsets_at(
     consumer: AIOKafkaConsumer, partitions: Collection[TopicPartition], time_us: int, client: Client, give_up_s: float
 ) -> dict[TopicPartition, int | None]:
-    """Return the first offset of each partition whose record's time is ``time_us`` or later, None where none is.
+    """Return each partition's first offset with a record time of ``time_us`` or later, None if there is none.
 
-    Kafka's times are milliseconds: a record of 1 ms counts as 1000 us. Raises SourceError as ``log_ends``.
+    Kafka's times are milliseconds: 1 ms counts as 1000 us. Raises SourceError as ``log_ends`` does.
     """
     time_ms = max(0, -(-time_us // 1000))
     found: Mapping[TopicPartition, Any] = await _ask(

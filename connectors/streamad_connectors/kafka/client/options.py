@@ -1,4 +1,4 @@
-"""Where a Kafka cluster is and how to speak to it: URLs, options, and the arguments that aiokafka's clients take."""
+"""Addresses and options of Kafka clients: URLs, option models, and the arguments that aiokafka's clients take."""
 
 from __future__ import annotations
 
@@ -17,37 +17,16 @@ from streamad.telemetry.logs import get_logger
 from streamad_connectors.kafka.client.credentials import Credentials, TokenSource
 from streamad_connectors.kafka.client.security import Security
 
-
-class _ToOurLog(logging.Handler):
-    """Hands warnings on as information: what matters of them reaches us as errors, which say what to do."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Log one line of aiokafka's."""
-        get_logger().info("aiokafka", message=record.getMessage().partition("\n")[0])
-
-
-def _without_requests(record: logging.LogRecord) -> bool:
-    # On DEBUG a connection logs every request, passwords and tokens among them.
-    return record.levelno > logging.DEBUG
-
-
-def tame_logs() -> None:
-    """Send aiokafka's warnings to our log, and let its connections not log what they send; may be called again."""
-    logger = logging.getLogger("aiokafka")
-    if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):
-        logger.addHandler(_ToOurLog(logging.WARNING))
-    logging.getLogger("aiokafka.conn").addFilter(_without_requests)
-
-
 SCHEME = "kafka"
 _MAX_NAME = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s/:@,\[\]]+):([0-9]{1,5})")
 _HOUR = 3_600_000_000
+FETCH_WAIT_MS = 250  # a broker answers a fetch at least this often
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether Kafka takes ``name`` for a topic (and for a group instance, KIP-345)."""
+    """Return whether Kafka accepts ``name`` for a topic (and for a group instance, KIP-345)."""
     return len(name) <= _MAX_NAME and name not in (".", "..") and _NAME.fullmatch(name) is not None
 
 
@@ -61,14 +40,14 @@ Name = Annotated[str, AfterValidator(_kafka_name)]
 
 
 class ClientOptions(BaseModel):
-    """What every client of a cluster takes."""
+    """Options of every client of a cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
     several_topics: ClassVar[bool] = False
 
     brokers: str | None = Field(
         default=None,
-        description="host:port[,host:port...] where the URL names none; default: those of the plant's source",
+        description="host:port[,host:port...] if the URL names none; default: those of the plant's source",
     )
     security: Security = Field(default_factory=Security, description="encryption and authentication")
     client_id: str | None = Field(
@@ -78,22 +57,22 @@ class ClientOptions(BaseModel):
         description="name in the broker's logs; default streamad.{plant}",
     )
     request_timeout: Duration = Field(
-        default=10_000_000, ge=100_000, le=_HOUR, description="longest wait for an answer of a broker"
+        default=10_000_000, ge=100_000, le=_HOUR, description="longest wait for a broker's answer"
     )
 
 
 class KafkaSourceOptions(ClientOptions):
-    """How topics are read, and how their partitions are shared out among workers."""
+    """Options of a source: reading, and the sharing of partitions among workers."""
 
     several_topics: ClassVar[bool] = True
 
     group: Name | None = Field(default=None, description="consumer group; default streamad.{plant}")
     start: Literal["earliest", "latest"] = Field(
-        default="earliest", description="where a partition begins that has no progress yet"
+        default="earliest", description="where to begin a partition without progress"
     )
     instance: Name | None = Field(
         default=None,
-        description="static membership (KIP-345): an id of this worker alone, so that a quick restart moves nothing",
+        description="static membership (KIP-345): this worker's own id, so that a quick restart moves no partition",
     )
     session_timeout: Duration = Field(
         default=15_000_000, ge=1_000_000, le=_HOUR, description="a worker silent for this long loses its partitions"
@@ -102,36 +81,36 @@ class KafkaSourceOptions(ClientOptions):
         default=3_000_000,
         ge=100_000,
         le=_HOUR,
-        description="a worker says this often that it lives; at most session_timeout / 3",
+        description="interval of a worker's heartbeats; at most session_timeout / 3",
     )
     rebalance_timeout: Duration = Field(
         default=60_000_000,
         ge=1_000_000,
         le=_HOUR,
-        description="longest wait for all workers when partitions are shared out",
+        description="longest wait for all workers in a rebalance",
     )
     transaction_timeout: Duration = Field(
         default=10_000_000,
         ge=1_000_000,
         le=_HOUR,
-        description="the broker aborts what a dead worker left open after this long",
+        description="the broker aborts a dead worker's transaction after this long",
     )
     give_up_after: Duration = Field(
         default=600_000_000,
         ge=1_000_000,
-        description="exit when no broker answered for this long (a supervisor restarts)",
+        description="exit when no broker has answered for this long (a supervisor restarts)",
     )
     accept_gap: bool = Field(
         default=False,
-        description="go on where records that were not read yet are deleted already; default: exit and say so",
+        description="go on if unread records are already deleted; default: exit with an error",
     )
     fetch_bytes: Size = Field(
-        default=1_000_000, ge=1_000, le=2**31 - 1, description="at most so much of a partition is fetched at once"
+        default=1_000_000, ge=1_000, le=2**31 - 1, description="most bytes of a partition in one fetch"
     )
     retention_check: Duration = Field(
         default=30_000_000,
         ge=1_000_000,
-        description="how often the age of unread records is held against the retention",
+        description="interval of comparing the age of unread records with the retention",
     )
 
     @model_validator(mode="after")
@@ -142,7 +121,7 @@ class KafkaSourceOptions(ClientOptions):
 
 
 class KafkaSinkOptions(ClientOptions):
-    """How messages are written."""
+    """Options of a sink."""
 
     max_message_bytes: Size = Field(
         default=900_000,
@@ -153,24 +132,24 @@ class KafkaSinkOptions(ClientOptions):
 
 
 class KafkaFeedOptions(ClientOptions):
-    """How long a feed waits for its brokers."""
+    """Options of a feed."""
 
     give_up_after: Duration = Field(
         default=600_000_000,
         ge=1_000_000,
-        description="fail when nothing was delivered for this long; at the start, no broker is an error at once",
+        description="fail when nothing was delivered for this long; at the start, an absent broker is an error at once",
     )
 
 
 class KafkaSubscriptionOptions(ClientOptions):
-    """How a topic is read back."""
+    """Options of a subscription."""
 
     group: Name | None = Field(
-        default=None, description="remembers how far it was read, shared by all who name it; default: nothing does"
+        default=None, description="consumer group that remembers the position; default: no position is kept"
     )
     start: Literal["earliest", "latest"] | None = Field(
         default=None,
-        description="where to begin the first time; default: a group earliest, a reader without one latest",
+        description="where to begin the first time; default: earliest with a group, latest without",
     )
 
 
@@ -179,26 +158,26 @@ _Options = TypeVar("_Options", bound=ClientOptions)
 
 @dataclass(frozen=True)
 class Place:
-    """Topics of a cluster: ``brokers`` as host:port to begin with, at least one of each."""
+    """Topics of a cluster and its bootstrap brokers (host:port), at least one of each."""
 
     brokers: tuple[str, ...]
     topics: tuple[str, ...]
 
     @property
     def topic(self) -> str:
-        """The first topic, the only one of everything but a source."""
+        """The first topic; only a source has more."""
         return self.topics[0]
 
 
 def place_of(rest: str, options: ClientOptions, context: ConnectorContext, where: str = "url") -> Place:
     """Return the place that ``rest`` ("host:port,host:port/topic,topic") names.
 
-    Brokers in the URL win over ``options.brokers``, these over those of the plant's source. Raises ConfigError with
-    everything that is wrong.
+    Brokers in the URL win over ``options.brokers``, and these over the brokers of the plant's source. Raises
+    ConfigError with all problems.
     """
     hosts, slash, path = rest.partition("/")
     if "@" in rest:
-        text = "holds an '@': who we are goes into the option security, never into the URL"
+        text = "holds an '@': user and password go into the option security, never into the URL"
         raise ConfigError([Problem(where, text)])
     url = f"{SCHEME}://{rest}"
     problems = []
@@ -253,7 +232,7 @@ def _topic_problems(topics: tuple[str, ...], options: ClientOptions, context: Co
 
 
 def _source(context: ConnectorContext) -> tuple[str, KafkaSourceOptions] | None:
-    # Options that are wrong are the source's own to complain about.
+    # Wrong options are reported by the source itself.
     if context.source_url is None:
         return None
     scheme, rest, in_url = split_url(context.source_url)
@@ -273,18 +252,18 @@ def _source_brokers(context: ConnectorContext) -> tuple[str, ...]:
     return _names(rest.partition("/")[0]) or _names(options.brokers or "")
 
 
-def with_shared(options: _Options, context: ConnectorContext, place: Place | None = None) -> _Options:
-    """Return ``options`` with what they leave unsaid taken from the plant's source, where that is the same cluster.
+def with_source_defaults(options: _Options, context: ConnectorContext, place: Place | None = None) -> _Options:
+    """Return ``options`` with unset ones taken from the plant's source, if both are of the same cluster.
 
-    The same cluster: ``place`` (or ``options.brokers``) names none of its own, or one of the source's brokers.
+    The same cluster: ``place`` (or ``options.brokers``) names no broker of its own, or one of the source's.
     """
     source = _source(context)
     ours = set(place.brokers) if place is not None else set(_names(options.brokers or ""))
     if source is None or (ours and not ours & set(_source_brokers(context))):
         return options
-    shared = source[1]
-    unsaid = (shared.model_fields_set & ClientOptions.model_fields.keys()) - options.model_fields_set - {"brokers"}
-    return options.model_copy(update={name: getattr(shared, name) for name in unsaid})
+    defaults = source[1]
+    unset = (defaults.model_fields_set & ClientOptions.model_fields.keys()) - options.model_fields_set - {"brokers"}
+    return options.model_copy(update={name: getattr(defaults, name) for name in unset})
 
 
 def group_of(options: KafkaSourceOptions, context: ConnectorContext) -> str:
@@ -293,39 +272,39 @@ def group_of(options: KafkaSourceOptions, context: ConnectorContext) -> str:
 
 
 def progress_topic_of(group: str, topic: str) -> str:
-    """Return the compacted topic that keeps how far ``group`` has judged ``topic``."""
+    """Return the compacted topic with the progress of ``group`` in ``topic``."""
     return f"{group}.{topic}.progress"
 
 
 def transactional_id_of(topic: str, number: int, group: str) -> str:
-    """Return the id of the producer of a partition's transactions: whoever has it last fences the others (KIP-98)."""
+    """Return the id of a partition's transactional producer; the newest holder of an id fences the others (KIP-98)."""
     return f"streamad:{topic}:{number}:{group}"
 
 
 def partition_name(topic: str, number: int) -> str:
-    """Return what a partition is called everywhere in streamad."""
+    """Return the name of a partition in all of streamad."""
     return f"{topic}-{number}"
 
 
 @dataclass(frozen=True)
 class Client:
-    """A place with everything that is needed to connect; secrets are read only when ``kwargs`` is called."""
+    """A place with all that a connection needs; secrets are read only when ``kwargs`` is called."""
 
     place: Place
     options: ClientOptions
     base_dir: Path = field(default_factory=Path)
     name: str = "streamad"
-    security_path: str = "security"  # where a user finds it, for errors
+    security_path: str = "security"  # its path in the config, for errors
     _tokens: TokenSource | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, rest: str, options: ClientOptions, context: ConnectorContext, where: str = "url") -> Client:
-        """Return the client of a URL's ``rest``, with what it shares with the plant's source. Raises ConfigError."""
-        if not __debug__:  # its transactions go wrong in silence without its assertions
+        """Return the client of a URL's ``rest``, with defaults from the plant's source. Raises ConfigError."""
+        if not __debug__:  # without its assertions aiokafka's transactions fail silently
             text = "Kafka needs Python's assertions: run without python -O, and unset PYTHONOPTIMIZE"
             raise ConfigError([Problem(where, text)])
         place = place_of(rest, options, context, where)
-        own, options = options, with_shared(options, context, place)
+        own, options = options, with_source_defaults(options, context, place)
         is_source = where == "source.url" or options.security is not own.security
         security_path = "source.options.security" if is_source else "security"
         name = options.client_id or f"streamad.{context.plant}"
@@ -347,22 +326,22 @@ class Client:
 
     @property
     def connect_timeout_s(self) -> float:
-        """Longest wait for the first answer, in seconds: each broker that the place names may take one time-out."""
+        """Longest wait for the first answer, in seconds: one time-out for each bootstrap broker."""
         return self.request_timeout_s * len(self.place.brokers)
 
     @property
     def trouble(self) -> str | None:
-        """What went wrong the last time a token was asked for (aiokafka keeps it to itself), without any secret."""
+        """The error of the last token request (aiokafka does not report it), without any secret."""
         return self._tokens.trouble if self._tokens is not None else None
 
     def same_cluster(self, other: Client) -> bool:
-        """Return whether both begin at a common broker, so that one transaction can hold what goes to both."""
+        """Return whether both share a bootstrap broker, so that one transaction can write to both."""
         return bool(set(self.place.brokers) & set(other.place.brokers))
 
     def kwargs(self) -> dict[str, Any]:
-        """Return arguments that AIOKafkaConsumer, AIOKafkaProducer and AIOKafkaAdminClient all take.
+        """Return arguments that all clients of aiokafka take. They hold the secrets: never log them.
 
-        They hold the secrets: log nothing of them. Raises ConfigError where a secret or a certificate cannot be read.
+        Raises ConfigError if a secret or a certificate cannot be read.
         """
         tame_logs()
         security = self.options.security
@@ -386,7 +365,7 @@ class Client:
         return arguments
 
     def consumer_kwargs(self) -> dict[str, Any]:
-        """Return ``kwargs`` and what every reading client has: committed records only, offsets left to us."""
+        """Return ``kwargs`` for reading clients: committed records only, no offsets committed or chosen by aiokafka."""
         return {
             **self.kwargs(),
             "isolation_level": "read_committed",
@@ -395,4 +374,21 @@ class Client:
         }
 
 
-FETCH_WAIT_MS = 250
+def tame_logs() -> None:
+    """Send aiokafka's warnings to our log and keep its requests out of every log; may be called again."""
+    logger = logging.getLogger("aiokafka")
+    if not any(isinstance(handler, _Forwarding) for handler in logger.handlers):
+        logger.addHandler(_Forwarding(logging.WARNING))
+    logging.getLogger("aiokafka.conn").addFilter(_without_requests)
+
+
+class _Forwarding(logging.Handler):
+    """Logs warnings of aiokafka as information: those that matter also reach us as errors, with advice."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        get_logger().info("aiokafka", message=record.getMessage().partition("\n")[0])
+
+
+def _without_requests(record: logging.LogRecord) -> bool:
+    # At level DEBUG a connection logs every request, passwords and tokens included.
+    return record.levelno > logging.DEBUG

@@ -1,4 +1,4 @@
-"""How a connection is secured, as a config says it: encryption and authentication, secrets by their place only."""
+"""The option ``security``: encryption and authentication; secrets are named by their place only."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 def _secret_place(value: Any) -> Any:
     if isinstance(value, (SecretSource, dict)) or value is None:
         return value
-    raise ValueError("a secret never stands in the config: write {env: NAME} or {file: PATH}")
+    raise ValueError("a secret must not stand in the config: write {env: NAME} or {file: PATH}")
 
 
 Secret = Annotated[SecretSource, BeforeValidator(_secret_place)]
 
 
 class Security(BaseModel):
-    """How to encrypt and who we are; secrets are named by their place and read only when a client is made."""
+    """Encryption and authentication; secrets are read only when a client is created."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
         default="plaintext",
-        description="ssl encrypts, sasl_ssl also says who we are; the two plaintext ones do not encrypt",
+        description="ssl encrypts, sasl_ssl also logs in; plaintext and sasl_plaintext do not encrypt",
     )
     mechanism: Literal["plain", "scram-sha-256", "scram-sha-512", "oauthbearer"] | None = Field(
-        default=None, description="with sasl_*: how we say who we are"
+        default=None, description="with sasl_*: the kind of login"
     )
     username: str | None = Field(default=None, description="plain, scram: the user")
     password: Secret | None = Field(default=None, description="plain, scram: {env: NAME} or {file: PATH}")
-    token: Secret | None = Field(
-        default=None, description="oauthbearer: a token's place, read anew at every connection"
-    )
+    token: Secret | None = Field(default=None, description="oauthbearer: place of a token, read at every connection")
     token_url: str | None = Field(
         default=None, description="oauthbearer: OIDC token endpoint (client credentials, KIP-768)"
     )
@@ -46,10 +44,8 @@ class Security(BaseModel):
     client_secret: Secret | None = Field(
         default=None, description="oauthbearer with token_url: {env: NAME} or {file: PATH}"
     )
-    scope: str | None = Field(default=None, description="oauthbearer with token_url: the scope asked for")
-    ca_file: Path | None = Field(
-        default=None, description="PEM file of the authorities to trust; default: the system's"
-    )
+    scope: str | None = Field(default=None, description="oauthbearer with token_url: the requested scope")
+    ca_file: Path | None = Field(default=None, description="PEM file of trusted authorities; default: the system's")
     cert_file: Path | None = Field(default=None, description="PEM file of our own certificate (mutual TLS)")
     key_file: Path | None = Field(default=None, description="PEM file of its key")
     key_password: Secret | None = Field(default=None, description="the key's password: {env: NAME} or {file: PATH}")
@@ -64,7 +60,7 @@ class Security(BaseModel):
 
     @property
     def encrypts(self) -> bool:
-        """Whether the connection is TLS."""
+        """Whether the connection uses TLS."""
         return self.protocol in ("ssl", "sasl_ssl")
 
 
@@ -75,7 +71,7 @@ def _given(security: Security, *names: str) -> list[str]:
 def _tls_problems(security: Security) -> list[str]:
     problems = []
     tls = _given(security, "cert_file", "key_file", "key_password")
-    if security.token_url is None:  # whose endpoint may need the same authority
+    if security.token_url is None:  # a token endpoint may need ca_file
         tls = [*_given(security, "ca_file"), *tls]
     if tls and not security.encrypts:
         problems.append(f"{', '.join(tls)} without encryption: set protocol to ssl or sasl_ssl")

@@ -1,8 +1,9 @@
-"""Ends aiokafka's clients, and starts that are given up, in bounded time.
+"""Stops aiokafka's clients, and cancelled starts of them, in bounded time.
 
-On their own they wait for as long as the broker is away. Written against aiokafka 0.14, which has no public way to do
-so.
+Their own ``stop`` waits for as long as the broker is away. aiokafka 0.14 has no public way around it.
 """
+
+# ruff: noqa: SLF001 - only aiokafka's private state leads to its sockets
 
 from __future__ import annotations
 
@@ -22,22 +23,22 @@ _ROUNDS = 5
 
 
 async def connected(start: Coroutine[Any, Any, None]) -> None:
-    """Await ``start``, a client's start() or bootstrap(). The caller ends the client where it raises or is cancelled.
+    """Await ``start``, a client's start() or bootstrap(). If it raises or is cancelled, the caller stops the client.
 
-    One that is cancelled while it asks its first broker for the cluster forgets the connection to it, which stays
-    open until the collector finds it. It is closed here.
+    A start that is cancelled during its first metadata request loses the reference to that connection, which would
+    stay open until garbage collection. It is closed here.
     """
     starting = asyncio.ensure_future(start)
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await finished(_give_up(starting))
+        await finished(_cancel_start(starting))
         raise
 
 
-async def _give_up(starting: asyncio.Task[None]) -> None:
+async def _cancel_start(starting: asyncio.Task[None]) -> None:
     starting.add_done_callback(look_at)
-    for _ in range(_ROUNDS):  # aiokafka may take a cancellation for a broker that failed, and go on with the next
+    for _ in range(_ROUNDS):  # aiokafka may treat a cancellation as a failed broker and try the next one
         first = _first_connection(starting)
         starting.cancel()
         await asyncio.wait([starting], timeout=_STOP_S / _ROUNDS)
@@ -48,7 +49,7 @@ async def _give_up(starting: asyncio.Task[None]) -> None:
 
 
 def _first_connection(starting: asyncio.Task[None]) -> AIOKafkaConnection | None:
-    """Return the connection by which ``starting`` asks for the cluster: nothing but its own frame knows it."""
+    """Return the connection of the first metadata request; only the frame of ``starting`` refers to it."""
     coroutine: Any = starting.get_coro()
     while inspect.iscoroutine(coroutine):
         found = inspect.getcoroutinelocals(coroutine).get("bootstrap_conn")
@@ -59,26 +60,26 @@ def _first_connection(starting: asyncio.Task[None]) -> AIOKafkaConnection | None
 
 
 async def stop_client(client: _Client, within_s: float) -> None:
-    """Stop ``client`` in good order for up to ``within_s``, then end what is left of it. Never raises.
+    """Stop ``client`` gracefully for up to ``within_s``, then discard it. Never raises.
 
-    Nothing is awaited under a time-out's cancellation: aiokafka swallows some of them and would wait on.
+    Nothing is awaited under a time-out's cancellation, because aiokafka swallows some of them and goes on waiting.
     """
     stopping = asyncio.ensure_future(client.stop())
     stopping.add_done_callback(look_at)
     try:
         await asyncio.wait({stopping}, timeout=within_s)
     finally:
-        # Also after a stop() in good order: a consumer's ends as cancelled where a fetch waits to be repeated, and
-        # leaves the rest as it is.
+        # Also after a graceful stop(): a consumer's ends as cancelled if a fetch waits to be retried, and leaves the
+        # rest open.
         stopping.cancel()
         await discard(client)
 
 
 async def discard(client: _Client) -> None:
-    """Close the sockets of ``client`` and end its tasks, whatever they wait for; bounded, never raises.
+    """Close the sockets of ``client`` and cancel its tasks, in bounded time; never raises.
 
-    Nothing is said to the broker: an open transaction stays open until it is fenced or times out. All of it is done
-    before a cancellation of the caller goes on.
+    The broker gets no message: an open transaction stays open until it is fenced or times out. A cancellation of the
+    caller takes effect afterwards.
     """
     await finished(_discard(client))
 
@@ -87,9 +88,9 @@ async def _discard(client: _Client) -> None:
     net = client.client if isinstance(client, AIOKafkaProducer) else client._client
     for connection in net._conns.values():
         if connection._writer is not None:
-            connection._writer.transport.abort()  # close() would wait until all is written
+            connection._writer.transport.abort()  # close() would first wait for the write buffer
     await _cancel_tasks(client)
-    for stop in (client.stop, net.close):  # a consumer's stop ends early where it meets a cancelled task of its own
+    for stop in (client.stop, net.close):  # a consumer's stop ends early at a cancelled task of its own
         stopping = asyncio.ensure_future(stop())
         await asyncio.wait([stopping], timeout=_STOP_S / 2)
         stopping.cancel()
@@ -100,7 +101,7 @@ async def _discard(client: _Client) -> None:
 
 
 async def _cancel_tasks(client: _Client) -> None:
-    """End the tasks that ``client`` started; more than one round, for some wait for others before they end."""
+    """Cancel the tasks of ``client``, in rounds, because some wait for others before they end."""
     for _ in range(_ROUNDS):
         tasks = _tasks_of(client)
         if not tasks:
@@ -113,7 +114,7 @@ async def _cancel_tasks(client: _Client) -> None:
 
 
 def _tasks_of(client: _Client) -> list[asyncio.Task[Any]]:
-    """Return the tasks that run a method of ``client`` or of one of its parts: aiokafka keeps no list of them."""
+    """Return the tasks that run a method of ``client`` or of one of its parts; aiokafka keeps no list of them."""
     parts = {id(part) for part in (client, *vars(client).values()) if type(part).__module__.startswith("aiokafka.")}
     tasks = []
     for task in asyncio.all_tasks():
@@ -124,6 +125,6 @@ def _tasks_of(client: _Client) -> list[asyncio.Task[Any]]:
 
 
 def look_at(future: asyncio.Future[Any]) -> None:
-    """Take the exception out of ``future``: asyncio complains of those that nobody looked at."""
+    """Retrieve the exception of ``future``, because asyncio logs exceptions that were never retrieved."""
     if not future.cancelled():
         future.exception()

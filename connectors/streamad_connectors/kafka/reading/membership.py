@@ -1,7 +1,7 @@
-"""Membership of the consumer group: what each rebalance gives and takes, and whether two workers share one instance id.
+"""Membership of the consumer group: new assignments, and detection of two workers with one instance id.
 
-aiokafka 0.14 swallows exceptions of its callbacks, tells nobody of heartbeats, sends no instance id with them, and does
-not know the error FENCED_INSTANCE_ID: two members with one static id (KIP-345) replace each other for ever.
+aiokafka 0.14 swallows exceptions of its callbacks, reports no heartbeats, sends no instance id with them, and does not
+know the error FENCED_INSTANCE_ID: two members with one static id (KIP-345) replace each other for ever.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from aiokafka.errors import BrokerResponseError, KafkaError, kafka_errors
 
 from streamad.errors import SourceError
 
-# So often may the broker forget a member within this time: because it was silent for too long, or a coordinator lost
-# its state. Two processes of one name replace each other without end: the newcomer, or who was frozen while another
-# took its name, is the first to give up, so that who was settled stays. A newcomer is replaced at the next heartbeat
-# of the other one, which is at most a third of the session time-out away.
+# A broker may drop a member this often within the time below: after a long silence, or when a coordinator lost its
+# state. More replacements mean two processes with one name. An established member may be replaced more often, so that
+# the newcomer, or a process that was frozen while another took its name, gives up first. A newcomer is replaced at the
+# other one's next heartbeat, which is at most a third of the session time-out away.
 _MOST_REPLACED = 2
-_MOST_REPLACED_SETTLED = 5
+_MOST_REPLACED_ESTABLISHED = 5
 _REPLACED_WITHIN_S = 60.0
-_SETTLED_SHARE = 0.67
+_ESTABLISHED_SHARE = 0.67
 
 
 class FencedInstanceIdError(BrokerResponseError):  # type: ignore[misc]  # aiokafka ships no types
-    """Raised by the broker where another member has joined with our instance id (KIP-345)."""
+    """Raised by the broker if another member has joined with our instance id (KIP-345)."""
 
     errno = 82
     message = "FENCED_INSTANCE_ID"
@@ -39,14 +39,14 @@ kafka_errors.setdefault(FencedInstanceIdError.errno, FencedInstanceIdError)
 
 
 def sticky_assignor() -> type[StickyPartitionAssignor]:
-    """Return aiokafka's sticky assignor (KIP-54) with a memory of its own: it keeps the assignment in its class."""
+    """Return a subclass of aiokafka's sticky assignor (KIP-54), which keeps the assignment in its class."""
     return type("StickyAssignor", (StickyPartitionAssignor,), {})
 
 
 class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """One consumer's place in its group; ``failure`` is what ends the source.
+    """One consumer's membership in its group; ``failure`` is the error that ends the source.
 
-    ``on_assigned`` is called with all partitions of a new assignment before any of them is fetched, and must not wait.
+    ``on_assigned`` is called with all partitions of a new assignment before any of them is fetched; it must not wait.
     """
 
     def __init__(
@@ -64,16 +64,16 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
         self._on_assigned = on_assigned
         self._replaced_s: deque[float] = deque()
         self._member_since_s: float | None = None
-        self._is_settled = False
+        self._is_established = False
         self._is_member = False
         self._coordinator: Any = None
         self._assignor: Any = None
 
     def attach(self, consumer: AIOKafkaConsumer, assignor: type[StickyPartitionAssignor]) -> None:
-        """Listen to the heartbeats of ``consumer``, started but not subscribed."""
+        """Observe the heartbeats of ``consumer``, started but not subscribed."""
         self.heard_s = time.monotonic()
-        self._coordinator, self._assignor = consumer._coordinator, assignor
-        beat = self._coordinator._do_heartbeat
+        self._coordinator, self._assignor = consumer._coordinator, assignor  # noqa: SLF001 - has no public name
+        beat = self._coordinator._do_heartbeat  # noqa: SLF001 - aiokafka reports no heartbeats
 
         async def heard_beat() -> bool:
             is_member: bool = await beat()
@@ -81,10 +81,10 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
                 self.heard_s = time.monotonic()
             return is_member
 
-        self._coordinator._do_heartbeat = heard_beat
+        self._coordinator._do_heartbeat = heard_beat  # noqa: SLF001 - as above
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Note how membership was lost, if it was; nothing is given up before the new assignment is known."""
+        """Count a replacement by another member, if it was one; partitions are kept until the new assignment."""
         was_member, self._is_member = self._is_member, False
         now_s = time.monotonic()
         was_replaced = was_member and not self._coordinator.member_id
@@ -92,30 +92,30 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
             self._count_replacement(now_s)
 
     def survives(self, error: KafkaError) -> bool:
-        """Return whether to go on after ``error``: another process has our name, but it may be the one to give up."""
+        """Return whether to go on after ``error``: another process has our name, but may be the one that ends."""
         if FencedInstanceIdError.__name__ not in str(error):
             return False
         self._count_replacement(time.monotonic())
-        if self.failure is not None or not self._is_settled:
+        if self.failure is not None or not self._is_established:
             return False
-        self._coordinator.reset_generation()  # or it would ask again and again with the member id that was replaced
+        self._coordinator.reset_generation()  # else aiokafka retries for ever with the replaced member id
         return True
 
     def _count_replacement(self, now_s: float) -> None:
         if now_s - self.heard_s > self._session_timeout_s:
-            self._replaced_s.clear()  # rightly replaced, once more each time
-            self._is_settled = False
+            self._replaced_s.clear()  # replaced after a silence, as it should be
+            self._is_established = False
         elif not self._replaced_s:
             since_s = now_s if self._member_since_s is None else self._member_since_s
-            self._is_settled = now_s - since_s > _SETTLED_SHARE * self._session_timeout_s
+            self._is_established = now_s - since_s > _ESTABLISHED_SHARE * self._session_timeout_s
         self._replaced_s.append(now_s)
         while self._replaced_s[0] < now_s - _REPLACED_WITHIN_S:
             self._replaced_s.popleft()
-        if len(self._replaced_s) > (_MOST_REPLACED_SETTLED if self._is_settled else _MOST_REPLACED):
+        if len(self._replaced_s) > (_MOST_REPLACED_ESTABLISHED if self._is_established else _MOST_REPLACED):
             self.failure = self._instance_taken()
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Pass a new assignment on."""
+        """Pass on a new assignment."""
         self._is_member = True
         self.heard_s = time.monotonic()
         if self._member_since_s is None:
@@ -127,7 +127,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
             self.failure = error
 
     def explains(self, error: KafkaError) -> SourceError | None:
-        """Return what ``error`` means where it is about our instance id, else None."""
+        """Return ``error`` as advice if it concerns our instance id, else None."""
         return self._instance_taken() if FencedInstanceIdError.__name__ in str(error) else None
 
     def _instance_taken(self) -> SourceError:

@@ -1,6 +1,6 @@
-"""Reads the partitions of one aiokafka consumer: records to batches, and what is known of the end of each log.
+"""Reads the partitions of one aiokafka consumer: batches of records, and the state of each log's end.
 
-aiokafka delivers nothing of a partition that is paused, and this room nothing of one that was not sought.
+A partition delivers nothing before ``Reader.begin``; aiokafka delivers nothing of a paused partition.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError
 from streamad.types import PartitionAssigned, Record, RecordBatch, SourceEvent
 from streamad_connectors.kafka.client.options import partition_name
 
-# Without a fetch answered for so long nobody knows whether a partition is silent or its broker away; fetches are
-# answered at least every FETCH_WAIT_MS.
+# After so long without an answered fetch a silent partition cannot be told from an absent broker; brokers answer a
+# fetch at least every FETCH_WAIT_MS.
 MAX_SILENCE_S = 1.5
-# An answer older than this says nothing of the silence until now.
-_FRESH_S = 0.5
+_FRESH_S = 0.5  # an older answer does not confirm silence until now
 _POLL_MS = 200
-# Taken from aiokafka at once: a few milliseconds of work, during which nothing else of the event loop runs.
-_POLL_RECORDS = 500
+_POLL_RECORDS = 500  # a few milliseconds of work, during which the event loop is blocked
 
 
 def to_records(messages: Sequence[ConsumerRecord]) -> tuple[Record, ...]:
-    """Return aiokafka's records as ours: times in microseconds, a tombstone as an empty value."""
+    """Return aiokafka's records as our type: times in microseconds, a tombstone as an empty value."""
     return tuple(
         [
             Record(
@@ -43,13 +41,13 @@ def to_records(messages: Sequence[ConsumerRecord]) -> tuple[Record, ...]:
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """One partition that is ours.
+    """One assigned partition.
 
-    ``next_offset`` is where the batches made of it so far end; ``is_ready`` says that it was sought. ``version``
-    changes with every seek. ``polled_ms`` is when the broker last answered a fetch, by aiokafka's reckoning, and
-    ``heard_s`` when we saw that; ``is_confirmed`` that no batch has told of it yet. ``silent_s``, ``stuck_s`` and
-    ``held_s`` count how long we have waited with no fetch answered, with committed records waiting that do not come,
-    with records waiting for the end of a transaction.
+    ``next_offset``: end of its batches so far; ``is_ready``: it was sought; ``is_offered``: its PartitionAssigned was
+    yielded; ``version`` changes with every seek. ``polled_ms``: time of the broker's last answer to a fetch by
+    aiokafka's clock; ``heard_s``: when we saw that answer; ``is_confirmed``: no batch has reported it yet.
+    ``silent_s``, ``stuck_s`` and ``held_s``: seconds of waiting with no fetch answered, with committed records that
+    are not delivered, with records behind an open transaction.
     """
 
     tp: TopicPartition
@@ -71,7 +69,7 @@ class Reading:
         self.name = partition_name(self.tp.topic, self.tp.partition)
 
     def begin(self, offset: int, now_s: float) -> None:
-        """Note that the next batch begins at ``offset``."""
+        """Set the beginning of the next batch to ``offset``."""
         self.next_offset = offset
         self.is_ready = True
         self.heard_s = now_s
@@ -80,7 +78,7 @@ class Reading:
 
 
 class Reader:
-    """The partitions of ``consumer`` and the events that were made of them but not yielded yet."""
+    """The partitions of ``consumer``, and their events that were not yielded yet."""
 
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self.events: deque[SourceEvent] = deque()
@@ -91,18 +89,18 @@ class Reader:
 
     @property
     def readings(self) -> Iterable[Reading]:
-        """Return the partitions that are ours."""
+        """Return the assigned partitions."""
         return self._readings.values()
 
     def get(self, name: str) -> Reading | None:
-        """Return the partition called ``name``, None where it is not ours."""
+        """Return the partition called ``name``, None if it is not assigned."""
         return self._names.get(name)
 
     def share(self, ours: Iterable[TopicPartition]) -> tuple[list[Reading], list[Reading]]:
-        """Take over a new assignment of the consumer, before it fetches anything; return (new, lost) partitions.
+        """Apply a new assignment of the consumer before it fetches anything; return (new, lost) partitions.
 
-        All are paused and put to a position, so that aiokafka neither looks for a committed offset nor complains that
-        there is none; those that were being read go on where their batches end. Nothing is awaited here.
+        All are paused and sought, so that aiokafka does not look for a committed offset; those that were being read
+        go on at the end of their batches. Nothing is awaited.
         """
         assigned = set(ours)
         lost = [reading for tp, reading in self._readings.items() if tp not in assigned]
@@ -121,7 +119,7 @@ class Reader:
         return new, lost
 
     def hold(self, reading: Reading) -> int:
-        """Deliver nothing more of ``reading`` until it ``begin``s, and forget what waits; return its new version."""
+        """Pause ``reading`` until ``begin`` and drop its waiting batches; return its new version."""
         reading.version += 1
         reading.is_ready = False
         if reading.tp in self._consumer.assignment():
@@ -138,21 +136,21 @@ class Reader:
         reading.begin(offset, time.monotonic())
 
     def _drop(self, reading: Reading, *kinds: type[RecordBatch | PartitionAssigned]) -> None:
-        """Forget the events of ``reading`` of these ``kinds`` that were not yielded."""
+        """Drop the events of ``reading`` of these ``kinds``."""
         events = [event for event in self.events if not (isinstance(event, kinds) and event.partition == reading.name)]
         self.events.clear()
         self.events.extend(events)
 
     async def poll(self) -> None:
-        """Wait shortly for records and append batches of them to ``events``. Raises KafkaError."""
+        """Wait a short time for records and append batches of them to ``events``. Raises KafkaError."""
         try:
             fetched = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_POLL_RECORDS)
         except OffsetOutOfRangeError as error:
             if not any(self._is_at(tp, offset) for tp, offset in error.args[0].items()):
-                return  # of a place that was read before the last seek
+                return  # an offset from before the last seek
             raise
-        # Nothing may come between taking records and noting them, or a seek in between would be undone. The position
-        # is known without waiting, except right after a new assignment, which sets all positions and takes none back.
+        # No await between fetching and noting may let a seek in, or that seek would be undone. ``position`` waits only
+        # right after a new assignment, which sets all positions and seeks none back.
         for reading in list(self._readings.values()):
             if reading.is_ready:
                 await self._note(reading, fetched.get(reading.tp, ()))
@@ -166,7 +164,7 @@ class Reader:
         try:
             position: int = await self._consumer.position(reading.tp)
             end: int | None = self._consumer.highwater(reading.tp)
-        except (IllegalStateError, AssertionError):  # no longer ours: the new assignment is about to tell
+        except (IllegalStateError, AssertionError):  # no longer assigned; the new assignment follows
             return
         is_current = reading.version == version and self._readings.get(reading.tp) is reading and reading.is_ready
         if position <= reading.next_offset or not is_current:
@@ -182,7 +180,7 @@ class Reader:
     # --- silence ---
 
     def listen(self) -> None:
-        """Note which partitions' brokers have answered a fetch since the last call; call at least twice a second."""
+        """Record which partitions had a fetch answered since the last call; call at least twice a second."""
         now_s = time.monotonic()
         for reading in self._fetched():
             polled_ms = self._consumer.last_poll_timestamp(reading.tp)
@@ -194,7 +192,7 @@ class Reader:
                 self.heard_s = now_s
 
     def beats(self) -> Iterator[RecordBatch]:
-        """Yield empty batches: that a partition is silent, as its broker has just said, or that nobody knows."""
+        """Yield empty batches for partitions that are newly confirmed as silent, or newly unknown."""
         self.listen()
         now_s = time.monotonic()
         for reading in self._fetched():
@@ -212,7 +210,7 @@ class Reader:
                     yield self._beat(reading, end)
 
     def wait(self, seconds: float) -> None:
-        """Count ``seconds`` that were spent waiting for records with none delivered."""
+        """Add ``seconds`` of waiting with no record delivered."""
         for reading in self._fetched():
             end, stable = self._consumer.highwater(reading.tp), self._consumer.last_stable_offset(reading.tp)
             reading.silent_s += seconds
@@ -222,8 +220,8 @@ class Reader:
                 reading.held_s += seconds
 
     def failure(self) -> BaseException | None:
-        """Return what ended aiokafka's fetching, which nobody else is told of; None while it goes on."""
-        fetching = self._consumer._fetcher.error_future
+        """Return the error that ended aiokafka's fetching, None while it runs; aiokafka does not raise it."""
+        fetching = self._consumer._fetcher.error_future  # noqa: SLF001 - kept nowhere else
         if not fetching.done() or fetching.cancelled():
             return None
         error: BaseException | None = fetching.exception()

@@ -1,4 +1,4 @@
-"""The Kafka source: a member of a consumer group whose partitions begin where we say, never where the group was."""
+"""The Kafka source: a member of a consumer group that begins its partitions at ``seek``, not at the group's offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import GroupAuthorizationFailedError, KafkaConnectionError, KafkaError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 from pydantic import BaseModel
 
 from streamad.errors import SourceError
@@ -23,8 +23,9 @@ from streamad.types import (
     SourceEvent,
     SourceNotice,
 )
-from streamad_connectors.kafka.client.consumers import find_topics, make_consumer
-from streamad_connectors.kafka.client.errors import explain, why_unreachable
+from streamad_connectors.kafka.client.admin import partition_counts
+from streamad_connectors.kafka.client.consumers import make_consumer
+from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.offsets import LogEnds, log_ends
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, group_of
 from streamad_connectors.kafka.client.source_state import SourceState
@@ -33,15 +34,15 @@ from streamad_connectors.kafka.reading.membership import Membership, sticky_assi
 from streamad_connectors.kafka.reading.reader import Reader, Reading
 from streamad_connectors.kafka.reading.retention_guard import RetentionGuard
 from streamad_connectors.kafka.reading.time_range import KafkaRange
-from streamad_connectors.kafka.reading.waiting import TICK_S, Waiting
+from streamad_connectors.kafka.reading.waiting import TICK_S, Waiting, wait_for_either
 from streamad_connectors.kafka.topics.topics import KafkaTopics
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
 
-# A slow pipeline is the pipeline's to notice: aiokafka must not leave the group for it (24 days, the most it takes).
+# The pipeline watches its own progress: aiokafka must not leave the group for a slow one (24 days, the most it takes).
 _MAX_POLL_INTERVAL_MS = 2**31 - 1
-# A broker that was silent for so long will not answer our leaving the group either.
+# After so long a silence no broker will answer our request to leave the group.
 _AWAY_S = 5.0
-# This process was stopped where it has not run for so long: nobody could have answered it.
+# After so long a pause this process itself was stopped, so missing answers mean nothing.
 _FROZEN_S = 2.0
 
 
@@ -49,7 +50,7 @@ class KafkaSource:
     """Reads topics as a member of a consumer group; a partition is called ``{topic}-{number}``, an offset is Kafka's.
 
     Partitions that a rebalance takes and gives back at once go on without an event. Empty batches with ``caught_up``
-    come about four times a second, each confirmed by a broker's answer. An outage is waited for, up to
+    come about four times a second, each confirmed by a broker's answer. The source waits out an outage for up to
     ``give_up_after``.
     """
 
@@ -59,7 +60,7 @@ class KafkaSource:
         self._options = cast("KafkaSourceOptions", options)
         self._client = Client.of(rest, self._options, context, "source.url")
         group = group_of(self._options, context)
-        self._state = SourceState(self._client.place, self._client, self._options, group, context.clock)
+        self._state = SourceState(self._client, self._options, group, context.clock)
         self._context = context
         self._consumer: AIOKafkaConsumer | None = None
         self._reader: Reader | None = None
@@ -75,15 +76,15 @@ class KafkaSource:
         self._closed = False
 
     def committer(self, sinks: Mapping[Role, Sink]) -> Committer:
-        """Return the committer that keeps progress and what goes to ``sinks`` in one transaction."""
+        """Return the committer that writes progress and messages for ``sinks`` in one transaction."""
         return KafkaCommitter(self._state, sinks)
 
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
-        """Return the keeper of the topics that this source and ``sinks`` need."""
-        return KafkaTopics(self._client, self._state.place, self._state.group, sinks, self._context, self._options)
+        """Return the topics that this source and ``sinks`` need, to be created and checked."""
+        return KafkaTopics(self._client, self._options, self._state.group, sinks, self._context)
 
     def between(self, since_us: int | None, until_us: int | None) -> KafkaRange:
-        """Return a finite source of what the topics hold between two times; it joins no group."""
+        """Return a finite source of the records between two times; it joins no group."""
         return KafkaRange(self._client, self._options, since_us, until_us)
 
     # --- reading ---
@@ -91,8 +92,8 @@ class KafkaSource:
     async def batches(self) -> AsyncIterator[SourceEvent]:
         """Yield partitions and their records until closed.
 
-        Raises SourceError where a topic does not exist, a right is missing, a log has lost what is to be read, an
-        instance id is used twice, or no broker has answered for ``give_up_after``.
+        Raises SourceError if a topic does not exist, a right is missing, unread records were deleted, an instance id
+        is used twice, or no broker has answered for ``give_up_after``.
         """
         if self._closed:
             return
@@ -112,15 +113,15 @@ class KafkaSource:
                 self._check(reader)
 
     async def seek(self, partition: str, offset: int | None) -> int:
-        """Begin ``partition`` at ``offset`` (None: at the option ``start``) and return where that is.
+        """Begin ``partition`` at ``offset`` (None: at the option ``start``) and return the offset.
 
-        Raises SourceError where records from ``offset`` on are gone, unless ``accept_gap`` is set.
+        Raises SourceError if records from ``offset`` on are gone, unless ``accept_gap`` is set.
         """
         reader = self._reader
         reading = reader.get(partition) if reader is not None else None
-        if reader is None or reading is None:  # taken away in the meantime: its PartitionRevoked is on its way
+        if reader is None or reading is None:  # taken away in the meantime: its PartitionRevoked will follow
             if offset is None:
-                # A place made up here would be committed as the partition's first one, and bind its new owner.
+                # An invented offset would be committed as the partition's first one and bind its new owner.
                 await asyncio.get_running_loop().create_future()
             return cast("int", offset)
         version = reader.hold(reading)
@@ -145,7 +146,7 @@ class KafkaSource:
             await stop_client(consumer, 1.0 if is_away else self._client.request_timeout_s)
 
     async def _open(self) -> Reader:
-        self._n_partitions = await find_topics(self._client)
+        self._n_partitions = await partition_counts(self._client)
         assignor = sticky_assignor()
         consumer = self._consumer = make_consumer(
             self._client,
@@ -160,10 +161,8 @@ class KafkaSource:
         )
         try:
             await connected(consumer.start())
-        except KafkaConnectionError as error:
-            raise SourceError(await why_unreachable(self._client)) from error
         except KafkaError as error:
-            raise SourceError(self._explain(error)) from error
+            raise SourceError(await why_failed(error, self._client, self._doing(error))) from error
         self._reader = Reader(consumer)
         self._membership.attach(consumer, assignor)
         consumer.subscribe(self._client.place.topics, listener=self._membership)
@@ -177,15 +176,10 @@ class KafkaSource:
         """Return once there may be something to yield, after a tick at the latest."""
         if "poll" not in self._tasks:
             self._start("poll", reader.poll())
-        woken = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait({woken, self._tasks["poll"]}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            woken.cancel()
-        self._wake.clear()
+        await wait_for_either(self._wake, self._tasks["poll"])
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` beside the reading; what it raises ends the source."""
+        """Run ``work`` beside the reading; its errors end the source."""
         if (before := self._tasks.get(name)) is not None:
             before.cancel()
         task = self._tasks[name] = asyncio.create_task(work, name=f"kafka source: {name}")
@@ -203,14 +197,14 @@ class KafkaSource:
     def _raise_failure(self) -> None:
         error = self._membership.failure or self._failure
         if isinstance(error, KafkaError):
-            raise self._membership.explains(error) or SourceError(self._explain(error)) from error
+            text = explain(error, self._client, self._doing(error))
+            raise self._membership.explains(error) or SourceError(text) from error
         if error is not None:
             raise error
 
-    def _explain(self, error: KafkaError) -> str:
+    def _doing(self, error: KafkaError) -> str:
         is_group = isinstance(error, GroupAuthorizationFailedError)
-        what = f"group {self._state.group}" if is_group else f"topic {', '.join(self._client.place.topics)}"
-        return explain(error, self._client, f"read {what}")
+        return f"read group {self._state.group}" if is_group else f"read topic {', '.join(self._client.place.topics)}"
 
     # --- partitions come and go ---
 
@@ -219,20 +213,20 @@ class KafkaSource:
         return list(self._reader.readings) if self._reader is not None else []
 
     def _take(self, assigned: Collection[TopicPartition]) -> None:
-        """Take over what a rebalance has given; called from inside aiokafka, so nothing is awaited."""
+        """Apply an assignment; called from inside aiokafka, so nothing is awaited."""
         reader = cast("Reader", self._reader)
         if (grown := next((tp for tp in assigned if tp.partition >= self._n_partitions[tp.topic]), None)) is not None:
             self._repartitioned(grown.topic)
         new, lost = reader.share(assigned)
         for reading in lost:
-            self._state.progress_of.pop(reading.name, None)
+            self._state.low_watermarks.pop(reading.name, None)
             if reading.is_offered:
                 reader.events.append(PartitionRevoked(reading.name))
         self._unoffered = [reading for reading in self._unoffered if reading not in lost] + new
         self._start("offer", self._offer(reader))
 
     async def _offer(self, reader: Reader) -> None:
-        """Offer the new partitions, once it is known whether their logs are whole."""
+        """Offer the new partitions once it is known whether their logs are complete."""
         unoffered = self._unoffered
         consumer = cast("AIOKafkaConsumer", self._consumer)
         tps = [reading.tp for reading in unoffered]
@@ -262,7 +256,7 @@ class KafkaSource:
         if offset > ends.end:
             raise SourceError(
                 f"partition {reading.name} ends at offset {ends.end}, but was judged up to {offset}: the topic was "
-                "made anew or has lost records; to begin anew choose another group"
+                "created again or has lost records; to start over choose another group"
             )
         if offset < ends.begin:
             gap = f"offsets {offset} to {ends.begin - 1} were deleted before they were judged"
@@ -276,7 +270,7 @@ class KafkaSource:
             return ends.begin
         return offset
 
-    # --- what must not go unnoticed ---
+    # --- silence and changes of topics ---
 
     @property
     def _give_up_s(self) -> float:
@@ -288,7 +282,7 @@ class KafkaSource:
         return max(reader_s, self._membership.heard_s)
 
     async def _listen(self, reader: Reader) -> None:
-        """Notice outages also while nobody asks for batches, and when this process itself was stopped for a while."""
+        """Watch for outages also while nobody asks for batches, and for pauses of this process."""
         listened_s = time.monotonic()
         while True:
             reader.listen()
@@ -299,7 +293,7 @@ class KafkaSource:
             listened_s = now_s
 
     def _check(self, reader: Reader) -> None:
-        """Say what silence means. Raises SourceError where nothing can be expected any more."""
+        """Append notices and empty batches. Raises SourceError if nothing can be expected any more."""
         waiting = cast("Waiting", self._waiting)
         if not waiting.is_due():
             return
@@ -329,7 +323,7 @@ class KafkaSource:
     def _repartitioned(self, topic: str) -> None:
         message = (
             f"topic {topic} has more partitions than the {self._n_partitions[topic]} it had at the start: messages of "
-            "a stream now go to another one than before, and its sequences would be torn apart; send to a new topic "
+            "a stream now go to another partition than before, which would split its sequences; send to a new topic "
             "with as many partitions and name it in source.url (docs/guide/kafka.md, More partitions)"
         )
         if self._failure is None:

@@ -1,4 +1,4 @@
-"""The subscription: reads what streamad wrote to a topic, each message once it is committed, and remembers how far."""
+"""The subscription: reads the committed messages of a topic that streamad writes, and remembers its position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
-    KafkaConnectionError,
     KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -23,8 +22,8 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad.telemetry.logs import get_logger
-from streamad_connectors.kafka.client.consumers import find_topics
-from streamad_connectors.kafka.client.errors import explain, is_retriable, why_unreachable
+from streamad_connectors.kafka.client.admin import partition_counts
+from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed
 from streamad_connectors.kafka.client.options import Client, KafkaSubscriptionOptions, partition_name
 from streamad_connectors.kafka.client.stopping import connected, stop_client
 
@@ -33,21 +32,20 @@ _COMMIT_S = 1.0
 _RETRY_S = 0.5
 _SILENCE_S = 5.0
 _CLOSE_S = 5.0
-# A subscriber may take its time over a message: no message is fetched before the one before is done.
-_MAX_PER_MESSAGE_MS = 3_600_000
+_MAX_PER_MESSAGE_MS = 3_600_000  # a message is fetched only after the one before it is done, which may take long
 _REBALANCE_MS = 60_000
 
 
 class KafkaSubscription:
     """Yields the committed messages of one topic, in order within a partition; at least once.
 
-    With a group the brokers remember how far it was read, and several programs with one group share the partitions.
-    A message counts as done when the next one is asked for; that is committed once a second, before a rebalance, and
-    by ``close``. Without a group nothing is remembered. ``start`` says where a partition begins that the group has
-    not read yet; by default a group begins with the earliest message and a reader without one with the next.
+    With a group the brokers remember the position, and several programs with one group share the partitions. A message
+    is done when the next one is requested; positions are committed once a second, before a rebalance, and by
+    ``close``. Without a group no position is kept. ``start`` says where to begin a partition that the group has not
+    read yet; the default is the earliest message with a group, the next message without.
 
-    A broker that goes away is waited for, with one warning. Messages that were deleted before they were read are
-    skipped, with a warning.
+    An absent broker is waited for, with one warning. Messages that were deleted before they were read are skipped,
+    with a warning.
     """
 
     options_model: type[BaseModel] = KafkaSubscriptionOptions
@@ -70,7 +68,7 @@ class KafkaSubscription:
         self._is_closed = False
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
-        """Yield messages as they are committed. Raises SourceError where the topic cannot be read at all."""
+        """Yield messages as they are committed. Raises SourceError if the topic cannot be read."""
         consumer = await self._started()
         while not self._is_closed:
             self.done()
@@ -80,18 +78,18 @@ class KafkaSubscription:
                 continue
             partition = TopicPartition(record.topic, record.partition)
             self._yielded = partition, record.offset
-            if record.offset > self._seen.get(partition, -1):  # else it came again after a rebalance
+            if record.offset > self._seen.get(partition, -1):  # else a repetition after a rebalance
                 self._seen[partition] = record.offset
                 yield _stored(record)
 
     def done(self) -> None:
-        """Say that the message yielded last is done; the next commit says so to the brokers."""
+        """Mark the message yielded last as done, for the next commit."""
         yielded, self._yielded = self._yielded, None
         if yielded is not None and self._group is not None:
             self._to_commit[yielded[0]] = yielded[1] + 1
 
     async def close(self) -> None:
-        """Commit what is done and leave the group, in bounded time; safe to call twice. Never raises."""
+        """Commit the position and leave the group, in bounded time; safe to call twice. Never raises."""
         self._is_closed = True
         consumer, self._consumer = self._consumer, None
         if consumer is None:
@@ -102,7 +100,7 @@ class KafkaSubscription:
             await stop_client(consumer, _CLOSE_S)
 
     async def before_rebalance(self) -> None:
-        """Commit what is done; the message yielded last is its next owner's to do, or comes again and is skipped."""
+        """Commit the position; the next owner reads the message yielded last, or we skip its repetition."""
         if self._consumer is not None:
             await self._commit(self._consumer)
         self._yielded = None
@@ -111,7 +109,7 @@ class KafkaSubscription:
     async def _started(self) -> AIOKafkaConsumer:
         if self._consumer is not None:
             return self._consumer
-        await find_topics(self._client)
+        await partition_counts(self._client)  # raises if the topic does not exist
         consumer = AIOKafkaConsumer(
             **self._client.consumer_kwargs(),
             group_id=self._group,
@@ -125,17 +123,14 @@ class KafkaSubscription:
         except BaseException as error:
             await stop_client(consumer, _CLOSE_S)
             if isinstance(error, KafkaError | OSError):
-                unreachable = isinstance(error, KafkaConnectionError)
-                raise SourceError(
-                    await why_unreachable(self._client) if unreachable else self._explained(error)
-                ) from error
+                raise SourceError(await why_failed(error, self._client, f"read topic {self._topic}")) from error
             raise
         self._consumer = consumer
         self._heard_at = self._committed_at = time.monotonic()
         return consumer
 
     async def _fetch(self, consumer: AIOKafkaConsumer) -> ConsumerRecord[bytes | None, bytes | None] | None:
-        """Return the next message, None after a while without."""
+        """Return the next message, None after a time without one."""
         try:
             found = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=1)
         except NoOffsetForPartitionError as error:
@@ -153,7 +148,7 @@ class KafkaSubscription:
         return None
 
     async def _begin(self, consumer: AIOKafkaConsumer, partition: TopicPartition) -> None:
-        """Begin a partition that the group has not read; one that was added later is read from its beginning."""
+        """Begin a partition without a position; one that was added later is read from its beginning."""
         is_later = bool(self._begun) and partition not in self._begun and self._group is None
         await self._seek(consumer, partition, "earliest" if is_later else self._start)
 
@@ -173,13 +168,13 @@ class KafkaSubscription:
             consumer.seek(partition, offset)
             self._seen.pop(partition, None)
         except IllegalStateError:
-            return  # it is somebody else's by now
+            return  # no longer assigned
         except (KafkaError, OSError) as error:
-            await self._survive(error)  # without a position, the next fetch ends up here again
+            await self._survive(error)  # without a position, the next fetch leads here again
             return
         self._begun |= consumer.assignment()
         if self._group is not None:
-            self._to_commit[partition] = offset  # where it began counts, also when no message ever came
+            self._to_commit[partition] = offset  # the beginning is a position, also if no message ever comes
 
     async def _survive(self, error: BaseException) -> None:
         if not is_retriable(error):
@@ -194,7 +189,7 @@ class KafkaSubscription:
             get_logger().warning("the brokers are back", topic=self._topic)
 
     def _listen(self) -> None:
-        """Warn where no broker has answered for a while; aiokafka itself goes on trying."""
+        """Warn if no broker has answered for some time; aiokafka itself keeps retrying."""
         answered_ms = self._last_answer_ms()
         if answered_ms is None or answered_ms != self._answered_ms:
             self._answered_ms = answered_ms
@@ -203,7 +198,7 @@ class KafkaSubscription:
             self._warn(f"no broker has answered for {_SILENCE_S:g} s")
 
     def _last_answer_ms(self) -> int | None:
-        """Return when a broker last answered with records or none, None where no partition is ours."""
+        """Return when a broker last answered a fetch, None if no partition is assigned."""
         consumer = self._consumer
         if consumer is None or not (ours := consumer.assignment()):
             return None
@@ -220,7 +215,7 @@ class KafkaSubscription:
             await self._commit(consumer)
 
     async def _commit(self, consumer: AIOKafkaConsumer) -> None:
-        """Commit what is done; what cannot be committed now is later, or is read again by the next owner."""
+        """Commit positions; those that fail are committed later, or their messages are read again by the next owner."""
         self._committed_at = time.monotonic()
         ours = consumer.assignment()
         taken = self._to_commit = {part: offset for part, offset in self._to_commit.items() if part in ours}
@@ -244,7 +239,7 @@ class KafkaSubscription:
 
 
 class _CommitsBefore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """Commits what is done before the partitions are shared out anew, so that little is read twice."""
+    """Commits the position before a rebalance, so that little is read twice."""
 
     def __init__(self, subscription: KafkaSubscription) -> None:
         self._subscription = subscription

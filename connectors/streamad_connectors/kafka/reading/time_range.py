@@ -1,4 +1,4 @@
-"""A range of time of Kafka topics, read offline: no group, no commits, an end."""
+"""A time range of Kafka topics as a finite source: no group, no commits."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaError
 from pydantic import BaseModel
 
 from streamad.errors import SourceError
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch, SourceEvent
-from streamad_connectors.kafka.client.consumers import find_topics, make_consumer
-from streamad_connectors.kafka.client.errors import explain, why_unreachable
+from streamad_connectors.kafka.client.admin import partition_counts
+from streamad_connectors.kafka.client.consumers import make_consumer
+from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.offsets import log_ends, offsets_at
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, partition_name
 from streamad_connectors.kafka.client.stopping import connected, stop_client
 from streamad_connectors.kafka.reading.reader import Reader, Reading
-from streamad_connectors.kafka.reading.waiting import TICK_S, Waiting
+from streamad_connectors.kafka.reading.waiting import Waiting, wait_for_either
 
 
 class _Range(NamedTuple):
@@ -30,9 +31,9 @@ class _Range(NamedTuple):
 class KafkaRange:
     """Reads all partitions from the first record at or after ``since_us`` to the first at or after ``until_us``.
 
-    Times are those of the records (Unix microseconds). Between the two ends every record counts, also one whose time
-    lies outside: the order in a log is that of arrival. Without ``until_us`` it ends where the logs end when it begins
-    to read; what is written meanwhile is not read, nor is what belongs to a transaction that is open then.
+    Times are record times (Unix microseconds). All records between the two ends are read, also those whose own time
+    lies outside, because a log is in order of arrival. Without ``until_us`` the range ends at the logs' ends when
+    reading begins; later records and those of a transaction that is open then are not read.
     """
 
     options_model: type[BaseModel] = KafkaSourceOptions
@@ -53,7 +54,7 @@ class KafkaRange:
         self._closed = False
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
-        """Yield every partition, its records once it was sought, and its end. Raises SourceError."""
+        """Yield every partition, its records after ``seek``, and its end. Raises SourceError."""
         if self._closed:
             return
         reader = await self._open()
@@ -74,9 +75,9 @@ class KafkaRange:
                 await self._wait(reader)
 
     async def seek(self, partition: str, offset: int | None) -> int:
-        """Begin ``partition`` at ``offset`` (None: at its first record of the range); return where that is.
+        """Begin ``partition`` at ``offset`` (None: at its first record of the range) and return the offset.
 
-        Raises SourceError where ``offset`` was deleted.
+        Raises SourceError if ``offset`` was deleted.
         """
         reader = cast("Reader", self._reader)
         reading = reader.get(partition)
@@ -109,15 +110,13 @@ class KafkaRange:
             await stop_client(consumer, 1.0)
 
     async def _open(self) -> Reader:
-        counts = await find_topics(self._client)
+        counts = await partition_counts(self._client)
         tps = [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
         consumer = self._consumer = make_consumer(self._client, self._options)
         try:
             await connected(consumer.start())
-        except KafkaConnectionError as error:
-            raise SourceError(await why_unreachable(self._client)) from error
         except KafkaError as error:
-            raise SourceError(explain(error, self._client, f"read topic {', '.join(counts)}")) from error
+            raise SourceError(await why_failed(error, self._client, self._doing)) from error
         self._ranges = await self._find(consumer, tps)
         reader = self._reader = Reader(consumer)
         consumer.assign(tps)
@@ -139,15 +138,10 @@ class KafkaRange:
         }
 
     async def _wait(self, reader: Reader) -> None:
-        """Return once there may be something to yield. Raises SourceError where nothing can be expected any more."""
+        """Return once there may be something to yield. Raises SourceError if nothing can be expected any more."""
         if self._polling is None:
             self._polling = asyncio.create_task(reader.poll(), name="kafka range: poll")
-        woken = asyncio.ensure_future(self._wake.wait())
-        try:
-            await asyncio.wait({woken, self._polling}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            woken.cancel()
-        self._wake.clear()
+        await wait_for_either(self._wake, self._polling)
         polling = self._polling
         if polling is not None and polling.done():
             self._polling = None
@@ -155,26 +149,23 @@ class KafkaRange:
         reader.listen()
         waiting = cast("Waiting", self._waiting)
         if waiting.is_due():
-            waiting.check()  # a transaction that is open ends the range
+            waiting.check()  # its notices do not matter: an open transaction ends the range
 
     def _raise(self, error: BaseException | None) -> None:
         if isinstance(error, KafkaError):
-            what = f"read topic {', '.join(self._client.place.topics)}"
-            raise SourceError(explain(error, self._client, what)) from error
+            raise SourceError(explain(error, self._client, self._doing)) from error
         if error is not None:
             raise error
 
     def _ended(self, reader: Reader) -> Reading | None:
         for reading in reader.readings:
-            if reading.name in self._open_ones and self._is_through(reading):
+            is_at_end = reading.is_ready and reading.next_offset >= self._ranges[reading.name].end
+            if reading.name in self._open_ones and is_at_end:
                 return reading
         return None
 
-    def _is_through(self, reading: Reading) -> bool:
-        return reading.is_ready and reading.next_offset >= self._ranges[reading.name].end
-
     def _cut(self, batch: RecordBatch) -> RecordBatch | None:
-        """Return what of ``batch`` lies in the range, None where nothing does."""
+        """Return the part of ``batch`` in the range, None if there is none."""
         end = self._ranges[batch.partition].end
         if batch.next_offset <= end:
             return RecordBatch(batch.partition, batch.records, batch.next_offset, False, batch.begins_at, end)
@@ -186,6 +177,10 @@ class KafkaRange:
     @property
     def _started(self) -> AIOKafkaConsumer:
         return cast("AIOKafkaConsumer", self._consumer)
+
+    @property
+    def _doing(self) -> str:
+        return f"read topic {', '.join(self._client.place.topics)}"
 
     @property
     def _give_up_s(self) -> float:

@@ -1,40 +1,51 @@
-"""Waiting for records: it ends where nothing can be expected any more, and says so where it takes long."""
+"""Waiting for records: notices about long waits, and an error once no record can be expected any more."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import Any
 
 from streamad.errors import SourceError
 from streamad.types import SourceNotice
 from streamad_connectors.kafka.client.options import Client
 from streamad_connectors.kafka.reading.reader import Reader, Reading
 
-# Outages, silence and stops are looked for this often.
-TICK_S = 0.25
+TICK_S = 0.25  # interval of checks for outages, silence and stops
 _HELD_S = 60.0
 _OUTAGE_S = 5.0
 
 
+async def wait_for_either(wake: asyncio.Event, task: asyncio.Task[Any]) -> None:
+    """Return once ``wake`` is set or ``task`` is done, after a tick at the latest; clears ``wake``."""
+    woken = asyncio.ensure_future(wake.wait())
+    try:
+        await asyncio.wait({woken, task}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        woken.cancel()
+    wake.clear()
+
+
 class Waiting:
-    """What must not go unnoticed while ``reader`` waits for records, up to ``give_up_s``."""
+    """Watches how long ``reader`` waits for records, up to ``give_up_s``."""
 
     def __init__(self, reader: Reader, client: Client, give_up_s: float) -> None:
         self._reader = reader
         self._client = client
         self._give_up_s = give_up_s
         self._checked_s = time.monotonic()
-        self._told: set[str] = set()
-        self._is_outage_told = False
+        self._held_ones: set[str] = set()
+        self._is_outage_reported = False
 
     def is_due(self) -> bool:
         """Return whether a tick has passed since the last check."""
         return time.monotonic() - self._checked_s >= TICK_S
 
     def check(self) -> list[SourceNotice]:
-        """Return what an operator should know; call when every record that was delivered is taken.
+        """Return notices for the operator; call when all delivered records are taken.
 
-        Time during which it was not called (nobody wanted records) does not count. Raises SourceError where no fetch
-        was answered, or none of the records that wait was delivered, for ``give_up_s``.
+        Time without calls (nobody wanted records) does not count. Raises SourceError if no fetch was answered, or
+        none of the waiting records was delivered, for ``give_up_s``.
         """
         now_s = time.monotonic()
         self._reader.wait(min(now_s - self._checked_s, 2 * TICK_S))
@@ -57,23 +68,23 @@ class Waiting:
         return notices + self._outage()
 
     def _outage(self) -> list[SourceNotice]:
-        """Tell once that the brokers are silent, and once that they are back."""
+        """Return a notice when the brokers fall silent, and one when they are back."""
         silent_s = max((reading.silent_s for reading in self._reader.readings), default=0.0)
-        if silent_s > _OUTAGE_S and not self._is_outage_told:
-            self._is_outage_told = True
+        if silent_s > _OUTAGE_S and not self._is_outage_reported:
+            self._is_outage_reported = True
             limit = f"up to {self._give_up_s:.0f} s"
             text = f"broker {self._brokers} has not answered for {silent_s:.0f} s: waiting for it, {limit}"
             return [SourceNotice("broker_silent", text)]
-        if self._is_outage_told and silent_s < _OUTAGE_S:
-            self._is_outage_told = False
+        if self._is_outage_reported and silent_s < _OUTAGE_S:
+            self._is_outage_reported = False
             return [SourceNotice("broker_back", f"broker {self._brokers} answers again")]
         return []
 
     def _held(self, reading: Reading) -> list[SourceNotice]:
         if reading.held_s < _HELD_S:
-            self._told.discard(reading.name)
-        elif reading.name not in self._told:
-            self._told.add(reading.name)
+            self._held_ones.discard(reading.name)
+        elif reading.name not in self._held_ones:
+            self._held_ones.add(reading.name)
             text = (
                 f"records from offset {reading.next_offset} on are held back by a transaction that its producer has "
                 f"neither committed nor aborted for {reading.held_s:.0f} s"

@@ -1,4 +1,4 @@
-"""What is right and wrong about topics, brokers and rights: pure, from what a cluster says of them."""
+"""Findings about topics, brokers and rights, as pure functions of a cluster's answers."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def _error(topic: str, text: str) -> TopicFinding:
 
 
 def is_missing(state: TopicState | int) -> bool:
-    """Return whether the broker says that the topic is not there."""
+    """Return whether the topic does not exist."""
     return state == int(errors.UnknownTopicOrPartitionError.errno)
 
 
 def existing(topic: Topic, state: TopicState | int, client: Client) -> list[TopicFinding]:
-    """Say what a topic's state is; nothing of a missing one."""
+    """Return the state of a topic; nothing for a missing one."""
     if is_missing(state):
         return []
     if isinstance(state, int):
         text = explain(errors.for_code(state)(), client, f"describe topic {topic.name}")
         if state == errors.TopicAuthorizationFailedError.errno:
-            text += ", or make the topic where it is missing (without the right nobody can tell)"
+            text += ", or create the topic if it is missing (without the right nobody can tell)"
         return [_error(topic.name, text)]
     if topic.role == "progress" and topic.partitions not in (None, state.partitions):
         text = (
@@ -75,7 +75,7 @@ def existing(topic: Topic, state: TopicState | int, client: Client) -> list[Topi
 
 
 def created(topic: NewTopic, code: int, said: str, client: Client, *, dry_run: bool) -> TopicFinding:
-    """Say what came of making a topic."""
+    """Return the result of creating a topic; ``said`` is the broker's own text."""
     if code == 0:
         size = f"{_count(topic.partitions, 'partition')}, {_count(topic.replicas, 'copy', 'copies')}"
         return _ok(topic.name, f"{'would be made' if dry_run else 'made'}: {size}{_listed(topic.settings)}")
@@ -83,8 +83,8 @@ def created(topic: NewTopic, code: int, said: str, client: Client, *, dry_run: b
     if kind is errors.TopicAlreadyExistsError:
         return _ok(topic.name, "is there already (somebody else has just made it)")
     text = explain(kind(), client, f"create topic {topic.name}")
-    told = said and kind in (errors.InvalidConfigurationError, errors.PolicyViolationError, errors.UnknownError)
-    return _error(topic.name, said.splitlines()[0] if told else text)
+    is_clearer = said and kind in (errors.InvalidConfigurationError, errors.PolicyViolationError, errors.UnknownError)
+    return _error(topic.name, said.splitlines()[0] if is_clearer else text)
 
 
 def _listed(settings: Mapping[str, str]) -> str:
@@ -94,7 +94,7 @@ def _listed(settings: Mapping[str, str]) -> str:
 def settings(
     topic: Topic, values: Mapping[str, str], max_duration_us: int | None, message_bytes: int
 ) -> list[TopicFinding]:
-    """Say what is wrong with the settings of a topic; ``message_bytes``: the longest message that is sent to it."""
+    """Return problems of a topic's settings; ``message_bytes``: size of the longest message written to it."""
     findings = []
     policy = {part.strip() for part in values.get("cleanup.policy", "delete").split(",")}
     if topic.role == "progress":
@@ -103,7 +103,7 @@ def settings(
         if "compact" not in policy:
             text = "has cleanup.policy=delete: cleanup.policy=compact would keep the newest promotion of each model"
             findings.append(_warning(topic.name, text))
-    elif "compact" in policy and topic.role != "feedback":  # there the newest word on an id counts anyway
+    elif "compact" in policy and topic.role != "feedback":  # there only the newest message of a key counts anyway
         text = "has cleanup.policy=compact: of each key only the newest message is kept; set cleanup.policy=delete"
         findings.append((_warning if topic.role == "input" else _error)(topic.name, text))
     if topic.role == "input":
@@ -150,12 +150,12 @@ def _retention(
 
 
 def copies(states: Sequence[TopicState], values: Mapping[str, Mapping[str, str]]) -> list[TopicFinding]:
-    """Warn of topics that do not survive a broker."""
+    """Return warnings about topics that would not survive the loss of a broker."""
     findings = []
     single = [state.name for state in states if state.copies == 1]
     if single:
         which = "all topics have" if len(single) == len(states) else f"{', '.join(single)}: only"
-        findings.append(_warning(CLUSTER, f"{which} one copy: when its broker is lost, so is what they hold"))
+        findings.append(_warning(CLUSTER, f"{which} one copy: the loss of its broker loses their records"))
     for state in states:
         least = int(values.get(state.name, {}).get("min.insync.replicas", 0))
         if 1 < state.copies < least:
@@ -174,19 +174,19 @@ def copies(states: Sequence[TopicState], values: Mapping[str, Mapping[str, str]]
 
 
 def fewer_copies(states: Mapping[str, TopicState | int], replicas: int) -> list[TopicFinding]:
-    """Warn of topics that are there already with fewer copies than those that are made."""
+    """Return a warning if topics exist already with fewer copies than new ones get."""
     fewer = [state.name for state in states.values() if isinstance(state, TopicState) and state.copies < replicas]
     if not fewer:
         return []
     text = (
-        f"fewer copies than {replicas}: {', '.join(fewer)}; what is there stays as it is, "
-        "copies are added with Kafka's own kafka-reassign-partitions.sh"
+        f"fewer copies than {replicas}: {', '.join(fewer)}; existing topics stay as they are, "
+        "add copies with Kafka's own kafka-reassign-partitions.sh"
     )
     return [_warning(CLUSTER, text)]
 
 
 def broker(values: Mapping[str, str], options: KafkaSourceOptions) -> list[TopicFinding]:
-    """Say which time-outs a broker does not allow."""
+    """Return problems of a broker's settings, such as time-outs that it does not allow."""
     findings = []
     longest_ms = int(values.get("transaction.max.timeout.ms", 2**31))
     if options.transaction_timeout // 1_000 > longest_ms:
@@ -207,7 +207,7 @@ def broker(values: Mapping[str, str], options: KafkaSourceOptions) -> list[Topic
 
 
 def security(client: Client) -> list[TopicFinding]:
-    """Warn of secrets on an open network."""
+    """Return a warning about unencrypted secrets."""
     is_local = all(broker.startswith(_LOOPBACK) for broker in client.place.brokers)
     if client.options.security.protocol != "sasl_plaintext" or is_local:
         return []
@@ -216,27 +216,27 @@ def security(client: Client) -> list[TopicFinding]:
 
 
 def refusal(name: str, code: int, client: Client, doing: str) -> list[TopicFinding]:
-    """Say which right is missing; nothing where ``code`` is 0."""
+    """Return the missing right; nothing if ``code`` is 0."""
     return [_error(name, explain(errors.for_code(code)(), client, doing))] if code else []
 
 
 def missing(topic: Topic) -> TopicFinding:
-    """Say that a topic is not there."""
+    """Return the error of a missing topic."""
     return _error(topic.name, UNKNOWN_TOPIC)
 
 
 def elsewhere(role: Role, client: Client) -> TopicFinding:
-    """Say that a sink is none of this cluster."""
+    """Return a warning about a sink on another cluster."""
     place = client.place
     text = (
         f"{place_key(role)} is at {', '.join(place.brokers)}, another cluster than the source: its topic is not "
-        "checked or made here, and its messages are no part of the transactions (at least once)"
+        "checked or created here, and its messages are not part of the transactions (at least once)"
     )
     return _warning(place.topic, text)
 
 
 def unseen(names: Sequence[str]) -> list[TopicFinding]:
-    """Say whose settings could not be looked at."""
+    """Return a warning about settings that could not be read."""
     if not names:
         return []
     text = f"settings could not be checked, grant DESCRIBE_CONFIGS on: {', '.join(names)}"

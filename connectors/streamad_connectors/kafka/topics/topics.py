@@ -1,4 +1,4 @@
-"""Makes and checks the topics of a plant: inputs, progress, what its sinks write to, feedback and control."""
+"""Creates and checks the topics of a plant: inputs, progress, outputs, feedback and control."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from streamad.plugins import ConnectorContext
 from streamad.ports import Sink, Topic, TopicFinding
 from streamad.settings.places import place_key
 from streamad_connectors.kafka.client.admin import Admin, NewTopic, TopicState
-from streamad_connectors.kafka.client.errors import explain, why_unreachable
+from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.options import (
     Client,
     KafkaSinkOptions,
     KafkaSourceOptions,
-    Place,
     progress_topic_of,
     transactional_id_of,
 )
@@ -35,11 +34,11 @@ _KEPT_MS: dict[Role, int] = {"dead_letters": 14 * _DAY_MS, "late": 14 * _DAY_MS,
 _KEPT_BY_DEFAULT_MS = 30 * _DAY_MS
 _INPUT_KEPT_MS = 7 * _DAY_MS
 _INPUT_KEPT_SEQUENCES = 4
-# From three copies on, two must have what is acknowledged: then one broker may be away, and one may be lost.
+# From three copies on, two must hold an acknowledged record: then one broker may be away, and one may be lost.
 _SAFE_COPIES = 3
-# Kafka's default for a topic (message.max.bytes): stated, so that a broker's own default cannot be lower.
+# Kafka's default (message.max.bytes), set explicitly because a broker's own default may be lower.
 _MESSAGE_BYTES = 1_048_588
-# Compaction only touches closed segments: small ones, or a restart would read days of progress.
+# Compaction works on closed segments only: with large ones a restart would read days of progress.
 _PROGRESS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.1",
@@ -51,29 +50,28 @@ _PROGRESS = {
 _READ = frozenset({"input", "progress", "feedback", "control"})
 _ONLY_READ = frozenset({"input", "feedback"})
 _OF_THEIR_OWN: tuple[Role, ...] = ("feedback", "control")
-# Of each model only the newest promotion matters (key: the model's name).
+# Only the newest promotion of each model matters (key: the model's name).
 _CONTROL = {"cleanup.policy": "compact", "max.message.bytes": str(_MESSAGE_BYTES)}
 
 
 class KafkaTopics:
     """``streamad.ports.Topics`` of a Kafka source and the sinks of the same cluster.
 
-    ``KafkaTopics(client, place, group, sinks, context, options)``: the source's client, its place and consumer group,
-    all sinks of the plant (those that are no KafkaSink of the same cluster are left alone), and the source's options.
-    Nothing connects before the first call; every call ends within a few ``request_timeout``.
+    ``client``, ``options`` and ``group`` are the source's; ``sinks`` are all sinks of the plant, of which only each
+    KafkaSink of the same cluster counts. Nothing connects before the first call; every call ends within a few
+    ``request_timeout``.
     """
 
-    def __init__(  # noqa: PLR0917 - what the source knows, in the order of the docstring
+    def __init__(
         self,
         client: Client,
-        place: Place,
+        options: KafkaSourceOptions,
         group: str,
         sinks: Mapping[Role, Sink],
         context: ConnectorContext,
-        options: KafkaSourceOptions,
     ) -> None:
         self._client = client
-        self._place = place
+        self._place = client.place
         self._group = group
         self._sinks = {
             role: sink
@@ -89,17 +87,17 @@ class KafkaTopics:
         self._connected: Admin | None = None
 
     async def wanted(self) -> Sequence[Topic]:
-        """Return inputs, progress topics and outputs; partitions None where they follow an input that is not there.
+        """Return inputs, progress topics and outputs; partitions None if they depend on a missing input.
 
-        Raises SourceError where no broker answers.
+        Raises SourceError if no broker answers.
         """
         return self._wanted(_counts(await self._states(self._place.topics)))
 
     async def create(self, *, partitions: int, replicas: int, dry_run: bool = False) -> Sequence[TopicFinding]:
-        """Make the topics that are missing and leave all others as they are.
+        """Create the missing topics and leave all others as they are.
 
         Inputs get ``partitions``, progress topics those of their input, outputs those of the largest input. With
-        ``dry_run`` the brokers only say whether they would. Raises SourceError where no broker answers.
+        ``dry_run`` the brokers only validate the request. Raises SourceError if no broker answers.
         """
         counts = _counts(await self._states(self._place.topics))
         topics = self._wanted({name: count or partitions for name, count in counts.items()})
@@ -123,10 +121,10 @@ class KafkaTopics:
         return findings
 
     async def check(self) -> Sequence[TopicFinding]:
-        """Return what is right and wrong; nothing is written, no group is joined, no worker is disturbed.
+        """Return findings; nothing is written, no group is joined, no worker is disturbed.
 
-        Rights are tried by requests that a broker refuses for another reason once the rights are there (see
-        ``Admin``). Raises SourceError where no broker answers.
+        Rights are probed by requests that a broker refuses for another reason if the right is there (see ``Admin``).
+        Raises SourceError if no broker answers.
         """
         counts = _counts(await self._states(self._place.topics))
         topics = self._wanted(counts)
@@ -170,7 +168,7 @@ class KafkaTopics:
         return [*inputs, *progress, *outputs]
 
     def _as_output(self, name: str, roles: Sequence[Role], largest: int | None) -> tuple[int | None, Mapping[str, str]]:
-        """Return partitions and settings of a topic that ``roles`` go to."""
+        """Return partitions and settings of the topic of ``roles``."""
         if list(roles) == ["control"]:
             return 1, _CONTROL
         return 1 if list(roles) == ["feedback"] else largest, self._output_settings(name, roles)
@@ -203,7 +201,7 @@ class KafkaTopics:
         return [*findings, *(checks.elsewhere(role, sink.client) for role, sink in self._elsewhere.items())]
 
     def _others_at(self, role: Role) -> list[str]:
-        """Return what else the topic of ``role`` is for: who may write feedback must not be able to forge alerts."""
+        """Return other outputs at the topic of ``role``: the right to write feedback must not allow forged alerts."""
         topic = self._sinks[role].place.topic if role in self._sinks else None
         return [
             place_key(other)
@@ -234,7 +232,7 @@ class KafkaTopics:
         for topic in topics:
             state = there[topic.name]
             if not state.leaders or state.leaders[0] < 0:
-                continue  # nobody to ask, which is told already
+                continue  # no broker to ask, which is reported already
             if topic.role in _READ:
                 doing = f"read topic {topic.name}"
                 code = await self._asked(admin.read_refusal(state), doing)
@@ -274,7 +272,7 @@ class KafkaTopics:
         return await self._asked(admin.describe(topics), f"describe topic {', '.join(topics)}")
 
     async def _wait_for_leaders(self, topics: Sequence[str]) -> None:
-        # A topic that was just made has no leaders for a moment; who starts a run right away would meet that.
+        # A new topic has no leaders for a moment, which a run that starts right away would meet.
         try:
             async with asyncio.timeout(self._client.request_timeout_s):
                 while not _are_led(await self._states(topics)):  # noqa: ASYNC110 - only the broker knows
@@ -288,10 +286,7 @@ class KafkaTopics:
             try:
                 await admin.open()
             except (errors.KafkaError, OSError) as error:
-                await admin.close()
-                if isinstance(error, errors.KafkaConnectionError):
-                    raise SourceError(await why_unreachable(self._client)) from None
-                raise SourceError(explain(error, self._client)) from error
+                raise SourceError(await why_failed(error, self._client)) from error
             self._connected = admin
         return self._connected
 

@@ -1,4 +1,4 @@
-"""The committer: outputs, progress and the group's offset of a partition in one transaction (KIP-98), fenced by id."""
+"""The committer: a partition's outputs, progress and group offset in one transaction (KIP-98), fenced by id."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from streamad.messages import OutputRecord, Role
 from streamad.ports import Sink
 from streamad.progress import Progress, ProgressUpdate
 from streamad.telemetry.logs import get_logger
-from streamad_connectors.kafka.client.errors import explain, why_unreachable
+from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
-from streamad_connectors.kafka.client.source_state import SourceState
-from streamad_connectors.kafka.writing.producer import Outgoing, PartitionProducer, TopicMissingError, is_fenced
+from streamad_connectors.kafka.client.source_state import LowWatermark, SourceState
+from streamad_connectors.kafka.writing.messages import OutMessage
+from streamad_connectors.kafka.writing.producer import PartitionProducer, TopicMissingError, is_fenced
 from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
 from streamad_connectors.kafka.writing.sink import KafkaSink
 
-# Trying again cannot help.
+# Errors that a retry cannot mend.
 _HOPELESS = (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -57,13 +58,13 @@ _MOST_FENCES = 3
 _FENCES_WITHIN_US = 120_000_000
 _HEARTBEATS_TO_WAIT = 2
 _MARGIN_S = 3.0
-# A partition whose commit failed is restored and read again, and then commits: within so many request time-outs.
+# A partition whose commit failed is restored, read again and commits within so many request time-outs.
 _TRIES_APART = 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """One partition of the input: its name, and what belongs to it."""
+    """One partition of the input, its progress topic and transactional id."""
 
     name: str
     topic: str
@@ -74,7 +75,7 @@ class _Place:
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """A partition that is ours until somebody fences us."""
+    """A restored partition; ``is_over`` once it was fenced, failed or released."""
 
     place: _Place
     producer: PartitionProducer
@@ -87,18 +88,18 @@ class _Held:
 class KafkaCommitter:
     """Exactly once on a Kafka cluster: see ``streamad.ports.Committer``.
 
-    Every partition has a transactional producer of its own, whose id names it: starting one fences all former ones, and
-    only then is the progress read. A commit is one transaction of progress, messages for the sinks of the same cluster,
-    and the group's offset (the low watermark). Other sinks are written and flushed before it begins: at least once.
+    Every partition has its own transactional producer, whose id names the partition. Its start fences all former
+    owners; only then is the progress read. A commit is one transaction of progress, messages for the sinks of the same
+    cluster, and the group's offset (the low watermark). Other sinks are written and flushed before: at least once.
     """
 
-    def __init__(self, shared: SourceState, sinks: Mapping[Role, Sink]) -> None:
-        self._state = shared
+    def __init__(self, state: SourceState, sinks: Mapping[Role, Sink]) -> None:
+        self._state = state
         self._sinks = sinks
         self._ours: dict[Role, KafkaSink] = {}
         self._others: dict[Role, Sink] = {}
         for role, sink in sinks.items():
-            if isinstance(sink, KafkaSink) and sink.client.same_cluster(shared.client):
+            if isinstance(sink, KafkaSink) and sink.client.same_cluster(state.client):
                 self._ours[role] = sink
             else:
                 self._others[role] = sink
@@ -122,14 +123,14 @@ class KafkaCommitter:
     # --- restore ---
 
     async def restore(self, partition: str) -> Progress | None:
-        """Fence every former owner of ``partition``, then return its last committed progress; None at first.
+        """Fence every former owner of ``partition`` and return its last committed progress, None the first time.
 
-        While no broker answers it tries again, for ``give_up_after``. After it was fenced it waits two heartbeats
-        first, so that a worker that lost the partition learns of it before it takes it from the rightful owner.
-        Raises CheckpointError, SourceError; PartitionLost where it was released meanwhile.
+        While no broker answers it retries, for ``give_up_after``. After a fence it waits two heartbeats first, so that
+        a worker that lost the partition learns of that before it would fence the new owner. Raises CheckpointError,
+        SourceError; PartitionLost if the partition was released meanwhile.
         """
         claim = self._claims[partition] = object()
-        await self._let_go(partition)
+        await self._drop(partition)
         await self._wait_after_fence(partition)
         give_up_us = self._state.clock.monotonic_us() + self._state.options.give_up_after
         pause_s = _FIRST_PAUSE_S
@@ -139,9 +140,9 @@ class KafkaCommitter:
                 return await self._try_restore(partition, claim)
             except StreamadError:
                 raise
-            except Exception as error:  # noqa: BLE001 - aiokafka's asserts and surprises: tried again, for a limited time
+            except Exception as error:  # noqa: BLE001 - also aiokafka's assertions: retried for a limited time
                 if isinstance(error, _HOPELESS) or self._state.clock.monotonic_us() >= give_up_us:
-                    await self._give_up_restoring(partition, error)
+                    await self._fail_restoring(partition, error)
                 self._log.info("partition not restored yet", partition=partition, reason=explain(error))
             await self._state.clock.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -160,9 +161,9 @@ class KafkaCommitter:
             await producer.start()  # the fence, before anything is read
             n_partitions = await producer.partitions_of(place.topic)
             n_progress = await producer.partitions_of(place.progress_topic)
-            for sink in self._ours.values():  # now, not when the first alert is to be written
+            for sink in self._ours.values():  # a missing topic fails here, not at the first alert
                 await producer.partitions_of(sink.place.topic)
-            if place.number >= n_progress:  # nobody would answer
+            if place.number >= n_progress:  # reading it would time out
                 raise CheckpointError(_mismatched(place, n_progress, n_partitions))
             items = await read_items(
                 client.consumer_kwargs(), place.progress_topic, place.number, client.request_timeout_s
@@ -178,9 +179,10 @@ class KafkaCommitter:
             raise
         self._held[partition] = _Held(place, producer, log, n_partitions)
         if saved is None:
-            self._state.progress_of.pop(partition, None)
+            self._state.low_watermarks.pop(partition, None)
             return None
-        self._state.progress_of[partition] = (saved.progress.low_watermark, saved.progress.low_watermark_us)
+        low_watermark = LowWatermark(saved.progress.low_watermark, saved.progress.low_watermark_us)
+        self._state.low_watermarks[partition] = low_watermark
         return saved.progress
 
     def _place_of(self, partition: str) -> _Place:
@@ -191,7 +193,7 @@ class KafkaCommitter:
 
     def _check_claim(self, partition: str, claim: object) -> None:
         if self._claims.get(partition) is not claim or self._is_closed:
-            raise PartitionLost(partition, f"{partition}: given up while it was being restored")
+            raise PartitionLost(partition, f"{partition}: released while it was being restored")
 
     async def _wait_after_fence(self, partition: str) -> None:
         wait_us = _HEARTBEATS_TO_WAIT * self._state.options.heartbeat_interval
@@ -207,12 +209,11 @@ class KafkaCommitter:
             self._log.info("waiting after a fence", partition=partition, seconds=wait_us / 1e6)
             await self._state.clock.sleep(wait_us / 1e6)
 
-    async def _give_up_restoring(self, partition: str, error: Exception) -> NoReturn:
-        client = self._state.client
+    async def _fail_restoring(self, partition: str, error: Exception) -> NoReturn:
         if isinstance(error, _HOPELESS):
             raise CheckpointError(self._explain(error, self._place_of(partition))) from error
-        unreachable = isinstance(error, KafkaConnectionError | TimeoutError)
-        why = await why_unreachable(client) if unreachable else explain(error, client, f"restore {partition}")
+        cause = KafkaConnectionError() if isinstance(error, TimeoutError) else error
+        why = await why_failed(cause, self._state.client, f"restore {partition}")
         raise SourceError(f"{why} (tried for {self._state.options.give_up_after / 1e6:g} s)") from error
 
     # --- commit ---
@@ -220,25 +221,25 @@ class KafkaCommitter:
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Commit ``outputs`` and ``update`` in one transaction. Raises PartitionLost, OutputError.
 
-        Either is raised with the producer thrown away: whether the transaction happened is found out by the next
-        ``restore``.
+        Both are raised after the producer was discarded; the next ``restore`` finds out whether the transaction
+        happened.
         """
         held = self._held.get(update.partition)
         if held is None:
-            raise PartitionLost(update.partition, f"{update.partition}: not ours (any more), restore it first")
+            raise _not_held(update.partition)
         async with held.one_at_a_time:
-            # Encoded first: a message that no topic takes is found before anything is written.
-            records = [
-                Outgoing(message.topic, message.key, message.value, message.headers)
+            # Encoded first, so that a message too large for its topic fails before anything is written.
+            messages = [
+                message
                 for record in outputs
                 if record.role in self._ours
                 for message in self._ours[record.role].encode(record)
             ]
             await self._write_others([record for record in outputs if record.role in self._others])
-            await self._transact(held, update, records)
+            await self._transact(held, update, messages)
         self._fences_us.pop(update.partition, None)
         self._failing_us.pop(update.partition, None)
-        self._state.progress_of[update.partition] = (update.low_watermark, update.low_watermark_us)
+        self._state.low_watermarks[update.partition] = LowWatermark(update.low_watermark, update.low_watermark_us)
 
     async def _write_others(self, outputs: Sequence[OutputRecord]) -> None:
         if not outputs:
@@ -251,26 +252,26 @@ class KafkaCommitter:
                 await self._others[role].write(records)
                 await self._others[role].flush()
 
-    async def _transact(self, held: _Held, update: ProgressUpdate, records: list[Outgoing]) -> None:
+    async def _transact(self, held: _Held, update: ProgressUpdate, messages: list[OutMessage]) -> None:
         place, producer = held.place, held.producer
         if held.is_over:
-            raise PartitionLost(place.name, f"{place.name}: not ours (any more), restore it first")
+            raise _not_held(place.name)
         try:
-            for topic in {record.topic for record in records}:
+            for topic in {message.topic for message in messages}:
                 await producer.partitions_of(topic)
             progress = [
-                Outgoing(place.progress_topic, item.key, item.value, partition=place.number)
+                OutMessage(place.progress_topic, item.key, item.value, partition=place.number)
                 for item in held.log.write(update, held.n_partitions)
             ]
             await producer.transact(
-                progress + records,
+                progress + messages,
                 OffsetAndMetadata(update.low_watermark, f"next_offset={update.next_offset}"),
                 TopicPartition(place.topic, place.number),
                 self._state.group,
             )
         except BaseException as error:
             self._forget(held)
-            if not isinstance(error, Exception):  # cancelled: in doubt, the next restore finds out
+            if not isinstance(error, Exception):  # cancelled: the next restore finds out what happened
                 await self._end(producer.discard())
                 raise
             cause = producer.cause_of(error)
@@ -286,7 +287,7 @@ class KafkaCommitter:
             self._fences_us.setdefault(partition, []).append(now_us)
             return PartitionLost(
                 partition,
-                f"{partition}: another worker has taken it over, or the broker has given its transaction up "
+                f"{partition}: another worker has taken it over, or the broker has aborted its transaction "
                 f"({type(cause).__name__})",
                 fenced=True,
             )
@@ -298,10 +299,10 @@ class KafkaCommitter:
         return PartitionLost(partition, f"{partition}: {why}")
 
     def _fails_for_us(self, partition: str, now_us: int) -> int:
-        """Return for how long no commit has succeeded though one was tried again and again."""
+        """Return how long commits have been failing one after the other."""
         since_us, last_us = self._failing_us.get(partition, (now_us, now_us))
         patience_us = self._state.options.give_up_after + _TRIES_APART * self._state.options.request_timeout
-        if now_us - last_us > patience_us:  # the last one may have happened after all, and then there was silence
+        if now_us - last_us > patience_us:  # the last one may have succeeded, followed by silence
             since_us = now_us
         self._failing_us[partition] = (since_us, now_us)
         return now_us - since_us
@@ -322,14 +323,14 @@ class KafkaCommitter:
     # --- release ---
 
     async def release(self, partition: str) -> None:
-        """Give ``partition`` up; a commit that is under way is waited for, in bounded time. Never raises."""
+        """Release ``partition`` after a commit under way, in bounded time. Never raises."""
         self._claims.pop(partition, None)
-        await self._let_go(partition)
-        self._state.progress_of.pop(partition, None)
+        await self._drop(partition)
+        self._state.low_watermarks.pop(partition, None)
         self._fences_us.pop(partition, None)
         self._failing_us.pop(partition, None)
 
-    async def _let_go(self, partition: str) -> None:
+    async def _drop(self, partition: str) -> None:
         held = self._held.get(partition)
         if held is None:
             return
@@ -346,7 +347,7 @@ class KafkaCommitter:
             del self._held[held.place.name]
 
     async def _end(self, ending: Coroutine[Any, Any, None]) -> None:
-        """Run ``ending`` to its end even where the caller is cancelled: ``close`` waits for it."""
+        """Run ``ending`` to its end even if the caller is cancelled; ``close`` waits for it."""
         task = asyncio.create_task(ending)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -360,30 +361,34 @@ class KafkaCommitter:
         self._claims.clear()
         await asyncio.gather(*(self.release(partition) for partition in list(self._held)))
         await asyncio.gather(*self._ending)
-        async with AsyncExitStack() as stack:  # every sink, whatever becomes of the others
+        async with AsyncExitStack() as stack:  # closes every sink, even if others fail
             for sink in self._sinks.values():
                 stack.push_async_callback(sink.close)
 
 
+def _not_held(partition: str) -> PartitionLost:
+    return PartitionLost(partition, f"{partition}: not ours (any more), restore it first")
+
+
 def _repartitioned(topic: str, before: int, now: int) -> str:
     return (
-        f"{topic} has {now} partitions, but {before} when its progress was committed: keys have moved, and sequences "
-        "would be torn apart. Go on with a new group (option group), which begins anew; next time, before partitions "
-        "are added: stop the producers, let streamad judge all there is, stop it, and only then change to a new group"
+        f"{topic} has {now} partitions, but {before} when its progress was committed: keys have moved, which would "
+        "split sequences. Go on with a new group (option group), which starts over; next time, before partitions are "
+        "added: stop the producers, wait until streamad has judged everything, stop it, and then change to a new group"
     )
 
 
 def _mismatched(place: _Place, n_progress: int, n_partitions: int) -> str:
     return (
-        f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: where partitions "
-        "were added to the input, keys have moved, so go on with a new group (option group), which begins anew, and "
-        "next time first stop the producers, let streamad judge all there is and stop it; where only the progress "
-        "topic was made wrongly, delete it and run `streamad topics create --config FILE`"
+        f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: if partitions "
+        "were added to the input, keys have moved, so go on with a new group (option group), which starts over, and "
+        "next time first stop the producers, wait until streamad has judged everything and stop it; if only the "
+        "progress topic was created wrongly, delete it and run `streamad topics create --config FILE`"
     )
 
 
 def _names_in(error: BaseException) -> set[str]:
-    """Return the topics that aiokafka put into ``error``: one, or a set."""
+    """Return the topics in the arguments of ``error``: one, or a set."""
     names: set[str] = set()
     for argument in error.args:
         names |= {argument} if isinstance(argument, str) else set(argument)

@@ -1,4 +1,4 @@
-"""The feed: raw messages into a plant's input topic, as the plant's own producers would send them."""
+"""The feed: raw messages for a plant's input topic, as the plant's own producers would send them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _KNOWN_KEYS = 100_000
 class KafkaFeed:
     """Writes raw records to one topic with an idempotent producer: once each and in order (KIP-98).
 
-    The partition is that of the key's hash, as the Java client computes it (murmur2); records without a key go around
-    in turn. A record's time is kept to the millisecond; its ``offset`` is not: the broker counts anew. Whole batches
-    are made here and handed to the client, which is several times as fast as its ``send``.
+    The key's hash (murmur2, as in the Java client) decides the partition; records without a key are distributed in
+    turn. A record's time is kept to the millisecond, its ``offset`` is not. The feed builds whole batches, which is
+    several times as fast as the client's ``send``.
 
-    A feed that finds no broker at its start fails; brokers that go away later are waited for, up to ``give_up_after``.
-    ``close`` may be called while a ``send`` or ``flush`` is under way, to bound that, too.
+    If no broker answers at the start, the feed fails; brokers that go away later are waited for, up to
+    ``give_up_after``. ``close`` may be called during a ``send`` or ``flush`` and bounds their time, too.
     """
 
     options_model: type[BaseModel] = KafkaFeedOptions
@@ -52,7 +52,7 @@ class KafkaFeed:
         self._open: dict[int, BatchBuilder] = {}
 
     async def send(self, records: Sequence[FeedRecord]) -> None:
-        """Take ``records`` in order; full batches are sent at once, the rest by ``flush``. Raises OutputError."""
+        """Accept ``records`` in order; full batches are sent at once, the rest by ``flush``. Raises OutputError."""
         async with self._one_at_a_time:
             await self._look_up_partitions()
             for record in records:
@@ -69,7 +69,7 @@ class KafkaFeed:
         await self._sender.flush()
 
     async def close(self) -> None:
-        """Deliver what was taken and disconnect, in bounded time; safe to call twice. Raises OutputError."""
+        """Deliver accepted records and disconnect, in bounded time; safe to call twice. Raises OutputError."""
         self._sender.hurry()
         async with self._one_at_a_time:
             try:
@@ -102,7 +102,7 @@ class KafkaFeed:
         while (batch := self._open.get(partition)) is None or not _added(batch, record):
             if batch is not None:
                 await self._send(partition)
-            self._open[partition] = await self._sender.batch()  # an empty batch takes any record
+            self._open[partition] = await self._sender.batch()  # any record fits into an empty batch
 
     async def _send(self, partition: int) -> None:
         batch = self._open.pop(partition)

@@ -1,9 +1,9 @@
-"""Messages for Kafka: the JSON of the other sinks, with a key and headers, none larger than a broker takes."""
+"""Messages for Kafka: the JSON of the other sinks with key and headers, none larger than a broker accepts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,25 +20,26 @@ from streamad.messages import (
 
 # A topic's name as brokers allow it, "-" and the number: how this connector's source names its partitions.
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]+)")
-# Bounds of what the record format (KIP-98) adds: the head of a batch of one, a record's lengths, a header's lengths.
+# Most bytes that the record format (KIP-98) adds: the head of a batch, a record's lengths, a header's lengths.
 _BATCH_BYTES, _RECORD_BYTES, _HEADER_BYTES = 61, 21, 10
 _ERROR_HEADER_BYTES = 500
 _encoder = msgspec.json.Encoder()
 
 
 class OutMessage(NamedTuple):
-    """One record for a topic: what the producer needs to send it."""
+    """One record for a topic; a ``value`` of None is a tombstone, without a ``partition`` the key decides."""
 
     topic: str
     key: bytes
-    value: bytes
-    headers: list[tuple[str, bytes]]
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+    partition: int | None = None
 
 
 def size_bytes(message: OutMessage) -> int:
-    """Return the most bytes that a batch of this message alone takes up, which is what a broker's limit counts."""
+    """Return the largest size of a batch of this message alone; a broker's limit counts batches."""
     headers = sum(len(name.encode()) + len(value) + _HEADER_BYTES for name, value in message.headers)
-    return _BATCH_BYTES + _RECORD_BYTES + len(message.key) + len(message.value) + headers
+    return _BATCH_BYTES + _RECORD_BYTES + len(message.key) + len(message.value or b"") + headers
 
 
 def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]:
@@ -47,13 +48,13 @@ def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]
     The value is the line that a file sink writes, without its end; the key is the record's key as UTF-8. Headers, all
     of them UTF-8 text: ``streamad-message`` (alert, attribution, verdict, dead_letter, late, event),
     ``streamad-schema`` (the schema's version), ``content-type`` (application/json). Dead letters and late records
-    also have ``streamad-origin-topic`` (where the origin is a topic), ``streamad-origin-partition`` (its number, else
+    also have ``streamad-origin-topic`` (if the origin is a topic), ``streamad-origin-partition`` (its number, else
     the file), ``streamad-origin-offset``; dead letters ``streamad-error-kind`` and ``streamad-error`` (cut at 500
     bytes); late records ``streamad-late-cause`` (closed, late).
 
-    What is too large: a late record becomes several, whose samples one after the other are its own; a dead letter
-    loses the end of its value, then of its key, and says ``truncated`` (``size_bytes`` and ``sha256`` stay those of
-    the original value); anything else raises OutputError.
+    A late record that is too large is split by samples, in order. A dead letter that is too large loses the end of its
+    value, then of its key, and is marked ``truncated`` (``size_bytes`` and ``sha256`` stay those of the original
+    value). Any other message that is too large raises OutputError.
     """
     return list(_encoded(record, record.message, topic, max_bytes))
 
@@ -109,7 +110,7 @@ def _split(message: LateRecord, n_parts: int) -> Iterator[LateRecord]:
 
 
 def _shortened(message: DeadLetter, excess: int) -> DeadLetter:
-    """Return ``message`` with a value, or else a key, whose base64 is shorter by ``excess`` bytes or empty."""
+    """Return ``message`` with its value (if empty, its key) cut so that its base64 is ``excess`` bytes shorter."""
     n_bytes = (excess + 3) // 4 * 3 + 3  # base64 writes 3 bytes as 4
     if message.value:
         kept = message.value[: max(0, len(message.value) - n_bytes)]

@@ -1,15 +1,17 @@
-"""A transactional producer of one partition, each of whose calls ends in time, and that can be thrown away at once.
+"""A transactional producer of one partition, whose calls all end in bounded time.
 
-Written against aiokafka 0.14: its ``commit_transaction`` and ``stop`` wait for ever while a coordinator is away, and
-its sender waits for its own tasks, which try again for ever.
+In aiokafka 0.14 ``commit_transaction`` and ``stop`` wait for ever while a coordinator is away, and the sender waits
+for its own tasks, which retry for ever.
 """
+
+# ruff: noqa: SLF001 - aiokafka does not publish the state of its transaction and sender
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
@@ -25,30 +27,20 @@ from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
 from streamad_connectors.kafka.client.stopping import connected, discard, look_at
+from streamad_connectors.kafka.writing.messages import OutMessage
 
 _ABORT_S = 2.0
 _GRACE_S = 2.0
-# Records are joined into batches of up to so much: one request carries several small messages, and a topic's
-# max.message.bytes (1 MB by default), which bounds batches, is far away.
+# Batches join several small messages in one request and stay far below a topic's max.message.bytes (1 MB by default).
 _BATCH_BYTES = 128 * 1024
-# The broker judges what is too large; aiokafka's own limit would refuse what a topic was raised to.
+# The broker decides what is too large: aiokafka's own limit could be below that of the topic.
 _REQUEST_BYTES = 256 * 1024 * 1024
 
 _FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
 
 
-class Outgoing(NamedTuple):
-    """One record to send; without a ``partition`` its key decides, a ``value`` of None is a tombstone."""
-
-    topic: str
-    key: bytes
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes]] = ()
-    partition: int | None = None
-
-
 class TopicMissingError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
-    """Raised where the cluster has answered, more than once, that it has no such topic."""
+    """Raised when the cluster has answered more than once that it has no such topic."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -56,10 +48,10 @@ class TopicMissingError(KafkaError):  # type: ignore[misc]  # aiokafka has no ty
 
 
 class PartitionProducer:
-    """Commits for one partition; the newest one with its ``transactional_id`` is the only one that can (KIP-98).
+    """Commits for one partition; only the newest producer of a ``transactional_id`` can (KIP-98).
 
-    Once a call has failed, been cancelled or timed out, only ``discard`` is left. ``refused_by`` is then the topic that
-    did not take a record, where it was that. Times are seconds. No batch of several records is longer than
+    After a call that failed, timed out or was cancelled, only ``discard`` may be called. ``refused_by`` is then the
+    topic that refused a record, if one did. Times are seconds. No batch of several records is longer than
     ``max_message_bytes``.
     """
 
@@ -85,18 +77,17 @@ class PartitionProducer:
         )
 
     async def start(self) -> None:
-        """Fence every older producer of this id: their open transactions are over (InitProducerId) on return.
+        """Fence every older producer of this id; on return (InitProducerId) their open transactions are over.
 
         Raises KafkaError, TimeoutError.
         """
         async with asyncio.timeout(self._timeout_s):
-            await connected(self._producer.start())  # returns once the sender has its producer id: read in its source
+            await connected(self._producer.start())  # aiokafka 0.14 returns once the sender has its producer id
 
     async def partitions_of(self, topic: str) -> int:
         """Return how many partitions ``topic`` has.
 
-        Raises TopicMissingError where the cluster has none, TopicAuthorizationFailedError, KafkaConnectionError where
-        nobody answered.
+        Raises TopicMissingError, TopicAuthorizationFailedError; KafkaConnectionError if no broker answers.
         """
         client = self._producer.client
         cluster = client.cluster
@@ -117,47 +108,47 @@ class PartitionProducer:
         return len(partitions)
 
     async def transact(
-        self, records: Sequence[Outgoing], offset: OffsetAndMetadata, of: TopicPartition, group: str
+        self, messages: Sequence[OutMessage], offset: OffsetAndMetadata, of: TopicPartition, group: str
     ) -> None:
-        """Commit ``records`` and the group's ``offset`` ``of`` a partition in one transaction.
+        """Commit ``messages`` and the group's ``offset`` ``of`` a partition in one transaction.
 
-        Raises anything that aiokafka raises (see ``cause_of``), and TimeoutError: then the outcome is not known, and
-        the next producer's ``start`` settles it.
+        Raises any error of aiokafka (see ``cause_of``), and TimeoutError: then the outcome is unknown until the next
+        producer's ``start`` decides it.
         """
         producer = self._producer
         async with asyncio.timeout(self._timeout_s):
             await producer.begin_transaction()
-            sent = [await self._send(record) for record in records]
-            # Every one is waited for: a transaction commits even where one of its records was refused.
+            sent = [await self._send(message) for message in messages]
+            # Every send is awaited, because a transaction commits even if one of its records was refused.
             await asyncio.gather(*sent, producer.send_offsets_to_transaction({of: offset}, group))
             await producer.commit_transaction()
 
-    async def _send(self, record: Outgoing) -> asyncio.Future[Any]:
+    async def _send(self, message: OutMessage) -> asyncio.Future[Any]:
         def on_done(future: asyncio.Future[Any]) -> None:
             if not future.cancelled() and future.exception() is not None:
-                self.refused_by = self.refused_by or record.topic
+                self.refused_by = self.refused_by or message.topic
 
         try:
             sent: asyncio.Future[Any] = await self._producer.send(
-                record.topic, record.value, record.key, record.partition, headers=list(record.headers)
+                message.topic, message.value, message.key, message.partition, headers=list(message.headers)
             )
         except KafkaError:
-            self.refused_by = record.topic
+            self.refused_by = message.topic
             raise
         sent.add_done_callback(on_done)
         return sent
 
     async def abort(self) -> None:
-        """Abort what was begun and not committed, where that can still be done soon, so that readers need not wait."""
+        """Abort an open transaction if that is possible soon, so that readers need not wait for its time-out."""
         state = self._producer._txn_manager.state
         if state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
-            # Whatever happens here, the next owner's fence or the transaction's own time-out ends it.
+            # If this fails, the next owner's fence or the transaction's own time-out ends it.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_ABORT_S):
                     await self._producer.abort_transaction()
 
     def cause_of(self, error: BaseException) -> BaseException:
-        """Return why ``error`` was raised: what the transaction failed of first, or what the sender has died of."""
+        """Return the cause of ``error``: the transaction's first failure, or the error that ended the sender."""
         manager, sender = self._producer._txn_manager, self._producer._sender.sender_task
         if manager.state is TransactionState.ABORTABLE_ERROR:
             error = manager.wait_for_transaction_end().exception() or error
@@ -168,9 +159,9 @@ class PartitionProducer:
         return error
 
     async def discard(self) -> None:
-        """Let go of everything at once, as a crash would; takes about a second at most and never raises."""
+        """Drop connections and tasks at once, as a crash would; takes about a second at most and never raises."""
         await discard(self._producer)
-        # What the sender failed when it died, for nobody else will look at these.
+        # Nothing else retrieves the exceptions of the futures that the sender failed when it ended.
         batches = self._producer._message_accumulator._batches.values()
         futures = [batch._drain_waiter for waiting in batches for batch in waiting]
         for future in (*futures, self._producer._txn_manager.wait_for_transaction_end()):
@@ -179,5 +170,5 @@ class PartitionProducer:
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Return whether ``error`` says that a newer producer has our id, or that the broker gave our transaction up."""
+    """Return whether ``error`` means a newer producer with our id, or a transaction that the broker aborted."""
     return isinstance(error, _FENCED)

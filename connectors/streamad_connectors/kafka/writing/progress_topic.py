@@ -1,7 +1,7 @@
-"""A partition's progress as records of a compacted topic: what a commit writes, and what a restart reads back.
+"""A partition's progress as records of a compacted topic: the records of a commit, and their reading at a restart.
 
 Keys: ``p`` the partition's head; ``s:{stream}`` a stream's head; ``c:{stream}:{serial}`` and ``t:{stream}:{serial}``
-the buckets of its closed ids and of its starts, each an append-only list of which a commit rewrites only the last.
+the buckets of its closed ids and of its starts. A commit appends to the last bucket and rewrites no other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad_connectors.kafka.client.stopping import connected, discard
 
 SCHEMA_VERSION = 1
-# A commit that closes a sequence rewrites at most so many ids (about 30 bytes each) of its stream.
+# Most ids (about 30 bytes each) of a stream that a commit rewrites.
 BUCKET_ENTRIES = 256
 _HEAD, _STREAM, _CLOSED, _STARTS = b"p", b"s:", b"c:", b"t:"
 _FETCH_BYTES = 8_000_000
@@ -30,14 +30,14 @@ Entry: TypeAlias = tuple[str, V | None]
 
 
 class Item(NamedTuple):
-    """One record of the progress topic; a ``value`` of None takes the key back (a tombstone)."""
+    """One record of the progress topic; a ``value`` of None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class Saved(NamedTuple):
-    """What the progress topic says of a partition: its progress, and how many partitions the input had then."""
+    """A partition's stored progress, and the input's number of partitions at that time."""
 
     progress: Progress
     n_partitions: int
@@ -54,7 +54,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _StreamHead(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream's progress less its ids; of these, entries below the two serial numbers are forgotten."""
+    """A stream's progress without its ids; id entries below the two serial numbers are forgotten."""
 
     progress: StreamProgress
     closed_from: int = 0
@@ -70,10 +70,10 @@ _starts_bucket = msgspec.msgpack.Decoder(list[tuple[str, tuple[int, int] | None]
 
 
 class _Buckets(Generic[V]):
-    """A dict that is stored as a list of entries, numbered from 0 and cut into buckets.
+    """A dict stored as a list of entries, numbered from 0 and cut into buckets.
 
-    An entry sets a key and moves it to the end, or takes it back (None). The oldest entries are forgotten by raising
-    ``start``, the number of the first that counts. What a commit changes is the last bucket, and tombstones.
+    An entry sets a key and moves it to the end, or deletes it (None). Entries below ``start`` are forgotten. A commit
+    changes the last bucket and writes tombstones.
     """
 
     def __init__(self, start: int = 0, buckets: Mapping[int, list[Entry[V]]] | None = None) -> None:
@@ -92,19 +92,19 @@ class _Buckets(Generic[V]):
 
     @property
     def content(self) -> dict[str, V]:
-        """What a reader finds, in its order."""
+        """The dict, in its order."""
         return self._live
 
     @property
     def firsts(self) -> list[int]:
-        """The numbers under which the buckets are kept."""
+        """The buckets' numbers."""
         return list(self._buckets)
 
     def update(self, new: Mapping[str, V]) -> dict[int, list[Entry[V]] | None]:
-        """Become ``new``, order included; return the buckets that changed by their number (None: to be deleted)."""
+        """Become ``new``, order included; return changed buckets by number (None: to be deleted)."""
         start, entries = self._changes(new)
         if self._end - start + len(entries) > 2 * len(new) + BUCKET_ENTRIES:
-            start, entries = self._end, list(new.items())  # too much in between that no longer counts
+            start, entries = self._end, list(new.items())  # too many dead entries: write all again
         self._forget_below(start)
         changed: dict[int, list[Entry[V]] | None] = {}
         for first, bucket in list(self._buckets.items()):
@@ -124,7 +124,7 @@ class _Buckets(Generic[V]):
         return changed
 
     def _changes(self, new: Mapping[str, V]) -> tuple[int, list[Entry[V]]]:
-        """Return the number of the first entry that stays, and the entries to append."""
+        """Return the number of the first entry to keep, and the entries to append."""
         keys, live = list(new), list(self._live)
         if not keys:
             return self._end, []
@@ -133,7 +133,7 @@ class _Buckets(Generic[V]):
             return self._end, list(new.items())
         first = live.index(keys[0])
         stays = len(live) - first
-        # As always when ids are forgotten in the order in which they came: compared without a loop, 100,000 in 4 ms.
+        # The usual case, ids forgotten in their order, is compared without a loop: 100,000 in 4 ms.
         if keys[:stays] == live[first:] and list(islice(new.values(), stays)) == list(
             islice(self._live.values(), first, None)
         ):
@@ -164,14 +164,14 @@ class _Buckets(Generic[V]):
 
 
 class _Stream:
-    """What is stored of one stream."""
+    """The stored closed ids and starts of one stream."""
 
     def __init__(self, closed: _Buckets[int] | None = None, starts: _Buckets[tuple[int, int]] | None = None) -> None:
         self.closed = closed if closed is not None else _Buckets[int]()
         self.starts = starts if starts is not None else _Buckets[tuple[int, int]]()
 
     def write(self, name: bytes, progress: StreamProgress) -> Iterator[Item]:
-        # Starts have no order to keep: what stays, first, so that only what changed is appended.
+        # The order of starts does not matter: unchanged ones come first, so that only changes are appended.
         stored, starts = self.starts.content, progress.starts
         stays = {key: value for key, value in stored.items() if starts.get(key) == value}
         yield from _bucket_items(_CLOSED, name, self.closed.update(progress.closed))
@@ -195,9 +195,9 @@ def _bucket_items(prefix: bytes, name: bytes, changed: Mapping[int, list[Entry[A
 
 
 class ProgressLog:
-    """The progress of one partition as its records.
+    """The progress of one partition as records.
 
-    Law: reading the items of any updates, the last one of each key, gives ``streamad.progress.merge`` of the updates.
+    Law: reading the last item of each key gives ``streamad.progress.merge`` of all written updates.
     """
 
     def __init__(self, partition: str) -> None:
@@ -206,9 +206,9 @@ class ProgressLog:
 
     @classmethod
     def read(cls, partition: str, items: Iterable[Item]) -> tuple[ProgressLog, Saved | None]:
-        """Return the log to go on with, and what ``items``, in their order, say; None where there are none.
+        """Return the log and the progress in ``items``, None if there are none.
 
-        Raises CheckpointError where they are damaged, another program's, or a newer streamad's.
+        Raises CheckpointError if they are damaged, or written by another program or a newer streamad.
         """
         log = cls(partition)
         last = dict(items)
@@ -217,8 +217,8 @@ class ProgressLog:
             return log, log._read(found)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
             raise CheckpointError(
-                f"the progress of {partition} cannot be understood ({error}): something else wrote to its progress "
-                "topic; delete the topic and make it anew, or choose another group, to begin anew"
+                f"the progress of {partition} cannot be decoded ({error}): something else wrote to its progress "
+                "topic; delete the topic and create it again, or choose another group, to start over"
             ) from error
 
     def _read(self, found: dict[bytes, bytes]) -> Saved | None:
@@ -266,9 +266,9 @@ class ProgressLog:
         return streams
 
     def write(self, update: ProgressUpdate, n_partitions: int) -> list[Item]:
-        """Return the records that add ``update``, to be committed together; ``n_partitions`` is the input's count.
+        """Return the records of ``update``, to be committed together; ``n_partitions`` is the input's.
 
-        Where that fails, the log is to be read anew.
+        If that commit fails, read the log again.
         """
         items: list[Item] = []
         for name, progress in update.streams.items():
@@ -285,7 +285,7 @@ class ProgressLog:
 async def read_items(kwargs: Mapping[str, Any], topic: str, partition: int, timeout_s: float) -> list[Item]:
     """Return the last committed record of each key of a partition, up to its end as it is now.
 
-    ``kwargs`` are those of a reading client. Raises KafkaError, and TimeoutError where nothing moves for ``timeout_s``.
+    ``kwargs`` are those of a reading client. Raises KafkaError, and TimeoutError if nothing moves for ``timeout_s``.
     """
     consumer = AIOKafkaConsumer(
         **kwargs, group_id=None, fetch_max_wait_ms=_FETCH_WAIT_MS, max_partition_fetch_bytes=_FETCH_BYTES
@@ -302,7 +302,7 @@ async def _read_to_the_end(consumer: AIOKafkaConsumer, place: TopicPartition, ti
     async with asyncio.timeout(timeout_s):
         await connected(consumer.start())
         position = (await consumer.beginning_offsets([place]))[place]
-        # The last stable offset: all that was there when the former owner was fenced, for its transaction is over then.
+        # The last stable offset covers all records of the former owner, whose transaction ended at the fence.
         end = (await consumer.end_offsets([place]))[place]
     consumer.seek(place, position)
     last: dict[bytes, bytes | None] = {}
@@ -315,7 +315,7 @@ async def _read_to_the_end(consumer: AIOKafkaConsumer, place: TopicPartition, ti
         if position > before:  # past markers and aborted records as well
             moved_s, moved_ms = loop.time(), consumer.last_poll_timestamp(place) or 0
         elif answered_ms > moved_ms and (consumer.last_stable_offset(place) or -1) >= end:
-            break  # the broker has nothing more for this position: compaction took the last records away
+            break  # the broker has nothing more here: compaction removed the last records
         elif loop.time() - moved_s > timeout_s:
             raise TimeoutError
     return [Item(key, value) for key, value in last.items()]

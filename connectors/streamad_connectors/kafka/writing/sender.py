@@ -1,4 +1,4 @@
-"""An idempotent producer outside any transaction, with an end to every wait; shared by sink and feed."""
+"""An idempotent producer outside transactions, whose waits are all bounded; used by sink and feed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from streamad.errors import OutputError, SourceError
 from streamad.telemetry.logs import get_logger
-from streamad_connectors.kafka.client.consumers import find_topics
-from streamad_connectors.kafka.client.errors import explain, is_retriable, why_silent, why_unreachable
+from streamad_connectors.kafka.client.admin import partition_counts
+from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed, why_silent
 from streamad_connectors.kafka.client.options import Client
-from streamad_connectors.kafka.client.stopping import connected, stop_client
+from streamad_connectors.kafka.client.stopping import connected, look_at, stop_client
 from streamad_connectors.kafka.writing.messages import OutMessage
 
 _T = TypeVar("_T")
 _RETRY_S = 0.1
-# Delivery, retries included, may take four times as long as one answer: so stand the Java client's defaults to each
-# other (delivery.timeout.ms 120 s, request.timeout.ms 30 s, KIP-91). Retries of an idempotent producer repeat nothing
-# (KIP-98).
+# Delivery with retries may take four request time-outs, the ratio of the Java client's defaults (delivery.timeout.ms
+# 120 s, request.timeout.ms 30 s, KIP-91). Retries of an idempotent producer repeat nothing (KIP-98).
 _DELIVERY_REQUESTS = 4
 _CLOSE_S = 5.0
 _SILENCE_S = 5.0
@@ -32,10 +31,10 @@ _TICK_S = 0.5
 
 
 class Sender:
-    """Sends to the topic of ``client``; what could not be delivered in time raises OutputError, then and ever after.
+    """Sends to the topic of ``client``. After a failed delivery every later call raises OutputError, too.
 
-    Brokers that are away are waited for, with one warning, until nothing was delivered for ``give_up_s`` (default: four
-    request time-outs). Meanwhile the one producer repeats the same batches: none is lost or comes twice (KIP-98).
+    Absent brokers are waited for, with one warning, until nothing was delivered for ``give_up_s`` (default: four
+    request time-outs). Meanwhile the producer retries the same batches: none is lost or repeated (KIP-98).
     """
 
     def __init__(
@@ -59,15 +58,15 @@ class Sender:
     async def partitions(self) -> tuple[int, ...]:
         """Return the topic's partitions, in order. Raises OutputError."""
         producer = await self._started()
-        found = await self._guarded(lambda: producer.partitions_for(self.topic))
+        found = await self._retried(lambda: producer.partitions_for(self.topic))
         return tuple(sorted(found))
 
     async def send(self, message: OutMessage) -> None:
-        """Take one message; returns before it is delivered. Raises OutputError."""
+        """Accept one message; returns before it is delivered. Raises OutputError."""
         producer = await self._started()
-        headers = message.headers
+        headers = list(message.headers)
         self._take(
-            await self._guarded(lambda: producer.send(message.topic, message.value, message.key, headers=headers))
+            await self._retried(lambda: producer.send(message.topic, message.value, message.key, headers=headers))
         )
 
     async def batch(self) -> BatchBuilder:
@@ -75,23 +74,23 @@ class Sender:
         return (await self._started()).create_batch()
 
     async def send_batch(self, batch: BatchBuilder, partition: int) -> None:
-        """Take a batch; returns once the one before it in ``partition`` is on its way. Raises OutputError."""
+        """Accept a batch; returns once the one before it in ``partition`` is being sent. Raises OutputError."""
         producer = await self._started()
-        self._take(await self._guarded(lambda: producer.send_batch(batch, self.topic, partition=partition)))
+        self._take(await self._retried(lambda: producer.send_batch(batch, self.topic, partition=partition)))
 
     async def flush(self) -> None:
-        """Return once all that was taken is delivered. Raises OutputError."""
+        """Return once all accepted messages are delivered. Raises OutputError."""
         self._raise_failure()
         waiting = set(self._waiting)
         await self._wait(waiting)
         self._raise_first(waiting)
 
     def hurry(self) -> None:
-        """From now on wait for absent brokers as briefly as befits an end."""
+        """Shorten the wait for absent brokers, because the end was requested."""
         self._give_up_s = min(self._give_up_s, _CLOSE_S if self._is_warned else self._delivery_s)
 
     async def close(self) -> None:
-        """Deliver what is on its way, in bounded time, and disconnect; safe to call twice. Raises OutputError."""
+        """Deliver accepted messages, in bounded time, and disconnect; safe to call twice. Raises OutputError."""
         self.hurry()
         try:
             if self._waiting and self._failure is None:
@@ -101,7 +100,7 @@ class Sender:
             if producer is not None:
                 await stop_client(producer, _CLOSE_S if self._failure is None else 0.0)
             for future in self._waiting:
-                future.add_done_callback(_forget)
+                future.add_done_callback(look_at)
 
     @property
     def _delivery_s(self) -> float:
@@ -117,16 +116,16 @@ class Sender:
                 max_request_size=self._max_request_bytes,
             )
             # aiokafka 0.14 drops batches of a partition that had no leader for a request time-out, which leaves a hole
-            # in their sequence: how long to wait is ours to say.
-            producer._message_accumulator._batch_ttl = math.inf
+            # in their sequence. The wait is bounded here instead.
+            producer._message_accumulator._batch_ttl = math.inf  # noqa: SLF001 - aiokafka has no option for it
             await self._start(producer)
             self._producer = producer
         return self._producer
 
     async def _start(self, producer: AIOKafkaProducer) -> None:
-        """Connect once: who begins while no broker is there is told so at once."""
+        """Connect; at the start an absent broker is an error at once."""
         try:
-            await find_topics(self._client, "write")
+            await partition_counts(self._client, "write")
             async with asyncio.timeout(self._client.connect_timeout_s):
                 await connected(producer.start())
         except SourceError as error:
@@ -135,13 +134,11 @@ class Sender:
         except BaseException as error:
             await stop_client(producer, _CLOSE_S)
             if isinstance(error, KafkaError | OSError):
-                unreachable = isinstance(error, KafkaConnectionError)
-                text = await why_unreachable(self._client) if unreachable else self._explained(error)
-                raise self._failed(text) from error
+                raise self._failed(await why_failed(error, self._client, f"write topic {self.topic}")) from error
             raise
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Do ``work``, again while the broker is away, for a bounded time: where it raises, it has taken nothing."""
+    async def _retried(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Do ``work``, repeatedly while the broker is away, for a bounded time; if it raises, nothing was sent."""
         began_s = time.monotonic()
         while True:
             attempt = asyncio.ensure_future(work())
@@ -156,7 +153,7 @@ class Sender:
             await asyncio.sleep(_RETRY_S)
 
     async def _wait(self, awaited: Collection[asyncio.Future[Any]], began_s: float | None = None) -> None:
-        """Return once all are done, or one has failed; raises OutputError where nothing is delivered for too long."""
+        """Return once all are done, or one has failed. Raises OutputError if nothing is delivered for too long."""
         began_s = time.monotonic() if began_s is None else began_s
         pending = {future for future in awaited if not future.done()}
         while pending:
@@ -166,7 +163,7 @@ class Sender:
             silent_s = self._silent_s(began_s)
             if pending and silent_s >= self._give_up_s:
                 for future in pending:
-                    future.add_done_callback(_forget)
+                    future.add_done_callback(look_at)
                 raise self._failed(await self._why_silent())
             if pending and silent_s >= _SILENCE_S and not self._is_warned:
                 self._is_warned = True
@@ -214,9 +211,3 @@ class Sender:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise OutputError(str(self._failure))
-
-
-def _forget(future: asyncio.Future[object]) -> None:
-    """Look at the error of a future that nobody awaits any more, so that asyncio does not complain of it."""
-    if not future.cancelled():
-        future.exception()

@@ -1,4 +1,4 @@
-"""The sink: messages to one topic, by a transaction of the source's committer or, beside other sources, on its own."""
+"""The sink: messages to one topic, in a transaction of the source's committer or, beside other sources, by itself."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _REQUEST_BYTES = 1 << 20  # aiokafka's own default
 class KafkaSink:
     """Writes messages to one topic; see ``messages.encode`` for value, key and headers.
 
-    Where source and sink are of one cluster, the source's committer takes the messages from ``encode`` and writes them
-    in its transaction: exactly once. Elsewhere this sink has an idempotent producer (KIP-98) of its own, started by
-    the first ``write``: at least once, since what was flushed before a crash is not cut back. A broker that is away
-    is waited for, four request time-outs at most. A sink that failed goes on failing: what follows a message that was
-    lost must not come before it.
+    If source and sink are of one cluster, the source's committer writes the messages of ``encode`` in its transaction:
+    exactly once. Otherwise the first ``write`` starts an idempotent producer (KIP-98): at least once, because messages
+    flushed before a crash stay. It waits for an absent broker, four request time-outs at most. After one failure every
+    later call fails, because later messages must not come before a lost one.
     """
 
     options_model: type[BaseModel] = KafkaSinkOptions
@@ -39,11 +38,11 @@ class KafkaSink:
 
     @property
     def place(self) -> Place:
-        """Where the topic is."""
+        """The topic and its brokers."""
         return self.client.place
 
     def encode(self, record: OutputRecord) -> list[OutMessage]:
-        """Return ``record`` as messages for the topic, usually one. Raises OutputError where it does not fit."""
+        """Return ``record`` as messages for the topic, usually one. Raises OutputError if it does not fit."""
         return messages.encode(record, self.place.topic, self._max_bytes)
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
@@ -57,5 +56,5 @@ class KafkaSink:
         await self._sender.flush()
 
     async def close(self) -> None:
-        """Deliver what was written and disconnect, in bounded time; safe to call twice. Raises OutputError."""
+        """Deliver written messages and disconnect, in bounded time; safe to call twice. Raises OutputError."""
         await self._sender.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,10 @@ from aiokafka.errors import KafkaError, for_code
 
 from streamad.errors import SourceError
 from streamad.types import Record
+from streamad_connectors.kafka.client.admin import retention_us
 from streamad_connectors.kafka.reading import membership as _membership
 from streamad_connectors.kafka.reading.membership import FencedInstanceIdError, Membership, sticky_assignor
 from streamad_connectors.kafka.reading.reader import to_records
-from streamad_connectors.kafka.reading.retention_guard import _retention
 
 
 def consumer_record(offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> ConsumerRecord[Any, Any]:
@@ -49,10 +50,15 @@ def test_two_members_in_one_process_remember_apart() -> None:
 class Member:
     """A membership whose client forgets its member id when the test says so; heard of at second 0."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, instance: str | None = "worker-1") -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        instance: str | None = "worker-1",
+        on_assigned: Callable[[object], None] = lambda _: None,
+    ) -> None:
         self.now_s = 0.0
         monkeypatch.setattr(_membership, "time", SimpleNamespace(monotonic=lambda: self.now_s))
-        self.membership = Membership("group", instance, 15.0, lambda _: None)
+        self.membership = Membership("group", instance, 15.0, on_assigned)
         self.coordinator = SimpleNamespace(member_id="m", generation=1, _do_heartbeat=None)
         self.membership.attach(SimpleNamespace(_coordinator=self.coordinator), sticky_assignor())
         self.rejoin(0.0, replaced=False)
@@ -113,17 +119,13 @@ def test_who_was_settled_stays_where_a_newcomer_takes_its_name(monkeypatch: pyte
     assert isinstance(newcomer.membership.failure, SourceError)
 
 
-def test_without_an_instance_id_nobody_can_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Member(monkeypatch, instance=None)
+@pytest.mark.parametrize(("instance", "replaced"), [(None, True), ("worker-1", False)])
+def test_rebalances_and_replacements_without_an_instance_id_are_no_failure(
+    monkeypatch: pytest.MonkeyPatch, instance: str | None, replaced: bool
+) -> None:
+    member = Member(monkeypatch, instance)
     for at_s in (1.0, 2.0, 3.0, 4.0):
-        member.rejoin(at_s, replaced=True)
-    assert member.membership.failure is None
-
-
-def test_rebalances_replace_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Member(monkeypatch)
-    for at_s in (1.0, 2.0, 3.0, 4.0):
-        member.rejoin(at_s, replaced=False)
+        member.rejoin(at_s, replaced=replaced)
     assert member.membership.failure is None
 
 
@@ -138,14 +140,11 @@ def test_what_a_callback_raises_is_kept_for_the_source(monkeypatch: pytest.Monke
     def fail(_: object) -> None:
         raise RuntimeError("no")
 
-    member = Member(monkeypatch)
-    member.membership._on_assigned = fail
-    member.membership.on_partitions_assigned([])
-    assert isinstance(member.membership.failure, RuntimeError)
+    assert isinstance(Member(monkeypatch, on_assigned=fail).membership.failure, RuntimeError)
 
 
 @pytest.mark.parametrize(
-    ("settings", "retention_us"),
+    ("settings", "expected_us"),
     [
         ({"retention.ms": "604800000", "cleanup.policy": "delete"}, 604_800_000_000),
         ({"retention.ms": "1000", "cleanup.policy": "compact,delete"}, 1_000_000),
@@ -153,5 +152,5 @@ def test_what_a_callback_raises_is_kept_for_the_source(monkeypatch: pytest.Monke
         ({"retention.ms": "-1", "cleanup.policy": "delete"}, None),
     ],
 )
-def test_how_long_a_topic_keeps_records(settings: dict[str, str], retention_us: int | None) -> None:
-    assert _retention([(name, value, False) for name, value in settings.items()]) == retention_us
+def test_how_long_a_topic_keeps_records(settings: dict[str, str], expected_us: int | None) -> None:
+    assert retention_us(settings) == expected_us

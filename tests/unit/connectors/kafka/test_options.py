@@ -32,7 +32,7 @@ from streamad_connectors.kafka.client.options import (
     place_of,
     progress_topic_of,
     transactional_id_of,
-    with_shared,
+    with_source_defaults,
 )
 
 SECRET = "hunter2-is-secret"
@@ -152,7 +152,7 @@ def test_a_sink_without_brokers_beside_another_source_is_refused(url: str | None
 
 def test_a_sink_of_the_same_cluster_shares_what_it_leaves_unsaid() -> None:
     plant = context("kafka://a:1,b:2/press?request_timeout=3s", options={"security": LOGIN, "client_id": "line"})
-    shared = with_shared(KafkaSinkOptions(client_id="own", max_message_bytes=20_000), plant)
+    shared = with_source_defaults(KafkaSinkOptions(client_id="own", max_message_bytes=20_000), plant)
     assert shared.security.username == "plant"
     assert shared.request_timeout == 3_000_000
     assert (shared.client_id, shared.max_message_bytes) == ("own", 20_000)
@@ -279,7 +279,7 @@ def test_a_secret_in_the_config_is_refused_and_not_repeated() -> None:
     assert SECRET not in str(caught.value)
     (problem,) = option_problems(caught.value, KafkaSourceOptions, "source.options")
     assert problem.path == "source.options.security.password"
-    assert problem.message == "a secret never stands in the config: write {env: NAME} or {file: PATH}"
+    assert problem.message == "a secret must not stand in the config: write {env: NAME} or {file: PATH}"
 
 
 # --- clients ---

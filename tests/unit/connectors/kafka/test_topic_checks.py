@@ -24,7 +24,7 @@ def state(
 @pytest.mark.parametrize(
     ("copies", "least", "said"),
     [
-        (1, 1, ("warning", "(cluster)", "all topics have one copy: when its broker is lost, so is what they hold")),
+        (1, 1, ("warning", "(cluster)", "all topics have one copy: the loss of its broker loses their records")),
         (2, 1, None),
         (2, 2, ("warning", "in", "has min.insync.replicas=2 of 2 copies: no broker may be down")),
         (2, 3, ("error", "in", "has 2 copies, min.insync.replicas=3: nothing can be written to it")),
@@ -40,7 +40,7 @@ def test_copies_must_outlive_a_broker(copies: int, least: int, said: tuple[str, 
 
 def test_a_topic_with_one_copy_among_others_is_named() -> None:
     (found,) = checks.copies([state(), state("alone", copies=1)], {})
-    assert found.text == "alone: only one copy: when its broker is lost, so is what they hold"
+    assert found.text == "alone: only one copy: the loss of its broker loses their records"
 
 
 def test_copies_that_lag_behind_are_warned_of() -> None:
