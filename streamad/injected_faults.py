@@ -1,4 +1,4 @@
-"""Faults put into normal windows, to see what a model would make of them: sensors that lie, processes out of order.
+"""Faults injected into normal windows to measure detection: faulty sensors, processes out of order.
 
 Each kind is a pure function of window, strength and a seeded generator; docs/learning/promotion.md has the table.
 Shapes: N windows, C channels, L window length, n valid samples of a window (zero from there on).
@@ -20,7 +20,7 @@ Course: TypeAlias = npt.NDArray[np.float64]
 """One channel float64 [n], or all of them [C, n]."""
 Rng: TypeAlias = np.random.Generator
 _PHASES = 64
-_LEAST_SCALE = 0.05  # of a channel's whole range of values: so much is a fault also where batches hardly differ
+_LEAST_SCALE = 0.05  # of a channel's whole range of values: so much is a fault also if batches hardly differ
 _N_SPIKES = 3
 
 
@@ -74,7 +74,7 @@ def _noise(course: Course, size: float, scale: float, rng: Rng) -> Course:
 
 
 def _lag(course: Course, share: float, scale: float, rng: Rng) -> Course:
-    """The sensor tells late, by a share of the sequence: its course is delayed against all others."""
+    """The sensor reports late, by a share of the sequence: its course is delayed against all others."""
     delayed: Course = course[np.maximum(np.arange(len(course)) - round(share * len(course)), 0)]
     return delayed
 
@@ -118,7 +118,7 @@ def _wrong_order(courses: Course, share: float, scales: Course, rng: Rng) -> Cou
 class FaultKind:
     """One kind of fault: of one ``channel``, or of the whole process; ``strengths`` from weak to strong.
 
-    A strength is a multiple of the channel's scale where ``in_scales``, else a share of the sequence or of the signal.
+    A strength is a multiple of the channel's scale if ``in_scales``, else a share of the sequence or of the signal.
     At 0 nothing changes.
     """
 
@@ -130,7 +130,7 @@ class FaultKind:
 
 
 STRENGTHS = ("weak", "medium", "strong")
-"""What the ``strengths`` of each kind are called."""
+"""The names of the ``strengths`` of each kind."""
 FAULT_KINDS: tuple[FaultKind, ...] = (
     FaultKind("stuck", _stuck, (0.2, 0.4, 0.7)),
     FaultKind("drift", _drift, (2.0, 5.0, 10.0), in_scales=True),
@@ -148,9 +148,9 @@ FAULT_KINDS: tuple[FaultKind, ...] = (
 
 
 def channel_scales(windows: WindowSet) -> Course:
-    """Return by how much each channel [C] usually deviates from its typical course, from normal ``windows`` [N].
+    """Return the usual deviation of each channel [C] from its typical course, from normal ``windows`` [N].
 
-    The root mean square deviation between windows at equal phase; at least 5 % of the channel's range.
+    It is the root mean square deviation between windows at equal phase, at least 5 % of the channel's range.
     """
     grid = np.stack(
         [
@@ -170,8 +170,8 @@ def inject(
 ) -> tuple[FloatArray, int]:
     """Return a copy of the window float32 [C, L] with a fault of ``kind``, and its length.
 
-    A fault of a channel goes into the first, in random order, that it changes (a sensor that stands still anyway
-    cannot be stuck). Where it changes none, or the window is too short for it, both come back as they were.
+    A fault of a channel goes into the first, in random order, that it changes (a sensor that stands still cannot be
+    stuck). If it changes none, or the window is too short for it, window and length are returned unchanged.
     """
     course = values[:, :length].astype(np.float64)
     if kind.of_channel:
@@ -188,9 +188,9 @@ def inject(
 
 
 def injected_windows(windows: WindowSet, scales: Course, *, seed: int) -> Iterator[tuple[FaultKind, float, WindowSet]]:
-    """Yield each kind at each strength in ``windows``; those that it cannot change are left out.
+    """Yield each kind at each strength in ``windows``; windows that it cannot change are left out.
 
-    What is drawn depends on nothing but ``seed``, kind, strength and a window's id.
+    The random draws depend only on ``seed``, kind, strength and a window's id.
     """
     for kind in FAULT_KINDS:
         for strength in kind.strengths:
@@ -206,7 +206,7 @@ def injected_windows(windows: WindowSet, scales: Course, *, seed: int) -> Iterat
 
 
 def _differs(one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> bool:
-    """Return whether a float32 window would show it."""
+    """Return whether two courses differ as float32."""
     return not np.array_equal(one.astype(np.float32), other.astype(np.float32))
 
 

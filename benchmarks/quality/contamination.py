@@ -1,9 +1,9 @@
-"""What unnoticed faults in the training set cost, and what dropping the worst of a first fit saves: the real model.
+"""The loss by unnoticed faults in the training set, and the effect of dropping the worst of a first fit.
 
-Batches of the simulated fermenter, of which a share has a fault that nobody noticed, train NeuTraL AD: all of them, and
-those left when the worst of a first fit were dropped, by ``trim`` (streamad/learn/training/challenger.py). The
-threshold comes from normal batches held out, so that the difference is that of training alone. Told are the share
-of faults found among others, the AUC, and which share of the faults in training was dropped. Takes minutes per seed.
+Batches of the simulated fermenter, a share of them faulty, train NeuTraL AD: all of them, or without the worst of a
+first fit, by ``trim`` (streamad/learn/training/challenger.py). The threshold comes from normal held-out batches. The
+output is the share of faults found and of false alarms, the AUC, and the share of the faults in training that was
+dropped. Takes minutes per seed.
 Run: ``python benchmarks/quality/contamination.py [--seeds 3] [--batches 300] [--epochs 40] [--kind FAULT] [--json]``.
 """
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from streamad.ingest.windowing import to_window
 from streamad.judge.calibration import Calibration
 from streamad.judge.evaluation import auc
-from streamad.learn.training.fits import score_windows
+from streamad.learn.training.fits import joined, score_windows
 from streamad.plugins import make_detector
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.simulation.faults import FAULTS
@@ -49,7 +49,7 @@ def windows_of(batches: list[npt.NDArray[np.float32]], prefix: str) -> WindowSet
 
 
 class Batches:
-    """Normal and faulty batches of one plant, dealt out in turn; the faults of every kind, or of one."""
+    """Normal and faulty batches of one plant, taken in turn; the faults of every kind, or of one."""
 
     def __init__(self, seed: int, n_normal: int, n_faulty: int, kind: str | None) -> None:
         faults = [fault for fault in FAULTS if kind in {None, fault.name}]
@@ -65,12 +65,6 @@ class Batches:
         return self._all[what].take(np.arange(begin, begin + n))
 
 
-def join(one: WindowSet, other: WindowSet) -> WindowSet:
-    return WindowSet(
-        np.concatenate([one.values, other.values]), np.concatenate([one.lengths, other.lengths]), one.ids + other.ids
-    )
-
-
 def scores_of(model: Any, windows: WindowSet) -> npt.NDArray[np.float64]:
     scores: npt.NDArray[np.float64] = score_windows(model, windows).sum(axis=1, dtype=np.float64)
     return scores
@@ -81,7 +75,7 @@ def measure(seed: int, n: int, epochs: int, kind: str | None) -> dict[str, dict[
     n_faulty, n_held_out, n_faults = int(SHARE * n), 2 * n // 3, 16 * n // 25
     batches = Batches(seed, n + 2 * n_held_out, n_faulty + n_faults, kind)
     clean = batches.deal("normal", n)
-    contaminated = join(clean.take(np.arange(n - n_faulty)), batches.deal("faulty", n_faulty))
+    contaminated = joined(clean.take(np.arange(n - n_faulty)), batches.deal("faulty", n_faulty))
     held_out, normal = batches.deal("normal", n_held_out - 1), batches.deal("normal", n_held_out)
     faults = batches.deal("faulty", n_faults)
     detector = make_detector("neutral_ad", {**OPTIONS, "epochs": epochs})

@@ -1,9 +1,9 @@
-"""What retraining does to the false-alarm rate: ten in a row, calibrated in different ways, where the truth is known.
+"""The false-alarm rate over ten retrainings in a row, calibrated in different ways, in a plant whose truth is known.
 
 A simulated plant sends sequences of four features; the detector scores them by their squared standardised distance to
 the mean. It learns its first model from 200 sequences, and a new one after every 1,000. Steady or drifting (one feature
-by half a standard deviation per 1,000 sequences), with and without 10 % of faults that nobody labels, a fifth of which
-cannot be seen at all. The ways to calibrate:
+by half a standard deviation per 1,000 sequences), with and without 10 % of unlabelled faults, a fifth of which cannot
+be seen at all. The ways to calibrate:
 
 - naive: on half of all that was not an alert
 - accepted: on half of what may train (p above 0.05)
@@ -64,7 +64,7 @@ def reserved(name: str) -> bool:
 
 @dataclass(slots=True)
 class Plant:
-    """Sequences with the truth; ``age`` counts thousands of sequences since the first training."""
+    """A source of sequences; ``age`` counts thousands of sequences since the first training."""
 
     rng: np.random.Generator
     noise: str
@@ -99,7 +99,7 @@ class Plant:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The detector: where normal sequences lie, and what held-out ones scored (ascending)."""
+    """The detector: mean and scale of normal sequences, and the scores of held-out ones (ascending)."""
 
     mean: Array
     scale: Array
@@ -220,7 +220,7 @@ class Life:
             self.model = challenger
 
     def _is_promoted(self, challenger: Model, champion: Model, half: HeldOut) -> bool:
-        """Apply the promotion rule; the faults put in are shifts of one feature by 2 to 8 standard deviations."""
+        """Apply the promotion rule; the injected faults are shifts of one feature by 2 to 8 standard deviations."""
         windows = to_windows(half.sequences)
         ours, theirs = (OperatingPoint.of(each.loaded(), half, windows, RATE) for each in (challenger, champion))
         matched = theirs.at_most(max(math.ceil(RATE * theirs.n_kept), ours.n_false))

@@ -1,7 +1,7 @@
 """Draws docs/figures/reserve.png: the false-alarm rate over ten retrainings, calibrated in different ways.
 
-Run from the root of the repository: python benchmarks/quality/reserve_figure.py [FILE], where FILE is what
-``python benchmarks/quality/reserve.py --repetitions 100 --json`` has printed (default: the one in this folder).
+Run from the root of the repository: python benchmarks/quality/reserve_figure.py [FILE], where FILE is the output
+of ``python benchmarks/quality/reserve.py --repetitions 100 --json`` (default: the one in this folder).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STYLES = {
 
 
 def main(path: Path) -> None:
-    """Draw what is measured in ``path``."""
+    """Draw the measurements in ``path``."""
     measured = json.loads(path.read_text())
     scenarios = measured["scenarios"]
     figure, axes = plt.subplots(2, len(scenarios), figsize=(13, 6), sharex=True, sharey="row")

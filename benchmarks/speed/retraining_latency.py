@@ -1,8 +1,8 @@
-"""Whether a retraining holds scoring up: latencies of a steady load, with and without the training process beside it.
+"""Latency of scoring under a steady load, with and without the training process beside it.
 
-A MicroBatcher with a NeuTraL AD model (9 channels x 128, the defaults) is given sequences at a fixed mean rate, at
-random moments that do not wait for answers. The real training process runs all the time, but is stopped (SIGSTOP) in
-every other slice: both conditions take turns on the same machine, model and process, so other load counts for both.
+A MicroBatcher with a NeuTraL AD model (9 channels x 128, the defaults) gets sequences at a fixed mean rate, at random
+moments, without waiting for results. The real training process runs all the time, but is stopped (SIGSTOP) in every
+other slice: both conditions alternate on the same machine, model and process, so other load affects both.
 ``latency`` is from the moment a sequence is due to its answer, including the wait for company (``run.batch_wait``);
 ``scoring`` is the model's own time per batch. Run:
 ``python benchmarks/speed/retraining_latency.py [--policies] [--json]``.
@@ -119,7 +119,7 @@ class TimedScorer:
 
 @dataclass(slots=True)
 class Sample:
-    """What was measured under one condition; seconds."""
+    """The measurements under one condition; seconds."""
 
     latency_s: list[float] = field(default_factory=list)
     scoring_s: list[float] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Sample:
 
 
 class Bench:
-    """The load, and the training process that is stopped and let go on beside it."""
+    """The load, and the training process that is stopped and continued beside it."""
 
     def __init__(self, batcher: MicroBatcher, scorer: TimedScorer, rate: float, slice_s: float) -> None:
         self._batcher, self._scorer, self._rate, self._slice_s = batcher, scorer, rate, slice_s
@@ -171,7 +171,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def put(pid: int, policy: tuple[int, int] | None) -> None:
-    """Stop a process, or let it go on, all its threads under ``policy`` (scheduling class, niceness)."""
+    """Stop a process, or continue it with all its threads under ``policy`` (scheduling class, niceness)."""
     if policy is None:
         os.kill(pid, signal.SIGSTOP)
         return
@@ -182,7 +182,7 @@ def put(pid: int, policy: tuple[int, int] | None) -> None:
 
 
 async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Sample]:
-    """Return what was measured under each condition."""
+    """Return the sample of each condition."""
     settings = settings_of(1, round(arguments.batch_wait_ms * 1e3))
     plant = Plant(settings, folder, SystemClock())
     detector, registry = detector_for(plant), registry_of(plant)
@@ -207,7 +207,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Samp
 
 
 async def take_turns(bench: Bench, pid: int, arguments: argparse.Namespace) -> dict[str, Sample]:
-    """Let the conditions take turns until each had its seconds."""
+    """Alternate the conditions until each had its seconds."""
     chosen: dict[str, tuple[int, int] | None] = {"without": None, "with": POLICIES["idle"]}
     if arguments.policies:
         chosen = {"without": None, **POLICIES}
@@ -223,7 +223,7 @@ async def take_turns(bench: Bench, pid: int, arguments: argparse.Namespace) -> d
 
 
 async def until(is_so: Callable[[], bool], results: list[TrainingResult]) -> None:
-    """Wait for the training to be in full swing."""
+    """Wait until the training has begun its epochs."""
     while not is_so():
         if results:
             raise SystemExit(f"the training ended before the measurement began: {results[0]}")
@@ -231,7 +231,7 @@ async def until(is_so: Callable[[], bool], results: list[TrainingResult]) -> Non
 
 
 def report(result: dict[str, object], samples: dict[str, dict[str, float]]) -> None:
-    """Print the table that people read."""
+    """Print a table."""
     print(
         f"{result['rate']:g} sequences/s of {CHANNELS} x {LENGTH}, {result['seconds']:g} s each in turns of "
         f"{result['slice_s']:g} s, batch_wait {result['batch_wait_ms']:g} ms, {result['cores']} cores, "

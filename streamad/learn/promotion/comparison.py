@@ -1,10 +1,11 @@
 """Two models on the same held-out sequences: false alarms, detection of injected faults, operators' labels.
 
-Shapes: N sequences. Derivations, measurements: docs/learning/promotion.md.
+Shapes: N sequences. Reasons and measurements: docs/learning/promotion.md.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -41,9 +42,9 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 
 class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model made of the test material.
+    """The figures of one model on the test material.
 
-    ``n_presumed`` of the sequences were left out as presumed anomalies, ``n_alerts`` of the others alerted: the
+    ``n_presumed`` sequences were excluded as presumed anomalies, ``n_alerts`` of the others alerted: the
     ``false_alarm_rate`` and its 95 % ``interval``. ``detection`` is the mean over ``by_fault``, each the share of
     injected faults found; ``by_strength`` has the shares of weak, medium and strong ones. ``n_confirmed`` anomalies and
     ``n_raised`` former false alarms alerted.
@@ -62,11 +63,11 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two models at the configured ``false_alarm_rate``, or one where there is no champion.
+    """Two models at the configured ``false_alarm_rate``, or one if there is no champion.
 
     ``n_sequences`` of the comparison half, ``n_injected`` faulty windows, ``n_confirmed`` confirmed anomalies and
-    ``n_false_alarms`` that operators called so and that trained neither. ``raised_threshold``: the champion alerts too
-    often, so what it finds was counted at the threshold that would bring its false alarms down.
+    ``n_false_alarms`` (labelled by operators) that trained neither. ``raised_threshold``: the champion alerts too
+    often, so its detection was measured at the threshold that would bring its false alarms down.
     """
 
     false_alarm_rate: float
@@ -111,9 +112,9 @@ def _flat(model: ModelFigures) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestMaterial:
-    """What neither model was trained on: the comparison half, and what operators have said of sequences.
+    """Sequences that neither model was trained on: the comparison half, and those that operators have labelled.
 
-    Of the false alarms by name only those of that half: the others train, which of them in which version nobody knows.
+    ``false_alarms`` are of that half only: the others train, and which of them in which version is unknown.
     """
 
     __test__ = False  # for pytest: this is no test
@@ -124,7 +125,7 @@ class TestMaterial:
 
     @classmethod
     def of(cls, half: HeldOut, selection: Selection) -> TestMaterial:
-        """Return the material: ``half`` is what is left of the comparison half. Raises TrainingDataError if empty."""
+        """Return the material from ``half``, the rest of the comparison half. Raises TrainingDataError if empty."""
         if not len(half):
             raise TrainingDataError(
                 "the inlier store holds no sequences to compare on: let the monitor run, or raise learning.reserve"
@@ -148,23 +149,28 @@ def compare(
 ) -> Comparison:
     """Compare two verified models at the configured false-alarm ``rate``; deterministic per ``seed``.
 
-    Each is rid of its own presumed anomalies: of its excess of alerts, only what stands apart from its other scores, so
-    that false alarms of a badly calibrated model remain. Where the champion has more false alarms than ``rate`` and
-    than the challenger, its detection is taken at a threshold raised until it has not: alerting at everything is no
-    merit. Raises DetectorError for scores that are not finite.
+    Each model's own presumed anomalies are excluded (see ``OperatingPoint.of``). If the champion has more false alarms
+    than ``rate`` and than the challenger, its detection is measured at a threshold raised until it has not: otherwise a
+    champion that alerts at everything would win. Raises DetectorError for scores that are not finite.
     """
-    emit = _Teller(progress)
+    done = itertools.count(1)
+
+    def step() -> None:
+        if progress is not None:
+            progress(next(done), _N_STEPS)
+
     windows = to_windows(material.half.sequences)
-    ours = OperatingPoint.of(challenger, material.half, windows, rate)
-    emit()
-    models = [ours]
-    theirs = None if champion is None else OperatingPoint.of(champion, material.half, windows, rate)
-    if theirs is not None:
-        models.append(theirs.at_most(max(theirs.n_allowed, ours.n_false)))
-    emit()
-    faults = _Faults.found_by(models, windows, seed, emit)
-    figures = [_figures(model, faults, place, material) for place, model in enumerate(models)]
-    emit()
+    own = [OperatingPoint.of(challenger, material.half, windows, rate)]
+    step()
+    if champion is not None:
+        own.append(OperatingPoint.of(champion, material.half, windows, rate))
+    matched = [own[0], *(theirs.at_most(max(theirs.n_allowed, own[0].n_false)) for theirs in own[1:])]
+    step()
+    faults = _Faults.found_by(matched, windows, seed, step)
+    figures = [
+        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], material) for i in range(len(own))
+    ]
+    step()
     return Comparison(
         false_alarm_rate=rate,
         n_sequences=len(windows),
@@ -172,38 +178,28 @@ def compare(
         n_confirmed=0 if material.confirmed is None else len(material.confirmed),
         n_false_alarms=0 if material.false_alarms is None else len(material.false_alarms),
         challenger=figures[0],
-        champion=None if theirs is None else _own_alarms(figures[1], theirs, material),
-        raised_threshold=theirs is not None and models[1] is not theirs,
+        champion=None if champion is None else figures[1],
+        raised_threshold=matched[-1] is not own[-1],
     )
-
-
-class _Teller:
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress, self._done = progress, 0
-
-    def __call__(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, _N_STEPS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Faults:
-    """How many windows were made faulty, and per model the share of each kind that it found, also by strength."""
+    """The number of faulty windows, and per model the share of each kind that it found, also by strength."""
 
     n: int
     by_fault: list[dict[str, float]]
     by_strength: list[dict[str, dict[str, float]]]
 
     @classmethod
-    def found_by(cls, models: list[OperatingPoint], windows: WindowSet, seed: int, emit: Callable[[], None]) -> _Faults:
+    def found_by(cls, models: list[OperatingPoint], windows: WindowSet, seed: int, step: Callable[[], None]) -> _Faults:
         left_out = np.logical_or.reduce([model.left_out for model in models])
         order = hash_order(windows.ids, seed)
         base = windows.take([i for i in order if not left_out[i]][:_FAULTY_WINDOWS])
         n_injected: dict[str, dict[str, int]] = {}
         n_found: list[dict[str, dict[str, int]]] = [{} for _ in models]
         for kind, strength, faulty in injected_windows(base, channel_scales(windows), seed=seed):
-            emit()
+            step()
             if not len(faulty):
                 continue
             name = STRENGTHS[kind.strengths.index(strength)]
@@ -224,29 +220,24 @@ class _Faults:
         )
 
 
-def _figures(model: OperatingPoint, faults: _Faults, place: int, material: TestMaterial) -> ModelFigures:
-    by_fault = faults.by_fault[place]
+def _figures(
+    own: OperatingPoint,
+    matched: OperatingPoint,
+    by_fault: dict[str, float],
+    by_strength: dict[str, dict[str, float]],
+    material: TestMaterial,
+) -> ModelFigures:
+    """Return the figures of a model: false alarms at its ``own`` threshold, detection at the ``matched`` one."""
     return ModelFigures(
-        version=model.model.ref.version,
-        n_presumed=int(model.left_out.sum()),
-        n_alerts=model.n_false,
-        false_alarm_rate=model.n_false / model.n_kept,
-        interval=clopper_pearson(model.n_false, model.n_kept),
-        detection=sum(by_fault.values()) / len(by_fault) if by_fault else 0.0,
-        by_fault=by_fault,
-        by_strength=faults.by_strength[place],
-        n_confirmed=model.n_alerts_on(material.confirmed),
-        n_raised=model.n_alerts_on(material.false_alarms),
-    )
-
-
-def _own_alarms(figures: ModelFigures, own: OperatingPoint, material: TestMaterial) -> ModelFigures:
-    """Return ``figures`` with the false alarms, also those known by name, at the champion's own threshold."""
-    return msgspec.structs.replace(
-        figures,
+        version=own.model.ref.version,
+        n_presumed=int(own.left_out.sum()),
         n_alerts=own.n_false,
         false_alarm_rate=own.n_false / own.n_kept,
         interval=clopper_pearson(own.n_false, own.n_kept),
+        detection=sum(by_fault.values()) / len(by_fault) if by_fault else 0.0,
+        by_fault=by_fault,
+        by_strength=by_strength,
+        n_confirmed=matched.n_alerts_on(material.confirmed),
         n_raised=own.n_alerts_on(material.false_alarms),
     )
 
@@ -263,7 +254,7 @@ def compare_versions(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare two versions of ``model`` on what ``store`` holds now, whichever is in service.
+    """Compare two versions of ``model`` on the sequences in ``store``, whichever version is in service.
 
     Raises TrainingDataError for an empty comparison half, RegistryError, ArtifactError, StoreError, DetectorError.
     """

@@ -1,4 +1,4 @@
-"""A model at its operating point: what it makes of held-out sequences at the configured false-alarm rate.
+"""A model at its operating point: its alerts on held-out sequences at the configured false-alarm rate.
 
 Shapes: N sequences.
 """
@@ -23,9 +23,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatingPoint:
-    """A model at the configured ``rate``: its ``scores`` [N] of held-out sequences, and which of them it is rid of.
+    """A model at the configured ``rate``: its ``scores`` [N] of held-out sequences, and which of them are excluded.
 
-    Nothing alerts whose score is not above ``above``, whatever its p-value.
+    A score alerts only above ``above``, whatever its p-value.
     """
 
     model: LoadedModel
@@ -37,10 +37,10 @@ class OperatingPoint:
 
     @classmethod
     def of(cls, model: LoadedModel, half: HeldOut, windows: WindowSet, rate: float) -> OperatingPoint:
-        """Let ``model`` judge the sequences of ``half``, whose windows are ``windows``.
+        """Judge the sequences of ``half``, whose windows are ``windows``, by ``model``.
 
-        It is rid of its presumed anomalies: of its own excess of alerts, what stands apart from its other scores. What
-        does not is false alarms, for so does a badly calibrated model show. Raises DetectorError for scores not finite.
+        Its presumed anomalies are excluded: the part of its excess of alerts that stands apart from its other scores.
+        The rest are false alarms of a badly calibrated model. Raises DetectorError for scores that are not finite.
         """
         calibration = Calibration.from_terms(model.calibration_terms, rate)
         scores = _scores(model, windows)
@@ -76,7 +76,7 @@ class OperatingPoint:
         return math.ceil(self.rate * self.n_kept - _ROUNDING)
 
     def at_most(self, n_false: int) -> OperatingPoint:
-        """Return this judging with the threshold raised, if need be, so that at most ``n_false`` of the half alert."""
+        """Return this point with the threshold raised, if needed, so that at most ``n_false`` of the half alert."""
         if self.n_false <= n_false:
             return self
         above = float(np.sort(self.scores[~self.left_out])[::-1][n_false])

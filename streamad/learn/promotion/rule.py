@@ -1,6 +1,6 @@
-"""The promotion rule: may the challenger take the champion's place? Pure.
+"""The promotion rule: whether the challenger replaces the champion. Pure.
 
-Its reasons, and how often it errs with how many sequences: docs/learning/promotion.md.
+Reasons, and how often it errs: docs/learning/promotion.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamad.settings.learning import PromotionSettings
 MIN_LABELS = 5
 """Fewer confirmed anomalies, or false alarms, than this decide nothing: one borderline case would block for ever."""
 _CHANCE = 0.2
-"""What a model at the limit would show, or worse, at least so often, is within chance and does not block."""
+"""A figure that a model at the limit shows, or worse, at least so often is within chance and does not block."""
 
 
 class Ruling(NamedTuple):
@@ -27,7 +27,7 @@ class Ruling(NamedTuple):
 
 
 def unopposed(former: str | None) -> str:
-    """Return how a challenger was promoted that met no champion; ``former``: the version in service until then."""
+    """Return the reason of a promotion without a comparison; ``former``: the version in service until then."""
     if former is None:
         return "promoted, there is no champion to beat"
     return f"promoted without a comparison with {former}"
@@ -36,19 +36,19 @@ def unopposed(former: str | None) -> str:
 def rule(comparison: Comparison, settings: PromotionSettings, former: str | None = None) -> Ruling:
     """Return whether the challenger of ``comparison`` is not worse than the champion beyond the tolerances.
 
-    ``former`` is the version in service where ``comparison`` has no champion on purpose, as after a lasting change.
+    ``former`` is the version in service if ``comparison`` has no champion on purpose, as after a lasting change.
 
-    It is refused where one of these holds, each time by more than chance explains:
+    It is refused if one of these holds by more than chance explains:
 
     - false alarms above the larger of the champion's and the configured rate + ``settings.false_alarms``;
     - injected faults found less often than by the champion by more than ``settings.detection`` (hundreds of windows,
       the same for both: no allowance for chance);
     - confirmed anomalies found less often than by the champion by more than ``settings.detection``;
-    - alerts on what operators called false alarms more often than the champion by more than ``settings.false_alarms``.
+    - alerts on labelled false alarms more often than the champion by more than ``settings.false_alarms``.
     """
     ours, theirs = comparison.challenger, comparison.champion
     if theirs is None:
-        return Ruling(True, f"{unopposed(former)}: {_told(comparison, ours)}")
+        return Ruling(True, f"{unopposed(former)}: {_summary(comparison, ours)}")
     n = _n_kept(comparison, ours)
     if n < settings.min_comparison:
         needed = f"{settings.min_comparison} are needed (learning.promotion.min_comparison)"
@@ -56,7 +56,9 @@ def rule(comparison: Comparison, settings: PromotionSettings, former: str | None
     refusals = list(_refusals(comparison, ours, theirs, settings))
     if refusals:
         return Ruling(False, f"not promoted: {'; '.join(refusals)}")
-    return Ruling(True, f"promoted: {_told(comparison, ours)}; champion {theirs.version}: {_told(comparison, theirs)}")
+    return Ruling(
+        True, f"promoted: {_summary(comparison, ours)}; champion {theirs.version}: {_summary(comparison, theirs)}"
+    )
 
 
 def _refusals(
@@ -80,7 +82,7 @@ def _refusals(
 
 
 def _is_above(k: int, n: int, limit: float) -> bool:
-    """Return whether ``k`` of ``n`` is more than the rate ``limit`` makes by chance."""
+    """Return whether ``k`` of ``n`` is more than the rate ``limit`` gives by chance."""
     return k > limit * n and float(binom.sf(k - 1, n, limit)) < _CHANCE
 
 
@@ -88,7 +90,7 @@ def _n_kept(comparison: Comparison, model: ModelFigures) -> int:
     return comparison.n_sequences - model.n_presumed
 
 
-def _told(comparison: Comparison, model: ModelFigures) -> str:
+def _summary(comparison: Comparison, model: ModelFigures) -> str:
     low, high = model.interval
     return (
         f"{model.n_alerts} false alarms on {_n_kept(comparison, model)} normal sequences ({low:.1%} to {high:.1%}), "

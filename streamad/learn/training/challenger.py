@@ -1,4 +1,4 @@
-"""Makes a challenger: drops the worst by a first fit, trains on the rest, calibrates on what was held out.
+"""Makes a challenger: a first fit, a final fit without the worst sequences, calibration on held-out sequences.
 
 Shapes: N training sequences, n for calibration, K transformations.
 """
@@ -24,7 +24,7 @@ from streamad.types import BoolArray, FloatArray, WindowSet
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Challenger:
-    """The making of one version from ``plan``; ``training`` holds its windows [N] in the order of a hash."""
+    """Makes one version from ``plan``; ``training`` holds its windows [N] in the order of a hash."""
 
     plan: Plan
     settings: Settings
@@ -33,15 +33,15 @@ class Challenger:
 
     @classmethod
     def of(cls, plan: Plan, settings: Settings, learning: LearningSettings) -> Challenger:
-        """Return the making of a version from ``plan``, whose order does not matter."""
+        """Return the maker of a version from ``plan``, whose order does not matter."""
         windows = to_windows(plan.training)
         return cls(plan, settings, learning, windows.take(hash_order(windows.ids, settings.model.seed)))
 
     @property
     def n_dropped(self) -> int:
-        """Return how many training sequences the first fit drops: ``trim`` of those that may be dropped.
+        """Return how many training sequences are dropped by the first fit: ``trim`` of those that may be dropped.
 
-        More where more anomalies are presumed among those that no decision vouches for.
+        It is more if more anomalies are presumed among those that no version has judged.
         """
         n = len(self.plan.training) - len(self.plan.protected)
         share = max(n * self.learning.trim, self.plan.n_unjudged * self.learning.presumed_anomalies)
@@ -49,12 +49,12 @@ class Challenger:
 
     @property
     def n_fits(self) -> int:
-        """Return the number of fits: the first where anything is dropped, folds where they calibrate, the final."""
+        """Return the number of fits: the first if it drops any, the folds if they calibrate, the final one."""
         return (self.n_dropped > 0) + (self.settings.model.folds if self._is_out_of_fold else 0) + 1
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Return what decides the fits beside the training windows."""
+        """Return what the fits depend on beside the training windows."""
         protected = blake2b("\n".join(sorted(self.plan.protected)).encode(), digest_size=16).hexdigest()
         scored_by_folds = [each.id for each in self.plan.calibration.sequences] if self._is_out_of_fold else None
         return "retrain", self.n_dropped, protected, scored_by_folds
@@ -85,9 +85,9 @@ class Challenger:
         return keep
 
     def _out_of_fold(self, fits: Fits, kept: WindowSet, dropped: WindowSet) -> list[FloatArray]:
-        """Return the terms of everything by fold models that did not see it: held out of a fold, reserved, dropped.
+        """Return the terms of all sequences, reserved and dropped ones too, each by a fold model that did not see it.
 
-        What was dropped is odd by selection: without it the upper tail would be cut off.
+        The dropped ones were selected for high scores: without them the upper tail would be cut off.
         """
         n_folds, before = self.settings.model.folds, self.n_fits - self.settings.model.folds
         if len(kept) < 2 * n_folds:

@@ -1,4 +1,4 @@
-"""What must hold of a training set before an epoch is spent on it, said in the plant's own channel names."""
+"""Checks of a training set before the first epoch; errors name the plant's channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fits of one training run, each able to go on after an interruption: what is done stays in a work folder."""
+"""The fits of one training run; each resumes after an interruption, from its files in a work folder."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ Phase: TypeAlias = Literal["first", "calibration", "final", "comparison"]
 
 @dataclass(frozen=True, slots=True)
 class FitStep:
-    """One epoch of one fit done: ``fit`` counts from 1 to ``n_fits``, the last is the model.
+    """One finished epoch of one fit: ``fit`` counts from 1 to ``n_fits``, the last is the model.
 
-    Phase ``first``: the fit by whose scores the worst are dropped; ``calibration``: scores out of fold; ``final``: the
-    model. ``comparison`` follows the last fit: its steps are batches of windows, and their loss means nothing.
+    Phase ``first``: the fit whose scores decide which sequences are dropped; ``calibration``: scores out of fold;
+    ``final``: the model. ``comparison`` follows the last fit: its steps are batches of windows, without a loss.
     """
 
     phase: Phase
@@ -68,7 +68,7 @@ FitProgress: TypeAlias = Callable[[FitStep], None]
 
 
 def fingerprint(data: WindowSet, settings: Settings, device: str, *others: object) -> str:
-    """Return a hash of all that decides a training run, ``others`` included: only then may an interrupted one go on."""
+    """Return a hash of all inputs of a training run, ``others`` included; an interrupted run resumes only if equal."""
     form = (
         settings.channel_specs,
         settings.window.model_dump(mode="json"),
@@ -88,7 +88,7 @@ def fingerprint(data: WindowSet, settings: Settings, device: str, *others: objec
 
 @contextmanager
 def work_folder(trainings: Path, key: str) -> Iterator[Path]:
-    """Yield ``trainings/key``; after success it and what other interrupted runs left is removed, else it stays.
+    """Yield ``trainings/key``; after success it is removed, as are the folders of other interrupted runs.
 
     Raises RegistryError while another process runs the same training, OutputError.
     """
@@ -99,7 +99,7 @@ def work_folder(trainings: Path, key: str) -> Iterator[Path]:
     if lock is None:
         raise RegistryError(f"the same training already runs in another process ({folder}): wait for it or end it")
     try:
-        # After the lock: another training that ends clears the folders that nobody holds.
+        # After the lock: another training removes at its end the folders that are not locked.
         with writing(folder):
             folder.mkdir(exist_ok=True)
         yield folder
@@ -120,7 +120,7 @@ def _clear(trainings: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """Runs the fits of one training in ``folder`` and tells ``progress``."""
+    """Runs the fits of one training in ``folder`` and reports to ``progress``."""
 
     detector: Detector
     settings: Settings
@@ -134,13 +134,13 @@ class Fits:
         return self._fit(data, "final", self.n_fits)
 
     def first(self, data: WindowSet) -> FloatArray:
-        """Return the terms [N, K] of ``data`` by a first fit on all of it; kept once known."""
+        """Return the terms [N, K] of ``data`` by a first fit on all of it; stored once computed."""
         return self._kept("first", lambda: self._fit(data, "first", 1), data)
 
     def out_of_fold(self, data: WindowSet, held_out: IntArray, fit: int, others: WindowSet | None = None) -> FloatArray:
-        """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; kept once known.
+        """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; stored once computed.
 
-        It scores ``others`` as well, of which ``data`` has none: their terms follow.
+        The terms of ``others``, which are not in ``data``, follow.
         """
         keep, scored = np.setdiff1d(np.arange(len(data)), held_out), data.take(held_out)
         if others is not None:

@@ -36,14 +36,13 @@ def train_model(
     """Train a version of ``settings.model.name`` on ``data``, publish it, and put it into service; returns its number.
 
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
-    trains on all. The result does not depend on the order of ``data``. A version of which ``promotion_doubt`` says
-    something stays out of service. Interrupted at any moment, there is no version,
-    and a repeated call goes on where the fits were. ``device`` defaults to ``settings.model.device``.
-    Where the version in service was learned anew after a lasting change, this one says so, too: the retrainings that
-    follow take nothing from before it.
+    trains on all. The result does not depend on the order of ``data``. A version with a ``promotion_doubt`` stays out
+    of service. An interrupted call leaves no version, and a repeated one resumes the fits. ``device`` defaults to
+    ``settings.model.device``. If the version in service was learned anew after a lasting change, the manifest of this
+    one says so, too: later retrainings use nothing from before it.
 
-    Raises TrainingDataError, DetectorError, OutputError, and RegistryError where another version was promoted
-    meanwhile (this one then stays in the registry, out of service).
+    Raises TrainingDataError, DetectorError, OutputError, and RegistryError if another version was promoted meanwhile
+    (this one then stays in the registry, out of service).
     """
     model, where = settings.model, device or settings.model.device
     parent = registry.current(model.name)
@@ -66,7 +65,7 @@ def train_model(
 
 
 def _learned_since(registry: Registry, name: str, parent: str | None) -> LearningRecord | None:
-    """Return what the version in service knows of a lasting change; None where there was none, or it cannot be read."""
+    """Return the lasting change that the version in service knows; None if there was none, or it cannot be read."""
     try:
         record = None if parent is None else registry.manifest(name, parent).learning
     except (ArtifactError, RegistryError):
@@ -109,10 +108,10 @@ class _TrainingRun:
 
 
 def promotion_doubt(metrics: Metrics) -> str | None:
-    """Say why a model must not judge: its own training sequences score above every calibration score.
+    """Return why a model must not judge: its own training sequences score above every calibration score.
 
-    Held-out scores lie at or above those of training sequences; below all of them, folds and final model have settled
-    on other scales (too little training), and nearly every normal sequence would be an alert.
+    Held-out scores normally lie at or above those of training sequences. If all lie below, folds and final model have
+    different scales (too little training), and nearly every normal sequence would alert.
     """
     highest = metrics.score_quantiles["1"]
     if metrics.training_median <= highest:

@@ -1,4 +1,4 @@
-"""Which held-out sequences are presumed to be anomalies that nobody has labelled: pure arithmetic on their scores.
+"""Presumed anomalies: held-out sequences that are probably unlabelled anomalies, by their scores alone.
 
 Derivation, simulations and alternatives: docs/learning/promotion.md.
 """
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from streamad.types import BoolArray
 
-_MOST = 1 / 3  # of all may be candidates: nearer to the median, the tail's scale cannot be told
-_REGAIN = 1.25  # times the excess may be left out, so that a threshold that came out too high finds its way back
-_CANDIDATES = (_REGAIN, 2.0)  # times the alerts are looked at: with too few, the highest other score is an anomaly
+_MOST = 1 / 3  # of all may be candidates: nearer to the median, the tail's scale cannot be estimated
+_REGAIN = 1.25  # times the excess may be left out, so that a threshold that came out too high recovers
+_CANDIDATES = (_REGAIN, 2.0)  # times the alerts are candidates: with too few, the highest other score is an anomaly
 _NOISE = 1.0  # standard deviations of the expected count that a stretch of candidates must rise above it
 _UNSEEN = 1.2  # anomalies for each that stands apart: some lie too near
 
@@ -23,7 +23,7 @@ Scores = npt.NDArray[np.float64]
 
 
 def excess_alerts(n_alerts: int, n: int, rate: float) -> int:
-    """Return how many of ``n`` sequences must be anomalies where ``n_alerts`` alerted and normal ones do at ``rate``.
+    """Return how many of ``n`` sequences must be anomalies if ``n_alerts`` alerted and normal ones do at ``rate``.
 
     k anomalies, all found, and (n - k) rate false alarms make the alerts: k = (alerts - n rate) / (1 - rate).
     """
@@ -38,11 +38,11 @@ def most_presumed(n_alerts: int, n: int, rate: float) -> int:
 def separated(scores: Scores, n_candidates: int) -> int:
     """Return how many of the highest ``n_candidates`` (at most a third of all) stand apart from the tail of the others.
 
-    Were all normal, about c exp(-(x - x_c) / scale) of the c candidates would lie above x, x being the square root of a
-    score's distance to the lowest: on that scale the tail beyond the highest other score x_c is taken as exponential
-    (to which the excesses of any distribution tend whose tail is not heavy: Pickands 1975), of the scale seen between
-    the median and x_c. The count is the largest surplus over that, less the standard deviation of a Poisson count. What
-    stands apart is then taken out of the sample, which shortens the scale, and so on until nothing changes.
+    If all were normal, about c exp(-(x - x_c) / scale) of the c candidates would lie above x, the square root of a
+    score's distance to the lowest: the tail beyond the highest other score x_c is modelled as exponential (the limit
+    for the excesses of any tail that is not heavy: Pickands 1975), with the scale between the median and x_c. The count
+    is the largest surplus over that, less the standard deviation of a Poisson count. Those sequences are then removed
+    from the sample, which shortens the scale, until nothing changes.
     """
     n = len(scores)
     c = min(n_candidates, int(n * _MOST))
@@ -72,10 +72,10 @@ def presumed_anomalies(
 ) -> BoolArray:
     """Return which of ``scores`` [N] are left out as presumed anomalies: the highest, never half of all or more.
 
-    ``n_alerts`` of the ``n_judged`` were called anomalous. Where that exceeds ``rate``, 1.2 times as many as stand
-    apart from the other scores are left out, but at most 1.25 times the excess: a champion that falls behind a drifting
-    plant has an excess, too, of which nothing stands apart; and a rare kind of normal sequence, on which no one alerts,
-    may stand apart. Of the ``n_unjudged``, on which no decision counts, ``unjudged_share`` is left out.
+    ``n_alerts`` of the ``n_judged`` alerted. If that exceeds ``rate``, 1.2 times as many as stand apart from the other
+    scores are left out, but at most 1.25 times the excess: the excess of a champion that falls behind a drifting plant
+    does not stand apart, and a rare kind of normal sequence stands apart but has no excess. Of the ``n_unjudged``,
+    which no version has judged, ``unjudged_share`` is left out.
     """
     given = round(unjudged_share * n_unjudged)
     candidates = [math.ceil(times * n_alerts) + given for times in _CANDIDATES]

@@ -35,7 +35,7 @@ _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """Held-out terms [n, K] and how they came about; ``fold_medians`` are scores, ``n_presumed`` were left out."""
+    """Held-out terms [n, K] and their method; ``fold_medians`` are scores, ``n_presumed`` sequences were left out."""
 
     terms: FloatArray
     method: CalibrationMethod
@@ -45,7 +45,7 @@ class Calibrated:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Makes versions of ``model`` from what ``fits`` trained; ``parent`` is the champion that training started from."""
+    """Makes versions of ``model`` from the fits; ``parent`` is the champion at the start of the training."""
 
     fits: Fits
     registry: Registry
@@ -57,7 +57,7 @@ class Publisher:
     def publish(self, fitted: FittedDetector, training: WindowSet, calibrate: Callable[[Scorer], Calibrated]) -> str:
         """Publish ``fitted``, calibrated by the scorer that its export loads as, and return the version's number.
 
-        Raises DetectorError where the export scores otherwise than the model, or not finite; OutputError.
+        Raises DetectorError if the scores of the export differ from the model's or are not finite; OutputError.
         """
         with self.registry.new_version(self.model) as staged:
             fitted.export(staged.folder)
@@ -101,7 +101,7 @@ def _probe(fitted: FittedDetector, exported: Scorer, training: WindowSet) -> tup
 
 
 def check_finite(model: str, *terms: FloatArray) -> None:
-    """Raise DetectorError where a term that ``model`` gave is NaN or infinite."""
+    """Raise DetectorError if a term of ``model`` is NaN or infinite."""
     if not all(np.isfinite(part).all() for part in terms):
         raise DetectorError(f"{model} gives scores that are not finite: change model.options or model.seed")
 

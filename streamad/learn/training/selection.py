@@ -1,4 +1,4 @@
-"""Which stored sequences train, calibrate, compare and test: pure, and no decision may bias what calibrates.
+"""Which stored sequences train, calibrate, compare and test; no decision may bias the calibration. Pure.
 
 The rules and their reasons: docs/learning/promotion.md.
 """
@@ -26,7 +26,7 @@ _FALSE_ALARMS_WANTED = 2  # that the threshold rests on; one (49 sequences at a 
 
 
 class Stored(NamedTuple):
-    """What a store holds: its three shares and the operators' marks by id."""
+    """The content of a store: its three shares and the operators' marks by id."""
 
     accepted: Sequence[StoredSequence]
     reserve: Sequence[StoredSequence]
@@ -36,10 +36,10 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """Sequences that the final fit does not see, with what was decided about each.
+    """Sequences that the final fit does not see, with the decisions about each.
 
     ``is_judged``: a version whose decisions count has judged it; ``is_alert``: with a p-value at or below the
-    configured rate; ``is_normal``: an operator called it a false alarm, so it is no alert and never left out.
+    configured rate; ``is_normal``: labelled a false alarm by an operator, so it is no alert and never left out.
     """
 
     sequences: tuple[StoredSequence, ...]
@@ -68,12 +68,12 @@ class HeldOut:
 
     @property
     def alert_share(self) -> float:
-        """Return the share of alerts among what was judged; 0 where nothing was."""
+        """Return the share of alerts among the judged; 0 if none was judged."""
         n_judged = int(self.is_judged.sum())
         return int(self.is_alert.sum()) / n_judged if n_judged else 0.0
 
     def most_presumed(self, rate: float) -> int:
-        """Return how many of those judged may be presumed anomalies, whatever their scores are."""
+        """Return how many of the judged may be presumed anomalies at most."""
         return most_presumed(int(self.is_alert.sum()), int(self.is_judged.sum()), rate)
 
     def presumed(self, scores: Scores, rate: float, unjudged_share: float) -> BoolArray:
@@ -92,11 +92,10 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """What a retraining works with.
+    """The sequences of a retraining.
 
-    ``judged`` (accepted by the decision of a version that counts) and ``feedback`` (false alarms by operators' word)
-    train. ``uncut`` is complete: no decision that counts has chosen among it, so it may train or calibrate.
-    ``confirmed`` only tests.
+    ``judged`` (accepted by a version whose decisions count) and ``feedback`` (labelled false alarms) train. No decision
+    that counts has selected among ``uncut``, so it may train or calibrate. ``confirmed`` only tests.
     """
 
     judged: tuple[StoredSequence, ...]
@@ -112,20 +111,20 @@ class Selection:
         return len(self.judged) + len(self.uncut) + len(self.feedback)
 
     def comparable(self, at_least: int) -> HeldOut:
-        """Return the comparison half as a champion is compared on it: what its like has judged, if that is enough.
+        """Return the part of the comparison half that versions have judged, if that is enough, else all.
 
-        The rest may have calibrated it.
+        The rest may have calibrated the champion.
         """
         judged = self.comparison.where(self.comparison.is_judged)
         return judged if len(judged) >= at_least else self.comparison
 
 
 def select(stored: Stored, *, settings: LearningSettings, rate: float, judges: frozenset[str]) -> Selection:
-    """Sort what is stored; decisions count where they are by a version in ``judges``.
+    """Assign the stored sequences to their parts; only decisions of the versions in ``judges`` count.
 
-    Confirmed anomalies test and do nothing else, vetoed sequences nothing at all. Accepted sequences train. What no
-    version in ``judges`` has judged trains whatever the decision: before the first model and after a lasting change.
-    Of the false alarms among what was not accepted, the latest train, at most ``settings.feedback_share`` of all.
+    Confirmed anomalies only test, vetoed sequences take no part. Accepted sequences train, as do those that no version
+    in ``judges`` has judged, whatever the decision: before the first model and after a lasting change. Of the false
+    alarms that were not accepted the latest train, at most ``settings.feedback_share`` of all.
     """
     words = {id: mark.judgement for id, mark in stored.marks.items()}
 
@@ -139,7 +138,9 @@ def select(stored: Stored, *, settings: LearningSettings, rate: float, judges: f
     def is_judged(each: StoredSequence) -> bool:
         return each.decision != "learning" and each.model_version in judges
 
-    reserve = usable(stored.reserve)  # in this order: what two workers sorted differently counts with more caution
+    reserve = usable(
+        stored.reserve
+    )  # in this order: a sequence that two workers stored in two shares counts in the more cautious one
     aside = [each for each in usable(stored.aside) if not is_reserved(each.stream, each.sequence, settings.reserve)]
     accepted = usable(stored.accepted)
     judged = tuple(each for each in accepted if is_judged(each))
@@ -187,9 +188,9 @@ def _held_out(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """Who trains, who calibrates, and who is left to compare on.
+    """Which sequences train, which calibrate, and which are left for the comparison.
 
-    ``protected`` ids of ``training`` are never dropped; for ``n_unjudged`` of it no decision vouches. With the method
+    ``protected`` ids of ``training`` are never dropped; ``n_unjudged`` of it were judged by no version. With the method
     ``out_of_fold`` the training sequences calibrate as well, scored by fits that did not see them.
     """
 
@@ -210,13 +211,12 @@ def plan_calibration(
     seed: int,
     has_champion: bool,
 ) -> Plan:
-    """Decide who calibrates: the calibration half, and where that is too small what no decision has cut.
+    """Plan the calibration: the calibration half, and if that is too small sequences that no decision has selected.
 
-    Wanted are sequences for two false alarms (99 for a rate of 0.02), at most ``share`` of all, and as many more as may
-    be left out as presumed anomalies: 98 of them would certify no more than 49. Missing ones come from
-    the comparison half where there is no champion to compare with, then from ``selection.uncut`` in the order of a
-    hash. Without a champion and below 150 sequences in all, calibration is out of fold, as in ``train_model``; raises
-    TrainingDataError where ``share`` leaves none.
+    It needs sequences for two false alarms (99 for a rate of 0.02), at most ``share`` of all, and as many more as may
+    be left out as presumed anomalies. Missing ones come from the comparison half if there is no champion to compare
+    with, then from ``selection.uncut`` in the order of a hash. Without a champion and below 150 sequences in all,
+    calibration is out of fold, as in ``train_model``. Raises TrainingDataError if ``share`` leaves none.
     """
     pool, comparison = selection.calibration, selection.comparison
     if has_champion:
@@ -238,7 +238,7 @@ def plan_calibration(
     taken = tuple(selection.uncut[i] for i in order[:n_taken])
     left = tuple(selection.uncut[i] for i in order[n_taken:])
     pool += _held_out(taken, rate, lambda _: False, lambda _: False)
-    if not has_champion and not len(pool):  # beside a champion that is for whoever compares to say
+    if not has_champion and not len(pool):  # with a champion, the comparison reports it
         raise TrainingDataError(f"model.calibration holds none of {n_all} sequences out: raise it")
     return Plan((*fixed, *left), protected, len(left), pool, comparison, "split" if taken else "reserve")
 
@@ -256,7 +256,7 @@ def to_windows(sequences: Sequence[StoredSequence]) -> WindowSet:
 
 
 def read_stored(store: InlierStore, *, since_us: int | None, stored_before_us: int | None = None) -> Stored:
-    """Return what ended since ``since_us`` and was stored before ``stored_before_us``. Raises StoreError."""
+    """Return the sequences that ended since ``since_us``, stored before ``stored_before_us``. Raises StoreError."""
     accepted, reserve, aside = (
         store.read(share, since_us=since_us, stored_before_us=stored_before_us)
         for share in ("accepted", "reserve", "aside")
@@ -265,15 +265,15 @@ def read_stored(store: InlierStore, *, since_us: int | None, stored_before_us: i
 
 
 def learned_since_us(registry: Registry, model: str, version: str) -> int | None:
-    """Return since when the plant is what ``version`` knows, None: always. Raises RegistryError, ArtifactError."""
+    """Return the last lasting change that ``version`` knows, None without one. Raises RegistryError, ArtifactError."""
     record = registry.manifest(model, version).learning
     return None if record is None else record.since_us
 
 
 def judges_of(stored: Stored, registry: Registry, model: str, since_us: int | None) -> frozenset[str]:
-    """Return the versions named in ``stored`` that know the plant as it is since ``since_us``: their decisions count.
+    """Return the versions named in ``stored`` that were trained since the lasting change at ``since_us``.
 
-    A version whose manifest is gone or damaged counts where the plant has never changed for good.
+    A version whose manifest is missing or damaged counts if there was no lasting change.
     """
 
     def knows(version: str) -> bool:

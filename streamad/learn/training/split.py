@@ -1,4 +1,4 @@
-"""Which sequences calibrate and which train: decided by a seeded hash of the id, whatever their order."""
+"""The split into calibration and training: by a seeded hash of the id, whatever the order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 
 def hash_order(ids: tuple[str, ...], seed: int) -> IntArray:
-    """Return the indexes that shuffle ``ids`` by a hash of seed and id: the same order however the ids arrive."""
+    """Return the indexes that sort ``ids`` by a hash of seed and id."""
     keys = [(blake2b(f"{seed}:{name}".encode(), digest_size=16).digest(), name) for name in ids]
     return np.array(sorted(range(len(ids)), key=keys.__getitem__), dtype=np.int64)
 
@@ -25,8 +25,8 @@ def calibration_count(n: int, share: float, false_alarm_rate: float) -> int:
 
     With m calibration scores the conformal rule "alert when p <= r" alerts on a fresh inlier with probability
     floor((m + 1) r) / (m + 1) (exchangeable scores without ties): r itself only where (m + 1) r is whole, less
-    otherwise. So of the counts between half the share and the share, take the one that loses least, the largest of
-    equals: 99, not 100, for r = 0.02. Where even the share is too small for r, all of it.
+    otherwise. So of the counts between half the share and the share, the one that loses least is taken, the largest of
+    equals: 99, not 100, for r = 0.02. If even the share is too small for r, all of it.
     """
     most = int(n * share + _ROUNDING)
     if math.floor((most + 1) * false_alarm_rate + _ROUNDING) == 0:
