@@ -67,9 +67,9 @@ SCRIPT = """
 import asyncio
 from datetime import UTC, datetime
 from streamad.errors import OutputError
+from streamad.messages import Event, OutputRecord
 from streamad.plugins import ConnectorContext, connect_sink
 from streamad.testing import ManualClock
-from streamad.types import Event, OutputRecord
 
 async def main():
     sink = connect_sink("stdout:", {}, ConnectorContext((), ManualClock()))
@@ -94,7 +94,7 @@ def test_a_reader_that_goes_away_is_one_line_on_stderr() -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline().startswith(b'{"kind":"k"')
+        assert process.stdout.readline().startswith(b'{"type":"event"')
         process.stdout.close()
         assert process.stderr.read() == b"standard output: the program that read it has ended\n"
         assert process.wait() == 1
