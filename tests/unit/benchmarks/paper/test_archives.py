@@ -1,8 +1,9 @@
-"""Data files from the archives' own files: what was written comes back, and what is wrong is said in one line."""
+"""Data files from the archives' own files: written values come back, and a wrong file is an error of one line."""
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -120,17 +121,35 @@ def test_another_release_with_other_sizes_is_refused(tmp_path: Path) -> None:
         npz_content(matlab_arrays, {"x": (3772, 6)}, tmp_path / "thyroid.mat")
 
 
+def digits(path: Path) -> archives.Arrays:
+    return arabic_digits(path, path)
+
+
+def series(path: Path) -> archives.Arrays:
+    return series_arrays(path, path, with_names=False)
+
+
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("read", "content", "error"),
     [
-        (b"no MATLAB file", "cannot read"),
-        (b"", "cannot read"),
+        (matlab_arrays, "no MATLAB file", "cannot read"),
+        (matlab_arrays, "", "cannot read"),
+        (digits, "1 2 3\n", "coefficients a line"),
+        (digits, "\n".join(["1 " * 13, ""] * 11), "has 11 utterances"),
+        (digits, "one two\n", "could not convert"),
+        (digits, "1 2\n3\n", "inhomogeneous"),
+        (digits, "", "has 0 utterances"),
+        (series, "@classLabel true a\n@data\n1,2:3,4:a\n1,2:a\n", r"sequences of \[1, 2\] channels"),
+        (series, "@classLabel false\n@data\n1,2:3,4\n", "no class labels"),
     ],
 )
-def test_a_damaged_matlab_file_is_an_error_of_one_line(tmp_path: Path, content: bytes, told: str) -> None:
-    (tmp_path / "thyroid.mat").write_bytes(content)
-    with pytest.raises(SourceError, match=told) as caught:
-        matlab_arrays(tmp_path / "thyroid.mat")
+def test_a_damaged_or_foreign_file_is_an_error_of_one_line(
+    tmp_path: Path, read: Callable[[Path], archives.Arrays], content: str, error: str
+) -> None:
+    path = tmp_path / "a_file"
+    path.write_text(content)
+    with pytest.raises(SourceError, match=error) as caught:
+        read(path)
     assert "\n" not in str(caught.value)
 
 
@@ -138,37 +157,6 @@ def test_a_matlab_file_of_something_else_is_an_error(tmp_path: Path) -> None:
     savemat(tmp_path / "thyroid.mat", {"x": np.zeros((5, 3))})
     with pytest.raises(SourceError, match="holds no X and y"):
         matlab_arrays(tmp_path / "thyroid.mat")
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("1 2 3\n", "coefficients a line"),
-        ("\n".join(["1 " * 13, ""] * 11), "has 11 utterances"),
-        ("one two\n", "could not convert"),
-        ("1 2\n3\n", "inhomogeneous"),
-        ("", "has 0 utterances"),
-    ],
-)
-def test_a_text_that_holds_no_digits_is_an_error(tmp_path: Path, text: str, told: str) -> None:
-    path = tmp_path / "Train_Arabic_Digit.txt"
-    path.write_text(text)
-    with pytest.raises(SourceError, match=told):
-        arabic_digits(path, path)
-
-
-def test_sequences_of_different_channels_are_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "A_TRAIN.ts"
-    path.write_text("@classLabel true a\n@data\n1,2:3,4:a\n1,2:a\n")
-    with pytest.raises(SourceError, match=r"sequences of \[1, 2\] channels"):
-        series_arrays(path, path, with_names=False)
-
-
-def test_a_ts_file_without_labels_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "A_TRAIN.ts"
-    path.write_text("@classLabel false\n@data\n1,2:3,4\n")
-    with pytest.raises(SourceError, match="no class labels"):
-        series_arrays(path, path, with_names=False)
 
 
 def test_files_are_found_wherever_they_lie_and_never_twice(tmp_path: Path) -> None:
@@ -183,7 +171,7 @@ def test_files_are_found_wherever_they_lie_and_never_twice(tmp_path: Path) -> No
         find_files(tmp_path, names)
 
 
-def test_what_lacks_or_is_wrong_is_told_and_the_others_are_built(
+def test_a_missing_or_wrong_file_is_reported_and_the_others_are_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = Way("good.npz", ("good.mat",), partial(npz_content, matlab_arrays, {"x": (2, 1)}))
@@ -201,10 +189,10 @@ def test_what_lacks_or_is_wrong_is_told_and_the_others_are_built(
     (source / "wrong.mat").write_bytes(b"nothing")
     monkeypatch.setitem(known, "absent", (absent,))
     assert main(["data", "--from", str(source), "--to", str(target)]) == 1
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"good: {target / 'good.npz'}"
-    assert told[1].startswith("wrong: not built: cannot read")
-    assert told[2] == f"absent: not built: {source} holds no a.ts and b.ts (unpack archives first)"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"good: {target / 'good.npz'}"
+    assert lines[1].startswith("wrong: not built: cannot read")
+    assert lines[2] == f"absent: not built: {source} holds no a.ts and b.ts (unpack archives first)"
 
 
 def test_a_folder_that_is_not_there_is_one_line_with_exit_code_2(

@@ -1,7 +1,8 @@
-"""The figures, from made-up stores and cells: what is drawn, what its axes say, and nothing where nothing is there."""
+"""The figures, from made-up stores and cells: the drawn data, the labels, and no figure without data."""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,6 @@ from matplotlib.colors import to_rgba
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.data.datasets import Recordings, Split, Task
 from benchmarks.paper.figures import FIGURES, models, stores, thyroid_masks
-from benchmarks.paper.figures import ablation as ablation_figure
-from benchmarks.paper.figures import histogram as histogram_figure
-from benchmarks.paper.figures import masks as masks_figure
-from benchmarks.paper.figures import n_vs_rest as n_vs_rest_figure
-from benchmarks.paper.figures import natops_transformations as natops_figure
-from benchmarks.paper.figures import pca as pca_figure
-from benchmarks.paper.figures import sad_transformations as sad_figure
-from benchmarks.paper.figures import simplex as simplex_figure
 from benchmarks.paper.figures.simplex import CORNERS, on_simplex
 from benchmarks.paper.figures.style import ANOMALY
 from benchmarks.paper.protocols import Block, normal_sets
@@ -31,6 +24,15 @@ from streamad_models.neutral_ad.options import NeutralADTabularOptions
 from tests.unit.benchmarks.paper.results import result, stored
 
 RNG = np.random.default_rng(0)
+
+
+def draw(module: str, results: Path) -> Any:
+    return importlib.import_module(f"benchmarks.paper.figures.{module}").draw(results)
+
+
+def store(results: Path, name: str) -> dict[str, Any]:
+    with np.load(results / f"{name}.npz") as arrays:
+        return dict(arrays)
 
 
 def series_store(n_classes: int, channels: int, length: int) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def test_each_stored_figure_is_drawn(results: Path, tmp_path: Path) -> None:
 
 
 def test_the_histogram_says_how_well_the_kinds_are_told_apart(results: Path) -> None:
-    before, after = histogram_figure.draw(results).axes
+    before, after = draw("histogram", results).axes
     assert after.get_title() == "after training, AUC 1.000"
     assert before.get_xlabel().startswith("score")
     assert [text.get_text() for text in before.get_legend().get_texts()] == ["inliers (digit 0)", "other digits"]
@@ -105,8 +107,7 @@ def test_n_vs_rest_has_a_curve_for_each_method_with_bars_over_seeds(tmp_path: Pa
         for seed in (0, 1)
     ]
     stored(tmp_path, *cells)
-    figure = n_vs_rest_figure.draw(tmp_path)
-    assert figure is not None
+    figure = draw("n_vs_rest", tmp_path)
     (natops,) = figure.axes  # no panel for SAD, which was not run
     assert (natops.get_title(), len(natops.containers)) == ("NATOPS", 2)
     ours = natops.containers[1]
@@ -125,8 +126,7 @@ def test_the_ablation_has_a_curve_for_each_form(tmp_path: Path) -> None:
         for k in (2, 3, 15)
     ]
     stored(tmp_path, *cells)
-    figure = ablation_figure.draw(tmp_path)
-    assert figure is not None
+    figure = draw("ablation", tmp_path)
     (arrhythmia,) = figure.axes  # no panel for NATOPS, which was not run
     assert arrhythmia.get_ylabel() == "F1 (x100)"
     curves = [[round(x) for x in container.lines[0].get_xdata()] for container in arrhythmia.containers]
@@ -138,7 +138,7 @@ def test_an_unknown_figure_is_one_line_with_exit_code_2(capsys: pytest.CaptureFi
     assert "no figure 'paper_masks'" in capsys.readouterr().err
 
 
-def test_what_is_stored_is_measured_once_and_anew_when_asked(
+def test_a_store_is_measured_once_and_again_with_anew(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["figures", "--results", str(results), "--to", str(tmp_path), "paper_thyroid_simplex"]
@@ -152,23 +152,23 @@ def test_what_is_stored_is_measured_once_and_anew_when_asked(
 
 
 def test_the_clouds_are_those_of_the_store_in_the_same_limits(results: Path) -> None:
-    panels = pca_figure.draw(results).axes
+    panels = draw("pca", results).axes
     titles = [f"{kind}, {space} space" for space in ("data", "embedding") for kind in ("inliers", "anomalies")]
     assert [panel.get_title() for panel in panels] == titles
-    with np.load(results / "sad_views.npz") as arrays:
-        for panel, name in zip(panels[:2], ("inliers_x", "anomalies_x"), strict=True):
-            for cloud, points in zip(panel.collections, arrays[name], strict=True):
-                np.testing.assert_allclose(cloud.get_offsets(), points[:, :2])
-        depths = np.concatenate([arrays[name][..., 2].ravel() for name in ("inliers_x", "anomalies_x")])
+    clouds = [store(results, "sad_views")[name] for name in ("inliers_x", "anomalies_x")]
+    for panel, points_Vn3 in zip(panels[:2], clouds, strict=True):
+        for cloud, points_n3 in zip(panel.collections, points_Vn3, strict=True):
+            np.testing.assert_allclose(cloud.get_offsets(), points_n3[:, :2])
+    depths = np.array(clouds)[..., 2]
     assert panels[0].get_zlim() == panels[1].get_zlim() == pytest.approx((depths.min(), depths.max()))
     assert len(panels[2].collections) == 5
     assert [panels[0].get_xlim(), panels[2].get_zlim()] == [panels[1].get_xlim(), panels[3].get_zlim()]
 
 
 def test_the_masks_are_those_of_the_normal_example_up_to_its_end(results: Path) -> None:
-    panels = [axis for axis in masks_figure.draw(results).axes if axis.get_title().startswith("$")]
-    with np.load(results / "sad_views.npz") as arrays:
-        shown = [arrays["example_views"][0, 0], *arrays["example_masks"][0]]
+    panels = [axis for axis in draw("masks", results).axes if axis.get_title().startswith("$")]
+    arrays = store(results, "sad_views")
+    shown = [arrays["example_views"][0, 0], *arrays["example_masks"][0]]
     assert len(panels) == len(shown) == 5
     for panel, values in zip(panels, shown, strict=True):
         np.testing.assert_allclose(panel.images[0].get_array(), values[:, :18])
@@ -176,14 +176,14 @@ def test_the_masks_are_those_of_the_normal_example_up_to_its_end(results: Path) 
 
 
 def test_transformations_have_a_row_for_each_class_and_a_column_for_each_view(results: Path) -> None:
-    digits, movements = sad_figure.draw(results).axes, natops_figure.draw(results).axes
-    with np.load(results / "sad_views.npz") as arrays:
-        for panel, values in zip(digits[:10], arrays["example_views"].reshape(10, 13, 20), strict=True):
-            np.testing.assert_allclose(panel.images[0].get_array()[:, :18], values[:, :18])
-            assert panel.images[0].get_array()[:, 18:].mask.all()  # nothing of the padding
-    with np.load(results / "natops_views.npz") as arrays:
-        for panel, values in zip(movements[:10], arrays["example_views"].reshape(10, 24, 20), strict=True):
-            np.testing.assert_allclose([line.get_ydata() for line in panel.lines], values)
+    digits, movements = draw("sad_transformations", results).axes, draw("natops_transformations", results).axes
+    views = store(results, "sad_views")["example_views"].reshape(10, 13, 20)
+    for panel, values in zip(digits[:10], views, strict=True):
+        np.testing.assert_allclose(panel.images[0].get_array()[:, :18], values[:, :18])
+        assert panel.images[0].get_array()[:, 18:].mask.all()  # nothing of the padding
+    views = store(results, "natops_views")["example_views"].reshape(10, 24, 20)
+    for panel, values in zip(movements[:10], views, strict=True):
+        np.testing.assert_allclose([line.get_ydata() for line in panel.lines], values)
     assert movements[5].get_ylabel().startswith("class 1, anomaly\nscore 1.000, above\n")
 
 
@@ -196,10 +196,9 @@ def test_a_score_is_labelled_with_its_rank_among_the_inliers() -> None:
 
 
 def test_thyroid_has_a_column_for_each_example_with_its_highest_term_orange(results: Path) -> None:
-    with np.load(results / "thyroid_terms.npz") as stored_arrays:
-        arrays = dict(stored_arrays)
+    arrays = store(results, "thyroid_terms")
     chosen = thyroid_masks.examples(arrays)
-    panels = np.array(thyroid_masks.draw(results).axes).reshape(6, len(chosen))
+    panels = np.array(draw("thyroid_masks", results).axes).reshape(6, len(chosen))
     for column, row in zip(panels.T, chosen, strict=True):
         drawn = [[bar.get_height() for bar in panel.patches] for panel in column]
         np.testing.assert_allclose(drawn[0], arrays["rows"][row])
@@ -211,14 +210,13 @@ def test_thyroid_has_a_column_for_each_example_with_its_highest_term_orange(resu
 
 
 def test_the_simplex_shows_as_many_inliers_as_anomalies_twice(results: Path) -> None:
-    with np.load(results / "thyroid_terms.npz") as arrays:
-        terms, scores = arrays["terms"][:15, [0, 2, 3]], arrays["terms"][:15].sum(axis=1)
-    left, right, _ = simplex_figure.draw(results).axes
+    anomalies = store(results, "thyroid_terms")["terms"][:15]
+    left, right, _ = draw("simplex", results).axes
     for panel in (left, right):
-        inliers, anomalies = panel.collections
-        assert len(inliers.get_offsets()) == 15
-        np.testing.assert_allclose(anomalies.get_offsets(), on_simplex(terms))
-    np.testing.assert_allclose(right.collections[1].get_array(), scores)
+        inlier_points, anomaly_points = panel.collections
+        assert len(inlier_points.get_offsets()) == 15
+        np.testing.assert_allclose(anomaly_points.get_offsets(), on_simplex(anomalies[:, [0, 2, 3]]))
+    np.testing.assert_allclose(right.collections[1].get_array(), anomalies.sum(axis=1))
 
 
 def test_the_simplex_has_a_row_of_one_term_at_its_corner_and_one_of_none_in_the_middle() -> None:
@@ -245,14 +243,10 @@ def tiny_recordings() -> Recordings:
 
 
 def options(transformation: str) -> NeutralADOptions:
-    values = {
-        "transformation": transformation,
-        "n_transformations": 4,
-        "embedding_dim": 8,
-        "base_width": 4,
-        "epochs": 3,
-    }
-    return NeutralADOptions.model_validate({**values, "scaling": "none", "validation": 0.0})
+    small = {"n_transformations": 4, "embedding_dim": 8, "base_width": 4, "epochs": 3}
+    return NeutralADOptions.model_validate(
+        {**small, "transformation": transformation, "scaling": "none", "validation": 0.0}
+    )
 
 
 def test_scores_before_training_are_those_of_an_untrained_model() -> None:

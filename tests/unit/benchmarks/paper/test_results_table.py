@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.paper.results_table import RESULTS, Cell, Result, Tables, read_results
+from benchmarks.paper.results_table import RESULTS, Result, Tables, read_results
 from streamad.errors import OutputError, RegistryError, SourceError
 from streamad.system.locks import try_lock
 from tests.unit.benchmarks.paper.results import result, stored
@@ -79,12 +79,6 @@ def test_sets_of_options_are_stored_once_on_a_line_and_may_differ_from_row_to_ro
     assert len((tmp_path / "settings.json").read_text().splitlines()) == 3 + 2
 
 
-def test_a_cell_measured_with_other_options_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    stored(tmp_path, result(options={"k": 1}), result(options={"k": 2}))
-    assert [one.options for one in read_results(tmp_path)] == [{"k": 2}]
-    assert len(lines(tmp_path)) == 1
-
-
 def test_options_of_other_types_are_stored_as_text(tmp_path: Path) -> None:
     class Version(str):
         __slots__ = ()
@@ -152,12 +146,8 @@ def test_a_writer_waits_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
         stored(tmp_path, result())
 
 
-def test_a_table_is_named_by_data_set_and_protocol() -> None:
-    assert Cell("natops", "sweep", "lof", 0).table == "natops__sweep.jsonl"
-    assert {path.name for path in RESULTS.glob("*.jsonl")} == {one.cell.table for one in read_results()}
-
-
 def test_every_committed_table_is_as_it_would_be_written(tmp_path: Path) -> None:
     stored(tmp_path, *read_results())
     for path in (*RESULTS.glob("*.jsonl"), RESULTS / "settings.json"):
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+    assert (tmp_path / "natops__sweep.jsonl").exists()

@@ -70,12 +70,11 @@ def test_a_run_stores_each_cell_and_the_next_leaves_out_what_is_stored(
     found = read_results(out)
     assert len(found) == 12
     for one in found:
-        assert one.auc > 0.9, "classes of different speed are told apart"
+        assert one.auc > 0.9, "classes differ in speed"
         assert 0 <= one.ap <= 1
         assert (one.n_train, one.n_test, one.n_anomalies) == (4 if one.normal == (3,) else 24, 96, 72)
         assert one.fit_s > 0
-        assert one.cpu_s is not None
-        assert 0 < one.cpu_s < 60
+        assert 0 < (one.cpu_s or 0) < 60
         assert 50 < one.peak_memory_mb < 5000
         assert (one.device, one.threads) == ("cpu", 1)
         assert {"python", "torch", "numpy", "scikit-learn"} <= set(one.versions)
@@ -91,9 +90,7 @@ def test_a_run_stores_each_cell_and_the_next_leaves_out_what_is_stored(
     assert capfd.readouterr().err.startswith(
         f"1 of 12 cells to measure, 11 are stored in {out}, 1 stored ones are damaged or outdated"
     )
-    assert [line.count(b":") for line in table.read_bytes().splitlines()] == [
-        line.count(b":") for line in whole.splitlines()
-    ]
+    assert table.read_bytes().splitlines()[:-1] == whole.splitlines()[:-1]
     assert len(read_results(out)) == 12
     assert main(command) == 0
     assert capfd.readouterr().err == f"0 of 12 cells to measure, 12 are stored in {out}\n"
@@ -129,7 +126,7 @@ def test_options_change_the_methods_own_settings_and_are_kept_apart_from_the_stu
         (["--jobs", "two"], "argument --jobs: 'two' is not a whole number from 1 on"),
     ],
 )
-def test_what_cannot_be_meant_is_told_before_anything_is_measured(
+def test_a_setting_that_cannot_be_is_an_error_before_anything_is_measured(
     words: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -170,7 +167,7 @@ def test_a_batch_that_the_data_decides_is_done_the_second_time(
     assert f"with batch_size={one.options['batch_size']}, not 2: give another" in capfd.readouterr().err
 
 
-def test_a_cell_that_fails_is_told_and_the_others_go_on(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_cell_is_reported_and_the_others_go_on(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = strokes / "data" / "racket_sports.npz"
     with np.load(data) as archive:
         arrays = dict(archive)
@@ -251,25 +248,21 @@ def test_a_dry_run_names_the_cells_and_measures_nothing(strokes: Path, capfd: py
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "error"),
     [
-        (
-            ["run", "--table", "1", "--datasets", "natops", "--methods", "lof", "--redo"],
-            1,
-            r"no .*natops\.npz: set STREAMAD_DATA",
-        ),
+        (["run", "--datasets", "natops", "--methods", "lof", "--redo"], 1, r"no .*natops\.npz: set STREAMAD_DATA"),
         (["run", "--table", "3", "--methods", "rnn"], 2, "rnn: not for these data sets"),
         (["run", "--quick", "--table", "1"], 2, "--quick chooses the cells itself"),
         (["run", "--quick", "--out", str(RESULTS / "quick")], 2, "--quick is no part of the study"),
     ],
 )
 def test_a_mistake_is_one_line(
-    strokes: Path, capfd: pytest.CaptureFixture[str], command: list[str], code: int, said: str
+    strokes: Path, capfd: pytest.CaptureFixture[str], command: list[str], code: int, error: str
 ) -> None:
     assert main(command) == code
     told = capfd.readouterr().err
     assert len(told.splitlines()) == 1
-    assert re.match(f"error: .*{said}", told)
+    assert re.match(f"error: .*{error}", told)
 
 
 @pytest.mark.parametrize("words", [["run", "--methods", "svm"], ["run", "--seeds", "0"], ["walk"], []])

@@ -87,20 +87,16 @@ def test_kddrev_turns_the_roles_and_keeps_a_quarter_as_many_attacks(folder: Path
     assert drawn[0] != drawn[1]
 
 
+WHOLE = gzip.compress("\n".join(connections(300, 300)).encode())
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"no gzip", gzip.compress(b""), gzip.compress(b"1,2,normal.\n")],
-    ids=["no gzip", "empty", "three columns"],  # the bytes of gzip hold the time
+    [b"no gzip", gzip.compress(b""), gzip.compress(b"1,2,normal.\n"), WHOLE[: len(WHOLE) // 2]],
+    ids=["no gzip", "empty", "three columns", "truncated"],  # the bytes of gzip hold the time
 )
-def test_what_is_not_the_file_of_kdd_is_one_line(tmp_path: Path, content: bytes) -> None:
+def test_another_file_than_kdd_s_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / KDD_FILE).write_bytes(content)
-    with pytest.raises(SourceError, match="is not the KDD Cup 99 file"):
-        read_connections(tmp_path / KDD_FILE)
-
-
-def test_a_truncated_file_of_kdd_is_one_line(tmp_path: Path) -> None:
-    whole = gzip.compress("\n".join(connections(300, 300)).encode())
-    (tmp_path / KDD_FILE).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(SourceError, match="is not the KDD Cup 99 file"):
         read_connections(tmp_path / KDD_FILE)
 
