@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.paper.methods import GROUPS, METHODS, fits, missing_module, shortened, trains_many
-from benchmarks.paper.protocols import TABULAR, Block, blocks_of, normal_sets, variants_of
+from benchmarks.paper.protocols import CLASSES, TABULAR, Block, blocks_of, normal_sets, variants_of
 from benchmarks.paper.results_table import Cell
 from benchmarks.paper.workers import Job
 from streamad.errors import DetectorError, UsageError
@@ -33,8 +33,10 @@ def jobs_of(choice: Choice) -> list[Job]:
 
     A deterministic method has seed 0 alone, unless the seed draws the training rows.
     """
-    blocks = [block for block in blocks_of(choice.tables, choice.figures) if _fits(block.dataset, choice.datasets)]
-    methods = [name for name in METHODS if not choice.methods or name in _named(choice.methods)]
+    datasets = choice.datasets or (*CLASSES, *TABULAR)
+    blocks = [block for block in blocks_of(choice.tables, choice.figures) if block.dataset in datasets]
+    wanted = {name for word in choice.methods or METHODS for name in GROUPS.get(word, (word,))}
+    methods = [name for name in METHODS if name in wanted]
     found = [
         (block.value, seed, job)
         for block in blocks
@@ -75,14 +77,6 @@ def check_modules(cells: Iterable[Cell]) -> None:
         raise DetectorError(f"no module for {names}: leave them out by --methods")
 
 
-def _fits(name: str, wanted: tuple[str, ...]) -> bool:
-    return not wanted or name in wanted
-
-
-def _named(methods: tuple[str, ...]) -> set[str]:
-    return {name for word in methods for name in GROUPS.get(word, (word,))}
-
-
 def _seeds(block: Block, method: str, n_seeds: int) -> range:
     return range(1 if METHODS[method].is_deterministic and not block.is_drawn else n_seeds)
 
@@ -91,7 +85,7 @@ def _jobs(block: Block, method: str, seed: int, normal: tuple[str, ...]) -> Iter
     if not fits(method, block.dataset) or (block.protocol == "ablation" and method != _ABLATED):
         return
     for name, classes in normal_sets(block).items():
-        if _fits(name, normal):
+        if not normal or name in normal:
             for variant, settings in variants_of(block).items():
                 cell = Cell(block.dataset, block.protocol, method, seed, classes, name, variant)
                 yield Job((cell,), shortened(cell) | settings)

@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -93,13 +94,7 @@ def _judge(cell: Cell, task: Task, model: FittedDetector, training: tuple[float,
     fit_s, fit_cpu_s, n_models = training
     used = model.summary.device
     return Result(
-        dataset=cell.dataset,
-        protocol=cell.protocol,
-        normal=cell.normal,
-        normal_name=cell.normal_name,
-        method=cell.method,
-        variant=cell.variant,
-        seed=cell.seed,
+        **asdict(cell),
         auc=auc(scores, task.is_anomaly),
         ap=average_precision(scores, task.is_anomaly),
         f1=f1_at_true_fraction(scores, task.is_anomaly),

@@ -35,11 +35,6 @@ class Block:
     value: int
 
     @property
-    def is_table(self) -> bool:
-        """Return whether the data set is a table."""
-        return self.dataset in TABULAR
-
-    @property
     def is_drawn(self) -> bool:
         """Return whether the seed draws the training rows."""
         return self.protocol == "tabular_drawn" or self.dataset in LARGE_TABLES
@@ -89,7 +84,7 @@ def variants_of(block: Block) -> dict[str, dict[str, Any]]:
 
 def normal_sets(block: Block) -> dict[str, tuple[int, ...]]:
     """Return name -> classes taken for normal, for each task of ``block``; a table has the one task "inliers"."""
-    if block.is_table:
+    if block.dataset in TABULAR:
         return {"inliers": ()}
     classes = CLASSES[block.dataset]
     if block.protocol == "n_vs_rest":

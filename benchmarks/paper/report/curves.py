@@ -28,10 +28,9 @@ class Point:
 
 def sweep(results: Iterable[Result], dataset: str) -> dict[str, list[Point]]:
     """Return method -> AUC over n consecutive normal classes, n from 1 to N - 1, points without a run left out."""
+    last = len(CLASSES[dataset]) - 1
     curves = {method: _run(points) for method, points in _whole_sweep(results, dataset).items()}
-    return {
-        method: points for method, points in curves.items() if any(1 < point.x < _last(dataset) for point in points)
-    }
+    return {method: points for method, points in curves.items() if any(1 < point.x < last for point in points)}
 
 
 def _whole_sweep(results: Iterable[Result], dataset: str) -> dict[str, list[Point]]:
@@ -51,14 +50,11 @@ def _run(points: Iterable[Point]) -> list[Point]:
     return [point for point in points if point.summary.mean is not None]
 
 
-def _last(dataset: str) -> int:
-    return len(CLASSES[dataset]) - 1
-
-
 def _sweep_blocks(dataset: str) -> dict[int, Block]:
     """Return n -> the block that its tasks are of; the ends of the axis are protocols of their own."""
-    ends = {1: Block(dataset, "one_vs_rest", 0), _last(dataset): Block(dataset, "n_vs_rest", 0)}
-    return {n: ends.get(n, Block(dataset, "sweep", 0)) for n in range(1, _last(dataset) + 1)}
+    n_classes = len(CLASSES[dataset])
+    ends = {1: Block(dataset, "one_vs_rest", 0), n_classes - 1: Block(dataset, "n_vs_rest", 0)}
+    return {n: ends.get(n, Block(dataset, "sweep", 0)) for n in range(1, n_classes)}
 
 
 def _at(results: Iterable[Result], block: Block, n: int) -> Summary:
@@ -107,13 +103,5 @@ def curves_as_json(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _as_json(figure: str, block: Block, method: str, metric: str, point: Point, **place: Any) -> dict[str, Any]:
-    return {
-        "table": figure,
-        "dataset": block.dataset,
-        "protocol": block.protocol,
-        "method": method,
-        "metric": metric,
-        **place,
-        **point.summary.as_json(),
-        "paper": None,
-    }
+    cell = {"table": figure, "dataset": block.dataset, "protocol": block.protocol, "method": method, "metric": metric}
+    return {**cell, **place, **point.summary.as_json(), "paper": None}

@@ -67,7 +67,7 @@ def _overview(table: Table, entries: Sequence[Entry]) -> str:
             entry = by_place[method, dataset]
             text = _overview_cell(entry)
             cells.append(f"**{text}**" if text and _printed_alike(entry) == best[dataset] else text)
-        rows.append([_method(method), *cells])
+        rows.append([_label(method), *cells])
     return markdown_table(["", *(DATASET_NAMES[dataset] for dataset in table.datasets)], rows)
 
 
@@ -85,7 +85,7 @@ def _overview_cell(entry: Entry) -> str:
 def _detail(entries: Sequence[Entry]) -> str:
     rows = [
         [
-            _method(entry.method),
+            _label(entry.method),
             _ours(entry.summary),
             str(entry.summary.seeds or ""),
             _printed(entry.paper),
@@ -107,7 +107,7 @@ def _remarks(entries: Iterable[Entry]) -> Iterator[str]:
 def _incomplete(entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         if entry.summary.incomplete:
-            yield f"{_method(entry.method)} on {DATASET_NAMES[entry.dataset]} ({', '.join(entry.summary.incomplete)})"
+            yield f"{_label(entry.method)} on {DATASET_NAMES[entry.dataset]} ({', '.join(entry.summary.incomplete)})"
 
 
 def curves_section(axis: str, curves: Mapping[str, Sequence[Point]]) -> str:
@@ -118,7 +118,7 @@ def curves_section(axis: str, curves: Mapping[str, Sequence[Point]]) -> str:
     rows = []
     for name, points in curves.items():
         there = {point.x: _ours(point.summary) for point in points}
-        rows.append([_curve(name), *(there.get(place, "") for place in places)])
+        rows.append([_label(name), *(there.get(place, "") for place in places)])
     return markdown_table([axis, *map(str, places)], rows)
 
 
@@ -136,7 +136,7 @@ def halves_section(first: Iterable[Entry], drawn: Iterable[Entry]) -> str:
     if not rows:
         return "Not run."
     head = [f"{DATASET_NAMES[dataset]}, {half}" for dataset in datasets for half in ("first half", "drawn")]
-    return markdown_table(["", *head], [[_method(method), *cells] for method, cells in rows.items()])
+    return markdown_table(["", *head], [[_label(method), *cells] for method, cells in rows.items()])
 
 
 def differences_section(entries: Iterable[Entry]) -> str:
@@ -145,7 +145,7 @@ def differences_section(entries: Iterable[Entry]) -> str:
         [
             str(entry.table),
             DATASET_NAMES[entry.dataset],
-            _method(entry.method),
+            _label(entry.method),
             _ours(entry.summary),
             _printed(entry.paper),
             _signed(entry.difference),
@@ -229,12 +229,8 @@ def _where(one: Result) -> str:
     return f"{one.machine}, {one.threads} thread{'s' if one.threads > 1 else ''}"
 
 
-def _curve(name: str) -> str:
-    return FORM_NAMES.get(name) or _method(name)
-
-
-def _method(kind: str) -> str:
-    return METHOD_NAMES.get(kind, kind)
+def _label(name: str) -> str:
+    return {**METHOD_NAMES, **FORM_NAMES}.get(name, name)
 
 
 def _ours(summary: Summary) -> str:

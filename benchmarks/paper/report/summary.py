@@ -98,12 +98,9 @@ class Entry:
 
     def as_json(self) -> dict[str, Any]:
         """Return the cell for the report's JSON."""
+        names = ("table", "dataset", "protocol", "method", "metric")
         return {
-            "table": self.table,
-            "dataset": self.dataset,
-            "protocol": self.protocol,
-            "method": self.method,
-            "metric": self.metric,
+            **{name: getattr(self, name) for name in names},
             **self.summary.as_json(),
             "paper": self.paper and self.paper.mean,
             "paper_std": self.paper and self.paper.std,
