@@ -15,32 +15,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from streamad.errors import ConfigError, PluginError
-from streamad.plugins import (
-    ConnectorContext,
-    available,
-    connect_sink,
-    connect_source,
-    load,
-    make_detector,
-    split_url,
-)
+from streamad.plugins import ConnectorContext, available, connect_sink, connect_source, load, make_detector, split_url
+from streamad.testing import ManualClock
 from streamad.types import ChannelSpec
 
-
-class StoppedClock:
-    """A clock for plug-ins that never look at it."""
-
-    def now_us(self) -> int:
-        return 0
-
-    def monotonic_us(self) -> int:
-        return 0
-
-    async def sleep(self, seconds: float) -> None:
-        return None
-
-
-CONTEXT = ConnectorContext((ChannelSpec("temp_c", "°C"),), StoppedClock())
+CONTEXT = ConnectorContext((ChannelSpec("temp_c", "°C"),), ManualClock())
 
 MODULE = """
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -128,7 +107,7 @@ def test_urls(url: str, expected: tuple[str, str, dict[str, str]]) -> None:
 
 
 @given(st.from_regex(r"[a-z][a-z0-9+.-]{1,10}", fullmatch=True), st.text(st.characters(exclude_characters="?")))
-def test_a_scheme_and_its_place_are_told_apart(scheme: str, place: str) -> None:
+def test_a_url_splits_into_scheme_and_place(scheme: str, place: str) -> None:
     assert split_url(f"{scheme}://{place}") == (scheme, place, {})
 
 
@@ -186,7 +165,7 @@ def test_a_third_partys_sink_and_detector(acme: Any) -> None:
 
 
 @pytest.mark.usefixtures("acme")
-def test_wrong_options_are_told_all_at_once_with_their_paths() -> None:
+def test_all_wrong_options_are_reported_with_their_paths() -> None:
     with pytest.raises(ConfigError) as caught:
         connect_source("acme+tls://plc?unit_id=248&moed=x", {"deep": {"x": 1}}, CONTEXT)
     assert sorted(map(str, caught.value.problems)) == [

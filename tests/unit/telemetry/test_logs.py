@@ -1,4 +1,4 @@
-"""The log: silent by default, on -v what the runtime does, on -vv every commit; never on stdout."""
+"""The log: warnings by default, the runtime's steps with -v, every commit with -vv; never on stdout."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_without_verbosity_a_healthy_run_is_silent(capsys: pytest.CaptureF
     assert await events_of(0, capsys) == []
 
 
-async def test_verbose_tells_what_the_runtime_does(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_verbosity_1_logs_the_steps_of_the_runtime(capsys: pytest.CaptureFixture[str]) -> None:
     events = await events_of(1, capsys)
     assert [event["event"] for event in events] == ["run started", "partition assigned", "partition ended", "run ended"]
     assert {event["level"] for event in events} == {"info"}
@@ -42,7 +42,7 @@ async def test_verbose_tells_what_the_runtime_does(capsys: pytest.CaptureFixture
     assert events[-1]["sequences"] == {"marker": 1}
 
 
-async def test_very_verbose_tells_every_commit(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_verbosity_2_logs_every_commit(capsys: pytest.CaptureFixture[str]) -> None:
     commits = [event for event in await events_of(2, capsys) if event["event"] == "committed"]
     assert sum(int(str(commit["verdicts"])) for commit in commits) == 1
     assert commits[-1]["partition"] == "p"
