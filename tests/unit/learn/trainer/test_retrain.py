@@ -1,3 +1,5 @@
+"""One retraining, from the inlier store to a decision, with a detector that learns in milliseconds."""
+
 from __future__ import annotations
 
 import shutil
@@ -20,10 +22,16 @@ from tests.support.learning.plant import NOW_US, MeanDetector, MeanModel, load, 
 HOUR_US = 3_600_000_000
 
 
+def collected(tmp_path: Path, n: int = 200, **learning: Any) -> Life:
+    """A plant with ``n`` batches that no model has judged."""
+    life = Life(tmp_path, **learning)
+    life.run(n)
+    return life
+
+
 def grown(tmp_path: Path, n: int = 300, **learning: Any) -> Life:
     """A plant with its first model, and ``n`` batches judged by it."""
-    life = Life(tmp_path, **learning)
-    life.run(200)
+    life = collected(tmp_path, **learning)
     assert life.retrain("first").promoted
     life.run(n)
     return life
@@ -33,8 +41,7 @@ def grown(tmp_path: Path, n: int = 300, **learning: Any) -> Life:
 
 
 def test_a_first_model_goes_into_service_without_a_champion(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    life.run(200)
+    life = collected(tmp_path)
     outcome = life.retrain("first")
     assert (outcome.version, outcome.promoted, life.champion) == ("0001", True, "0001")
     manifest = life.manifest("0001")
@@ -74,8 +81,7 @@ def test_the_rate_of_a_first_model_is_the_configured_one(tmp_path: Path) -> None
     for reserve, n in ((0.4, 160), (0.2, 100)):  # split; out of fold
         rates = []
         for seed in range(25):
-            life = Life(tmp_path / f"{reserve}-{seed}", seed=seed, reserve=reserve, trim=0.05)
-            life.run(n)
+            life = collected(tmp_path / f"{reserve}-{seed}", n, seed=seed, reserve=reserve, trim=0.05)
             life.retrain("first")
             judge = life.judge()
             rates.append(np.mean([judge(window)[0] == "anomalous" for window in life.windows(400)]))
@@ -83,7 +89,7 @@ def test_the_rate_of_a_first_model_is_the_configured_one(tmp_path: Path) -> None
         assert np.mean(rates) == pytest.approx(0.1, abs=0.04)
 
 
-def test_what_stands_apart_among_the_first_sequences_is_told(tmp_path: Path) -> None:
+def test_the_outcome_mentions_first_sequences_that_stand_apart(tmp_path: Path) -> None:
     """Nobody has judged them: a threshold that rests on faults would be silent about others like them."""
     life = Life(tmp_path)
     life.run(300, shift=9.0, shifted_share=0.15)
@@ -91,14 +97,11 @@ def test_what_stands_apart_among_the_first_sequences_is_told(tmp_path: Path) -> 
     assert outcome.promoted
     assert outcome.figures["challenger.calibration_standing_apart"] >= 5
     assert "calibration sequences stand apart from the others: if they were faults, say so" in outcome.reason
-    clean = Life(tmp_path / "clean")
-    clean.run(200)
-    assert "stand apart" not in clean.retrain("first").reason
+    assert "stand apart" not in collected(tmp_path / "clean").retrain("first").reason
 
 
-def test_what_the_detector_remarks_on_a_training_stands_in_its_outcome(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    life.run(200)
+def test_the_outcome_repeats_the_detector_s_remarks(tmp_path: Path) -> None:
+    life = collected(tmp_path)
     assert "its start" not in life.retrain("first").reason
     life.run(200)
     life.detector.remarks = ("training did not leave its start",)
@@ -206,44 +209,29 @@ def test_a_plant_that_has_changed_for_good_is_not_learned_by_the_way(tmp_path: P
 # --- learning anew ---------------------------------------------------------------------------------------------------
 
 
-def changed(tmp_path: Path) -> tuple[Life, int]:
-    """A plant that changed for good, learned anew; and since when."""
-    life = grown(tmp_path, n=0)
-    life.run(100)
-    kept = life.run(300, shift=9.0)
-    since_us = kept[0][0].time_us
-    outcome = life.retrain("relearn", since_us=since_us)
-    assert (outcome.version, outcome.promoted) == ("0002", True)
-    assert "learned anew" in outcome.reason
-    return life, since_us
-
-
 def alert_rate(life: Life, shift: float) -> float:
     judge = life.judge()
     return float(np.mean([judge(window)[0] == "anomalous" for window in life.windows(500, shift)]))
 
 
-def test_learning_anew_takes_what_ended_since_whatever_was_decided(tmp_path: Path) -> None:
-    life, since_us = changed(tmp_path)
-    assert alert_rate(life, 9.0) == pytest.approx(0.1, abs=0.08)
-    assert alert_rate(life, 0.0) == 1.0
-    record = life.manifest("0002").learning
-    assert record is not None
-    assert record.since_us == since_us
-
-
-def test_what_follows_keeps_to_the_changed_plant(tmp_path: Path) -> None:
-    """The next training must neither learn what was before nor count the old champion's alerts on what came since."""
-    life, since_us = changed(tmp_path)
-    life.run(300, shift=9.0)
-    outcome = life.retrain("schedule")
-    assert outcome.promoted, outcome.reason
-    record = life.manifest("0003").learning
-    assert record is not None
-    assert record.since_us == since_us
+def test_learning_anew_and_later_trainings_use_only_sequences_since_the_change(tmp_path: Path) -> None:
+    """Whatever was decided of them: the old champion's alerts do not count."""
+    life = grown(tmp_path, n=100)
+    since_us = life.run(300, shift=9.0)[0][0].time_us
+    outcome = life.retrain("relearn", since_us=since_us)
+    assert (outcome.version, outcome.promoted) == ("0002", True)
+    assert "learned anew" in outcome.reason
+    for version, tolerance in (("0002", 0.08), ("0003", 0.06)):
+        assert life.champion == version
+        assert alert_rate(life, 9.0) == pytest.approx(0.1, abs=tolerance)
+        assert alert_rate(life, 0.0) == 1.0
+        record = life.manifest(version).learning
+        assert record is not None
+        assert record.since_us == since_us
+        if version == "0002":
+            life.run(300, shift=9.0)
+            assert life.retrain("schedule").promoted
     assert life.manifest("0003").metrics.n_presumed <= 3
-    assert alert_rate(life, 9.0) == pytest.approx(0.1, abs=0.06)
-    assert alert_rate(life, 0.0) == 1.0
 
 
 # --- dropping the worst, feedback ------------------------------------------------------------------------------------
@@ -299,8 +287,7 @@ def test_an_empty_store_says_how_many_are_needed(tmp_path: Path) -> None:
 
 
 def test_shards_of_other_channels_are_skipped_and_named(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    life.run(200)
+    life = collected(tmp_path)
     renamed = [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}, {"name": "level"}]
     other = settings_of(channels=renamed, alerts={"false_alarm_rate": 0.1}, learning={"store": "inliers", **NEED})
     before, life.settings = life.settings, other
@@ -318,8 +305,7 @@ def test_shards_of_other_channels_are_skipped_and_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", ["accepted", "reserve"])
 def test_a_shard_whose_windows_are_damaged_is_skipped_and_named(tmp_path: Path, share: str) -> None:
-    life = Life(tmp_path)
-    life.run(200)
+    life = collected(tmp_path)
     life.run(200)
     (shard, _) = sorted((tmp_path / "inliers" / MODEL / share).iterdir())
     content = bytearray(shard.read_bytes())
@@ -330,24 +316,20 @@ def test_a_shard_whose_windows_are_damaged_is_skipped_and_named(tmp_path: Path, 
     assert f"a shard of the inlier store skipped ({tmp_path}/inliers/{MODEL}/{share}/{shard.name}" in outcome.reason
 
 
-@pytest.mark.parametrize("broken", ["model.npz", "manifest.json", "calibration.npy"])
-def test_a_broken_champion_does_not_keep_a_challenger_out(tmp_path: Path, broken: str) -> None:
-    life = grown(tmp_path)
-    (life.registry.folder(MODEL, "0001") / broken).write_bytes(b"damaged")
+@pytest.mark.parametrize("broken", ["model.npz", "manifest.json", "calibration.npy", None])
+def test_a_champion_that_cannot_be_loaded_does_not_keep_a_challenger_out(tmp_path: Path, broken: str | None) -> None:
+    """One of its files is damaged, or it was trained for other channels."""
+    if broken is None:
+        life = collected(tmp_path)
+        train(life.registry.root, settings=settings_of(channels=[{"name": name} for name in "abc"]))
+    else:
+        life = grown(tmp_path)
+        (life.registry.folder(MODEL, "0001") / broken).write_bytes(b"damaged")
     outcome = life.retrain()
     assert (outcome.version, outcome.promoted, life.champion) == ("0002", True, "0002")
     assert "not compared, for the champion cannot be loaded" in outcome.reason
+    assert broken is not None or "never saw channel" in outcome.reason or "lacks" in outcome.reason
     assert "champion.detection" not in outcome.figures
-
-
-def test_a_champion_trained_for_other_channels_does_not_keep_a_challenger_out(tmp_path: Path) -> None:
-    life = Life(tmp_path)
-    renamed = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
-    life.run(200)
-    train(life.registry.root, settings=settings_of(channels=renamed))
-    outcome = life.retrain()
-    assert (outcome.promoted, life.champion) == (True, "0002")
-    assert "never saw channel" in outcome.reason or "lacks" in outcome.reason
 
 
 def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Path) -> None:
@@ -357,8 +339,7 @@ def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Pa
             fitted.mean = fitted.mean + (3.0 if len(self.fits) > 5 else 0.0)  # after the folds, the model itself
             return fitted
 
-    life = Life(tmp_path, rate=0.02, reserve=0.05)
-    life.run(100)
+    life = collected(tmp_path, rate=0.02, reserve=0.05, n=100)
     outcome = life.retrain("first", detector=Forgetful())
     assert (outcome.version, outcome.promoted, life.champion) == ("0001", False, None)
     assert "most normal sequences would alert" in outcome.reason
@@ -371,8 +352,7 @@ def test_a_decision_that_cannot_be_kept_is_carried_out_and_that_is_told(
     def refuse(*_: object) -> None:
         raise error("no room")
 
-    life = Life(tmp_path)
-    life.run(200)
+    life = collected(tmp_path)
     monkeypatch.setattr(Registry, "record_decision", refuse)
     outcome = life.retrain("first")
     assert (outcome.promoted, life.champion) == (True, "0001")

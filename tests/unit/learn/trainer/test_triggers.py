@@ -21,12 +21,16 @@ def at(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1e6)
 
 
+NOON = at("2026-03-01 12:00")
+
+
 def failed(kind: Any = "failed") -> TrainingFailed:
     return TrainingFailed(model="m", error="no", request=REQUEST, kind=kind)
 
 
-def settings_of(**changes: Any) -> LearningSettings:
-    return LearningSettings(**{"schedule": None, "on_drift": True, **changes})
+def triggers_of(last_training_us: int | None = None, **changes: Any) -> Triggers:
+    """Triggers of a process that starts at noon."""
+    return Triggers(LearningSettings(**{"schedule": None, "on_drift": True, **changes}), NOON, last_training_us)
 
 
 def due(
@@ -43,31 +47,35 @@ def due(
     return None if request is None else request.reason
 
 
-NOON = at("2026-03-01 12:00")
-
-
-@pytest.mark.parametrize(("stored", "expected"), [(199, None), (200, "first"), (201, "first")])
-def test_first_training_at_the_boundary(stored: int, expected: str | None) -> None:
-    triggers = Triggers(settings_of(), NOON, None)
-    assert due(triggers, NOON, stored=stored, has_model=False) == expected
-
-
-def test_without_a_model_nothing_but_the_first_training_is_due() -> None:
-    triggers = Triggers(settings_of(schedule="* * * * *", after_inliers=10), NOON, NOON - 9 * DAY_US)
-    assert due(triggers, NOON, new=100, stored=100, has_model=False, drifted="scores") is None
-
-
-def test_with_a_model_there_is_no_first_training() -> None:
-    assert due(Triggers(settings_of(), NOON, None), NOON, stored=10_000) is None
-
-
-@pytest.mark.parametrize(("new", "expected"), [(49, None), (50, "inliers")])
-def test_after_inliers_at_the_boundary(new: int, expected: str | None) -> None:
-    assert due(Triggers(settings_of(after_inliers=50), NOON, None), NOON, new=new) == expected
+@pytest.mark.parametrize(
+    ("settings", "last_us", "state", "expected"),
+    [
+        ({}, None, {"stored": 199, "has_model": False}, None),
+        ({}, None, {"stored": 200, "has_model": False}, "first"),
+        ({}, None, {"stored": 10_000}, None),  # there is a model
+        ({"after_inliers": 50}, None, {"new": 49}, None),
+        ({"after_inliers": 50}, None, {"new": 50}, "inliers"),
+        ({}, None, {"drifted": "scores"}, "drift"),
+        ({"on_drift": False}, None, {"drifted": "scores"}, None),
+        ({"schedule": "0 3 * * *"}, None, {}, None),  # no time of it was missed before the first start
+        ({"schedule": "0 3 * * *"}, NOON - 5 * DAY_US, {}, "schedule"),
+        ({"schedule": "0 3 * * *"}, at("2026-03-01 03:00:01"), {}, None),  # trained since its last time
+        (
+            {"schedule": "* * * * *", "after_inliers": 10},  # without a model only the first training is due
+            NOON - 9 * DAY_US,
+            {"new": 100, "stored": 100, "has_model": False, "drifted": "scores"},
+            None,
+        ),
+    ],
+)
+def test_what_is_due_at_a_start(
+    settings: dict[str, Any], last_us: int | None, state: dict[str, Any], expected: str | None
+) -> None:
+    assert due(triggers_of(last_us, **settings), NOON, **state) == expected
 
 
 def test_schedule_at_the_boundary() -> None:
-    triggers = Triggers(settings_of(schedule="0 3 * * *"), NOON, None)
+    triggers = triggers_of(schedule="0 3 * * *")
     assert due(triggers, at("2026-03-02 02:59:59.999999")) is None
     request = triggers.due(at("2026-03-02 03:00"), n_accepted_new=0, n_stored=0, has_model=True, drifted=None)
     assert request is not None
@@ -78,7 +86,7 @@ def test_the_schedule_is_in_utc_whatever_the_zone_of_the_machine(monkeypatch: py
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        triggers = Triggers(settings_of(schedule="0 3 * * *"), NOON, None)
+        triggers = triggers_of(schedule="0 3 * * *")
         assert due(triggers, at("2026-03-02 03:00")) == "schedule"
     finally:
         monkeypatch.undo()
@@ -86,30 +94,21 @@ def test_the_schedule_is_in_utc_whatever_the_zone_of_the_machine(monkeypatch: py
 
 
 def test_times_of_the_schedule_missed_while_the_process_was_down_make_one_training_at_the_next_start() -> None:
-    triggers = Triggers(settings_of(schedule="0 3 * * *"), NOON, last_training_us=NOON - 5 * DAY_US)
+    triggers = triggers_of(NOON - 5 * DAY_US, schedule="0 3 * * *")
     assert due(triggers, NOON) == "schedule"
     triggers.ended(DONE, NOON + HOUR_US)
     assert due(triggers, NOON + 3 * HOUR_US) is None
     assert due(triggers, at("2026-03-02 03:00")) == "schedule"
 
 
-def test_a_schedule_is_not_missed_where_the_last_training_is_younger_than_its_last_time() -> None:
-    triggers = Triggers(settings_of(schedule="0 3 * * *"), NOON, last_training_us=at("2026-03-01 03:00:01"))
-    assert due(triggers, NOON) is None
-
-
-def test_a_plant_that_never_trained_has_missed_nothing_before_its_start() -> None:
-    assert due(Triggers(settings_of(schedule="0 3 * * *"), NOON, None), NOON) is None
-
-
 def test_a_request_is_handed_out_once() -> None:
-    triggers = Triggers(settings_of(after_inliers=10), NOON, None)
+    triggers = triggers_of(after_inliers=10)
     assert due(triggers, NOON, new=10) == "inliers"
     assert due(triggers, NOON + 1, new=11) is None
 
 
 def test_min_interval_at_the_boundary() -> None:
-    triggers = Triggers(settings_of(after_inliers=10, min_interval="1h"), NOON, NOON)
+    triggers = triggers_of(NOON, after_inliers=10, min_interval="1h")
     assert due(triggers, NOON + HOUR_US - 1, new=10) is None
     assert due(triggers, NOON + HOUR_US, new=10) == "inliers"
     triggers.ended(DONE, NOON + 2 * HOUR_US)  # it counts from the end
@@ -118,13 +117,13 @@ def test_min_interval_at_the_boundary() -> None:
 
 
 def test_a_training_that_somebody_asked_for_counts_for_the_interval_and_the_schedule() -> None:
-    triggers = Triggers(settings_of(schedule="0 13 * * *", min_interval="10m"), NOON, None)
+    triggers = triggers_of(schedule="0 13 * * *", min_interval="10m")
     triggers.ended(DONE, at("2026-03-01 13:00:30"))
     assert due(triggers, at("2026-03-01 13:30")) is None
 
 
 def test_drift_within_the_interval_waits_for_its_end() -> None:
-    triggers = Triggers(settings_of(min_interval="1h"), NOON, NOON)
+    triggers = triggers_of(NOON, min_interval="1h")
     assert due(triggers, NOON + MINUTE_US, drifted="mean of temp") is None
     request = triggers.due(NOON + HOUR_US, n_accepted_new=0, n_stored=0, has_model=True, drifted=None)
     assert request is not None
@@ -134,7 +133,7 @@ def test_drift_within_the_interval_waits_for_its_end() -> None:
 
 
 def test_drift_that_came_during_a_training_is_not_forgotten_by_its_end() -> None:
-    triggers = Triggers(settings_of(min_interval="1h"), NOON, None)
+    triggers = triggers_of(min_interval="1h")
     assert due(triggers, NOON, drifted="scores") == "drift"
     assert due(triggers, NOON + MINUTE_US, drifted="mean of temp") is None
     triggers.ended(DONE, NOON + 2 * MINUTE_US)
@@ -142,19 +141,15 @@ def test_drift_that_came_during_a_training_is_not_forgotten_by_its_end() -> None
 
 
 def test_a_drift_that_was_trained_on_does_not_come_back_with_a_later_failure() -> None:
-    triggers = Triggers(settings_of(min_interval=0), NOON, None)
+    triggers = triggers_of(min_interval=0)
     assert due(triggers, NOON, drifted="scores") == "drift"
     triggers.ended(DONE, NOON + MINUTE_US)
     triggers.ended(failed(), NOON + 2 * MINUTE_US)
     assert due(triggers, NOON + DAY_US) is None
 
 
-def test_drift_may_be_no_trigger() -> None:
-    assert due(Triggers(settings_of(on_drift=False), NOON, None), NOON, drifted="scores") is None
-
-
 def test_a_failed_training_is_tried_again_after_pauses_that_double_up_to_a_day() -> None:
-    triggers = Triggers(settings_of(min_interval="1h"), NOON, None)
+    triggers = triggers_of(min_interval="1h")
     now_us = NOON
     assert due(triggers, now_us, drifted="scores") == "drift"
     for hours in (2, 4, 8, 16, 24, 24):
@@ -166,51 +161,42 @@ def test_a_failed_training_is_tried_again_after_pauses_that_double_up_to_a_day()
     assert due(triggers, now_us + HOUR_US, drifted="scores") == "drift", "a success ends the backing off"
 
 
-def test_without_an_interval_failures_still_back_off() -> None:
-    triggers = Triggers(settings_of(min_interval=0, after_inliers=10), NOON, None)
+@pytest.mark.parametrize(("min_interval", "pause_us"), [(0, MINUTE_US), ("7d", 7 * DAY_US)])
+def test_the_pause_after_a_failure_is_a_minute_at_least_and_never_shortens_the_interval(
+    min_interval: Any, pause_us: int
+) -> None:
+    triggers = triggers_of(min_interval=min_interval, after_inliers=10)
     triggers.ended(failed(), NOON)
-    assert due(triggers, NOON + MINUTE_US - 1, new=10) is None
-    assert due(triggers, NOON + MINUTE_US, new=10) == "inliers"
+    assert due(triggers, NOON + pause_us - 1, new=10) is None
+    assert due(triggers, NOON + pause_us, new=10) == "inliers"
 
 
-def test_an_interval_longer_than_a_day_is_never_shortened_by_a_failure() -> None:
-    triggers = Triggers(settings_of(min_interval="7d", after_inliers=10), NOON, None)
-    triggers.ended(failed(), NOON)
-    assert due(triggers, NOON + 7 * DAY_US - 1, new=10) is None
-    assert due(triggers, NOON + 7 * DAY_US, new=10) == "inliers"
-
-
-def test_a_scheduled_training_that_failed_is_still_due_after_the_pause() -> None:
-    triggers = Triggers(settings_of(schedule="0 13 * * *", min_interval="1h"), NOON, None)
+@pytest.mark.parametrize(("kind", "hours", "expected"), [("failed", 2, "schedule"), ("refused", 9, None)])
+def test_a_scheduled_training_is_due_again_after_a_failure_but_not_after_another_worker_s(
+    kind: str, hours: int, expected: str | None
+) -> None:
+    triggers = triggers_of(schedule="0 13 * * *", min_interval="1h")
     one = at("2026-03-01 13:00")
     assert due(triggers, one) == "schedule"
-    triggers.ended(failed(), one + MINUTE_US)
-    assert due(triggers, one + MINUTE_US + 2 * HOUR_US) == "schedule"
-
-
-def test_a_training_by_another_worker_counts_as_ours() -> None:
-    triggers = Triggers(settings_of(schedule="0 13 * * *", min_interval="1h"), NOON, None)
-    one = at("2026-03-01 13:00")
-    assert due(triggers, one) == "schedule"
-    triggers.ended(failed("refused"), one + MINUTE_US)
-    assert due(triggers, one + 9 * HOUR_US) is None
+    triggers.ended(failed(kind), one + MINUTE_US)
+    assert due(triggers, one + MINUTE_US + hours * HOUR_US) == expected
 
 
 def test_an_interrupted_training_does_not_back_off() -> None:
-    triggers = Triggers(settings_of(min_interval="1h"), NOON, None)
+    triggers = triggers_of(min_interval="1h")
     assert due(triggers, NOON, drifted="scores") == "drift"
     triggers.ended(failed("interrupted"), NOON + MINUTE_US)
     assert due(triggers, NOON + MINUTE_US + HOUR_US) == "drift"
 
 
 def test_a_clock_set_back_delays_by_no_more_than_the_interval() -> None:
-    triggers = Triggers(settings_of(after_inliers=10, schedule="0 * * * *", min_interval="1h"), NOON, NOON)
+    triggers = triggers_of(NOON, after_inliers=10, schedule="0 * * * *", min_interval="1h")
     assert due(triggers, NOON - 30 * DAY_US, new=10) is None
     assert due(triggers, NOON - 30 * DAY_US + HOUR_US, new=10) == "schedule"
 
 
 def test_a_clock_set_forward_by_days_makes_one_training() -> None:
-    triggers = Triggers(settings_of(schedule="0 3 * * *"), NOON, NOON)
+    triggers = triggers_of(NOON, schedule="0 3 * * *")
     ahead = NOON + 40 * DAY_US
     assert due(triggers, ahead) == "schedule"
     triggers.ended(DONE, ahead)

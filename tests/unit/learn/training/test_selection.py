@@ -22,6 +22,7 @@ from tests.support.learning.inlier_cases import sequence_of
 
 SETTINGS = LearningSettings(min_training=20)
 JUDGES = frozenset({"0001"})
+UNJUDGED: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
 
 
 def names_of(kind: str) -> list[int]:
@@ -85,15 +86,11 @@ def test_confirmed_anomalies_only_test_and_vetoed_sequences_do_nothing(word: Mar
     assert ids(selection.confirmed) == (ids(bad) if word == "confirmed" else set())
 
 
-def test_false_alarms_train_the_latest_first_up_to_their_share() -> None:
-    accepted = of(FREE[:40])
+@pytest.mark.parametrize(("share", "n"), [(0.0, 0), (0.2, 10), (1.0, 20)])  # 10 of 50
+def test_false_alarms_train_the_latest_first_up_to_their_share(share: float, n: int) -> None:
     alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
-    selection = chosen(accepted, [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=0.2)
-    assert ids(selection.feedback) == ids(alarms[-10:])  # 10 of 50
-    none = chosen(accepted, [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=0.0)
-    assert none.feedback == ()
-    everything = chosen(accepted, [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=1.0)
-    assert ids(everything.feedback) == ids(alarms)
+    selection = chosen(of(FREE[:40]), [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=share)
+    assert ids(selection.feedback) == ids(alarms[len(alarms) - n :])
 
 
 def test_false_alarms_beyond_that_share_judge_no_model_for_they_may_have_trained_the_champion() -> None:
@@ -174,9 +171,8 @@ def planned(
 
 
 def cold(n_accepted: int, n_calibration: int, n_comparison: int) -> Selection:
-    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
-    reserve = of(CALIBRATION[:n_calibration], **learning) + of(COMPARISON[:n_comparison], **learning)
-    return chosen(of(FREE[:n_accepted], **learning), reserve)
+    reserve = of(CALIBRATION[:n_calibration], **UNJUDGED) + of(COMPARISON[:n_comparison], **UNJUDGED)
+    return chosen(of(FREE[:n_accepted], **UNJUDGED), reserve)
 
 
 def test_a_share_that_holds_none_out_is_told() -> None:
@@ -204,14 +200,14 @@ def test_a_first_training_calibrates_on_the_whole_reserve_and_on_what_a_hash_dra
     assert not reserved & ids(plan.training)
 
 
-def test_a_first_training_of_many_leaves_the_comparison_half_alone() -> None:
-    plan = planned(cold(800, 100, 100), has_champion=False)
-    assert (plan.method, len(plan.calibration), len(plan.comparison)) == ("reserve", 100, 100)
-
-
-def test_a_first_training_lends_no_more_of_the_comparison_half_than_is_missing() -> None:
-    plan = planned(cold(600, 80, 70), has_champion=False)
-    assert (plan.method, len(plan.calibration), len(plan.comparison)) == ("reserve", 99, 51)
+@pytest.mark.parametrize(
+    ("n_accepted", "halves", "n_calibration", "n_comparison"), [(800, (100, 100), 100, 100), (600, (80, 70), 99, 51)]
+)
+def test_a_first_training_takes_no_more_of_the_comparison_half_than_is_missing(
+    n_accepted: int, halves: tuple[int, int], n_calibration: int, n_comparison: int
+) -> None:
+    plan = planned(cold(n_accepted, *halves), has_champion=False)
+    assert (plan.method, len(plan.calibration), len(plan.comparison)) == ("reserve", n_calibration, n_comparison)
 
 
 @pytest.mark.parametrize(("n_accepted", "method"), [(119, "out_of_fold"), (120, "split")])
@@ -229,8 +225,7 @@ def test_a_first_training_takes_none_that_training_cannot_spare() -> None:
 
 def test_with_a_champion_only_what_no_decision_has_cut_may_help_out() -> None:
     """Accepted sequences lack the upper tail: they must not calibrate, however few the reserve has."""
-    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
-    uncut, judged = of(FREE[:40], **learning), of(FREE[40:200])
+    uncut, judged = of(FREE[:40], **UNJUDGED), of(FREE[40:200])
     reserve = of(CALIBRATION[:30]) + of(COMPARISON[:25])
     plan = planned(chosen(uncut + judged, reserve), has_champion=True)
     assert plan.method == "split"
@@ -248,9 +243,8 @@ def test_presumed_anomalies_are_taken_on_top() -> None:
 
 def test_what_may_be_left_out_of_the_calibration_half_is_taken_on_top() -> None:
     """99 less one would certify no more than 49."""
-    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
     alerts = of(CALIBRATION[:12], decision="anomalous", p_value=0.01)
-    selection = chosen(of(FREE[:60], **learning), alerts + of(CALIBRATION[12:100]) + of(COMPARISON[:50]))
+    selection = chosen(of(FREE[:60], **UNJUDGED), alerts + of(CALIBRATION[12:100]) + of(COMPARISON[:50]))
     plan = planned(selection, has_champion=True)
     assert selection.calibration.most_presumed(0.02) == 13  # 1.25 times the excess of 10
     assert len(plan.calibration) == 99 + 13
@@ -259,9 +253,8 @@ def test_what_may_be_left_out_of_the_calibration_half_is_taken_on_top() -> None:
 def test_feedback_is_protected_and_the_rest_counted_as_judged_or_not() -> None:
     alarms = of(FREE[300:305], decision="anomalous", p_value=0.01)
     reserve = of(CALIBRATION[:120]) + of(COMPARISON[:110])
-    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
     selection = chosen(
-        of(FREE[:100]) + of(FREE[100:130], **learning), reserve, alarms, dict.fromkeys(alarms, "false_alarm")
+        of(FREE[:100]) + of(FREE[100:130], **UNJUDGED), reserve, alarms, dict.fromkeys(alarms, "false_alarm")
     )
     plan = planned(selection, has_champion=True)
     assert plan.protected == ids(alarms)
@@ -278,8 +271,7 @@ def test_windows_go_under_the_ids_of_their_verdicts() -> None:
 
 def test_a_champion_is_compared_on_what_cannot_have_calibrated_it() -> None:
     """The first model borrowed from the comparison half of its time, on which nothing was decided yet."""
-    learning: dict[str, Any] = {"decision": "learning", "p_value": None, "score": None, "model_version": None}
-    lent = of(COMPARISON[:20], **learning)
+    lent = of(COMPARISON[:20], **UNJUDGED)
     reserve = of(CALIBRATION[:120]) + lent
     enough = planned(chosen(of(FREE[:100]), reserve + of(COMPARISON[20:40])), has_champion=True)
     assert ids(enough.comparison.sequences) == ids(of(COMPARISON[20:40]))
