@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.conn import AIOKafkaConnection
 
-from streamad.system.tasks import finished
+from streamad.system.tasks import finished, look_at
 
 _Client: TypeAlias = AIOKafkaProducer | AIOKafkaConsumer
 _STOP_S = 1.0
@@ -122,9 +122,3 @@ def _tasks_of(client: _Client) -> list[asyncio.Task[Any]]:
         if inspect.iscoroutine(coroutine) and id(inspect.getcoroutinelocals(coroutine).get("self")) in parts:
             tasks.append(task)
     return tasks
-
-
-def look_at(future: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of ``future``, because asyncio logs exceptions that were never retrieved."""
-    if not future.cancelled():
-        future.exception()

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from streamad.errors import SourceError
+from streamad.system import tasks
 from streamad.types import SourceNotice
 from streamad_connectors.kafka.client.options import Client
 from streamad_connectors.kafka.reading.reader import Reader, Reading
@@ -18,11 +19,7 @@ _OUTAGE_S = 5.0
 
 async def wait_for_either(wake: asyncio.Event, task: asyncio.Task[Any]) -> None:
     """Return once ``wake`` is set or ``task`` is done, after a tick at the latest; clears ``wake``."""
-    woken = asyncio.ensure_future(wake.wait())
-    try:
-        await asyncio.wait({woken, task}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        woken.cancel()
+    await tasks.wait_for_either(wake, task, timeout_s=TICK_S)
     wake.clear()
 
 

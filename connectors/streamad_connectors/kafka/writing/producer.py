@@ -26,7 +26,8 @@ from aiokafka.errors import (
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
-from streamad_connectors.kafka.client.stopping import connected, discard, look_at
+from streamad.system.tasks import look_at
+from streamad_connectors.kafka.client.stopping import connected, discard
 from streamad_connectors.kafka.writing.messages import OutMessage
 
 _ABORT_S = 2.0

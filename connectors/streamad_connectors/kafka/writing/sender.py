@@ -13,11 +13,12 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from streamad.errors import OutputError, SourceError
+from streamad.system.tasks import look_at
 from streamad.telemetry.logs import get_logger
 from streamad_connectors.kafka.client.admin import partition_counts
 from streamad_connectors.kafka.client.errors import explain, is_retriable, why_failed, why_silent
 from streamad_connectors.kafka.client.options import Client
-from streamad_connectors.kafka.client.stopping import connected, look_at, stop_client
+from streamad_connectors.kafka.client.stopping import connected, stop_client
 from streamad_connectors.kafka.writing.messages import OutMessage
 
 _T = TypeVar("_T")
