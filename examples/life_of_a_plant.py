@@ -1,17 +1,16 @@
-"""A plant's life, and three monitors that watch it: streamad, one that stays as it is, and one that learns naively.
+"""The life of a plant with three monitors: streamad, one with a fixed model, and one that learns naively.
 
-The plant is the simulated fermenter of docs/model/simulation.md. It starts, runs, one of its sensors drifts, its recipe
-is changed for good, every tenth batch is faulty and nobody says so, and at last operators answer the alerts. The
-monitors see the same messages and have the same detector; all know nothing at the beginning. Printed for each phase:
-how many of the faulty batches each monitor found, and how many normal ones it called faulty, in the last third of the
-phase, when it has had time to adapt.
+The plant is the simulated fermenter of docs/model/simulation.md. It starts, runs, a sensor drifts, the recipe changes
+for good, every tenth batch is faulty and unlabelled, and at last operators answer alerts. The monitors get the same
+messages, have the same detector and start without a model. Printed for the last third of each phase: how many faulty
+batches each monitor found, and how many normal ones it called faulty.
 
-  streamad  what the product does: inlier store, drift, retraining, comparison, promotion, swap, operators' feedback
+  streamad  the product: inlier store, drift, retraining, comparison, promotion, swap, operators' feedback
   frozen    the same with retraining off: its first model for ever
   naive     retrains on everything that did not alert, and calibrates on it
 
 Run: python examples/life_of_a_plant.py [--seed 0] [--plot FILE] [--json] [--quick]
-docs/learning/life.md tells what comes out, and why.
+docs/learning/life.md has the results.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def settings_of(kind: Kind, *, quick: bool) -> Settings:
 
 
 def live(phases: Sequence[Phase], batches: Sequence[Batch], *, seed: int, quick: bool) -> dict[Kind, Course]:
-    """Let the monitors watch the plant side by side, each in a process of its own."""
+    """Run the monitors on the same plant, each in its own process."""
     with ProcessPoolExecutor(len(KINDS)) as pool:
         watching = {
             kind: pool.submit(watched, settings_of(kind, quick=quick), phases, batches, kind=kind, seed=seed)
@@ -87,8 +86,8 @@ def live(phases: Sequence[Phase], batches: Sequence[Batch], *, seed: int, quick:
         return {kind: future.result() for kind, future in watching.items()}
 
 
-def say_simulated(done: int, total: int) -> None:
-    """Tell how far the simulation is, ten times."""
+def print_simulated(done: int, total: int) -> None:
+    """Print the progress of the simulation, ten times."""
     if done * 10 // total > (done - 1) * 10 // total:
         print(f"{done} of {total} batches simulated", file=sys.stderr, flush=True)
 
@@ -96,7 +95,7 @@ def say_simulated(done: int, total: int) -> None:
 def summed_up(
     figures: Sequence[PhaseFigures], courses: Mapping[Kind, Course], *, rate: float, seed: int, wall_s: float
 ) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
+    """Return the object that ``--json`` prints."""
     best = best_detection(figures)
     return {
         "false_alarm_rate": rate,
@@ -108,22 +107,22 @@ def summed_up(
 
 
 def parsed() -> argparse.Namespace:
-    """Return what was asked for."""
+    """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="of the plant and of the operators (default: 0)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the life into a .png or .svg")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot to a .png or .svg")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
-    parser.add_argument("--quick", action="store_true", help="a short life with a poor detector, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="a short life with a poor detector, for tests")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Live, and tell."""
+    """Simulate the plant, run the monitors, print the figures."""
     asked, began_s = parsed(), time.monotonic()
     rate = load_settings(CONFIG).alerts.false_alarm_rate
     shorter = QUICK_BATCHES if asked.quick else 1
     phases = tuple(replace(phase, batches=phase.batches // shorter) for phase in PHASES)
-    batches = simulated(phases, asked.seed, say_simulated)
+    batches = simulated(phases, asked.seed, print_simulated)
     courses = live(phases, batches, seed=asked.seed, quick=asked.quick)
     figures, wall_s = by_phase(phases, batches, courses), time.monotonic() - began_s
     print(table(figures, rate))

@@ -1,4 +1,4 @@
-"""What a monitor's decisions are worth: detection and false alarms, by phase."""
+"""Detection and false alarms of the monitors, by phase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamad.messages import Decision
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Detection and false alarms among batches that a model judged; a rate is None where there was none of its kind."""
+    """Detection and false alarms among batches that a model judged; a rate is None without batches of its kind."""
 
     detected: int
     faulty: int
@@ -24,7 +24,7 @@ class Rates:
 
     @classmethod
     def of(cls, batches: Iterable[Batch], decisions: Sequence[Decision]) -> Rates:
-        """Count ``batches`` by what was decided on them; decisions go by number."""
+        """Count ``batches`` by their ``decisions``, which are in the order of numbers."""
         judged = [(bool(batch.fault), decisions[batch.number]) for batch in batches]
         judged = [(is_faulty, decision) for is_faulty, decision in judged if decision != "learning"]
         alerts = [is_faulty for is_faulty, decision in judged if decision == "anomalous"]
@@ -54,17 +54,17 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class PhaseFigures:
-    """How the monitors did in one phase: in its last third, and in the whole of it."""
+    """The monitors' rates in one phase: in its last third and in the whole of it."""
 
     name: str
     last_third: dict[Kind, Rates]
     whole: dict[Kind, Rates]
 
     def holds(self, rate: float, best_detection: float) -> bool:
-        """Return whether streamad kept its promise in the last third.
+        """Return whether both bounds hold in the last third.
 
-        The lower 95 % bound of its false-alarm rate is not above twice the configured ``rate``, and it found at most
-        5 points less of the faults than ``best_detection``.
+        The lower 95 % bound of streamad's false-alarm rate is at most twice the configured ``rate``, and it found at
+        most 5 points less of the faults than ``best_detection``.
         """
         ours = self.last_third["streamad"]
         if ours.interval is None or ours.detection_rate is None:

@@ -1,4 +1,4 @@
-"""The plant: what its batches are like in each phase of its life, simulated beforehand on all cores."""
+"""The plant: the batches of each phase of its life, simulated beforehand on all cores."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def simulated(phases: Sequence[Phase], seed: int, on_batch: Callable[[int, int],
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What is to be simulated; ``fault`` is the place of its kind in FAULTS."""
+    """A batch to simulate; ``fault`` is the index of its kind in FAULTS."""
 
     number: int
     phase: int

@@ -1,4 +1,4 @@
-"""The figures for people: a table, and a plot of the whole life."""
+"""The figures as a table, and a plot of the whole life."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LINES: dict[Kind, str] = {"streamad": "-", "frozen": "-", "naive": "--"}
 
 
 def table(figures: Sequence[PhaseFigures], rate: float) -> str:
-    """Return the last third of each phase in one row per monitor, and whether streamad kept its promise."""
+    """Return the last third of each phase in one row per monitor, and whether its bounds hold for streamad."""
     best = best_detection(figures)
     lines = [f"{'last third of':<24} {'monitor':<9} {'faults found':>14}   false alarms among normal batches (95 %)"]
     for phase in figures:

@@ -1,7 +1,6 @@
-"""A monitor watches the plant through its whole life, in the plant's own time, as fast as it judges and trains.
+"""Run a monitor through the plant's whole life, in the plant's time, as fast as it judges and trains.
 
-A batch begins every two hours and takes most of a day; a training takes minutes. So the feed waits while one is under
-way, which in the plant would be no time at all.
+A batch begins every two hours and takes most of a day, a training takes minutes: so the feed waits during a training.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from streamad.types import PartitionAssigned, Record, RecordBatch, from_us
 
 _PARTITION = "plant"
 _AT_ONCE = 20
-"""Batches between two looks at what is to be trained: less than two days of the plant."""
+"""Batches between two checks for a due training: less than two days of the plant."""
 _NEW_MODEL = "model_promoted"
-_WORTH_SAYING = (_NEW_MODEL, "model_not_promoted", "plant_changed", "drift", "training_failed", "store_failed")
+_SHOWN = (_NEW_MODEL, "model_not_promoted", "plant_changed", "drift", "training_failed", "store_failed")
 
 
-class Told(NamedTuple):
-    """What a monitor told the operator after so many batches."""
+class Emitted(NamedTuple):
+    """An event that a monitor emitted after ``n_batches``."""
 
     n_batches: int
     kind: str
@@ -45,18 +44,18 @@ class Told(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a monitor decided on each batch, by its number, and what it told."""
+    """A monitor's decision on each batch, by its number, and its events."""
 
     decisions: list[Decision] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    events: list[Emitted] = field(default_factory=list)
 
     def new_models(self) -> list[int]:
         """Return after how many batches each model went into service."""
-        return [told.n_batches for told in self.told if told.kind == _NEW_MODEL]
+        return [event.n_batches for event in self.events if event.kind == _NEW_MODEL]
 
 
 def watched(settings: Settings, phases: Sequence[Phase], batches: Sequence[Batch], *, kind: Kind, seed: int) -> Course:
-    """Let a monitor of this kind watch ``batches``; prints to stderr what happens. Raises StreamadError."""
+    """Run a monitor of this kind on ``batches``; prints its events to stderr. Raises StreamadError."""
     with tempfile.TemporaryDirectory(prefix=f"life-{kind}-") as folder:
         make = partial(_Monitor, kind, settings, Path(folder))
         return asyncio.run(_watched(make, phases, batches, random.Random(seed)))
@@ -154,11 +153,12 @@ class _Monitor:
         self._learning.judged(judged)
 
     def _on_event(self, event: Event) -> None:
-        told = Told(len(self.course.decisions), event.kind, event.message)
-        last = next((each.kind for each in reversed(self.course.told) if each.kind in _WORTH_SAYING), None)
-        self.course.told.append(told)
-        if told.kind == _NEW_MODEL or (told.kind in _WORTH_SAYING and told.kind != last):
-            print(f"{self._kind:8}  batch {told.n_batches:4}  {told.kind}: {told.message}", file=sys.stderr, flush=True)
+        emitted = Emitted(len(self.course.decisions), event.kind, event.message)
+        last = next((each.kind for each in reversed(self.course.events) if each.kind in _SHOWN), None)
+        self.course.events.append(emitted)
+        if event.kind == _NEW_MODEL or (event.kind in _SHOWN and event.kind != last):
+            line = f"{self._kind:8}  batch {emitted.n_batches:4}  {event.kind}: {event.message}"
+            print(line, file=sys.stderr, flush=True)
 
 
 def _number(sequence: str) -> int:

@@ -1,4 +1,4 @@
-"""The life of a plant in short: the whole script with tiny sizes, and its rooms where the long one rests on them."""
+"""The life of a plant in short: the whole script with tiny sizes, and the modules that the long one relies on."""
 
 from __future__ import annotations
 
