@@ -19,8 +19,10 @@ from streamad.settings.learning import LearningSettings
 from streamad.types import Window
 
 _MARKS_EVERY_US = 10_000_000
-_WARM_UP_BYTES = 1 << 28
-_WAITING_BYTES = 1 << 28
+WARM_UP_BYTES = 1 << 28
+"""A larger reserve is not shown to the drift monitor at the start."""
+WAITING_BYTES = 1 << 28
+"""Memory for the windows that wait while the store cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Keeper:
         champion: Callable[[], ModelRef | None],
     ) -> None:
         n_kept = settings.max_accepted + settings.max_reserve + settings.max_aside
-        self.limit = max(1, min(n_kept, _WAITING_BYTES // store.window_bytes))
+        self.limit = max(1, min(n_kept, WAITING_BYTES // store.window_bytes))
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -175,7 +177,7 @@ class Keeper:
             self._is_open = True
 
     def _warm_up(self) -> None:
-        if self._store.counts()["reserve"] * self._store.window_bytes > _WARM_UP_BYTES:
+        if self._store.counts()["reserve"] * self._store.window_bytes > WARM_UP_BYTES:
             return
         champion = self._champion()
         for sequence in self._store.read("reserve"):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, StoredSequence, WindowForm
+from streamad.learn.store.records import SHARES, Share, StoredSequence, WindowForm
 from streamad.learn.store.shards import Form
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
@@ -70,6 +71,19 @@ def store_of(
     if opened:
         store.open()
     return store
+
+
+def add(store: InlierStore, numbers: Iterable[int], share: Share = "accepted", *, every: int = 0) -> None:
+    """Offer the sequences with these numbers; flush after ``every`` of them, and at the end."""
+    for n, i in enumerate(numbers, start=1):
+        store.offer(sequence_of(i), share)
+        if every and n % every == 0:
+            store.flush()
+    store.flush()
+
+
+def numbers(store: InlierStore, share: Share = "accepted") -> list[int]:
+    return [int(one.id[3:]) for one in store.read(share)]
 
 
 def ids(sequences: list[StoredSequence]) -> list[str]:

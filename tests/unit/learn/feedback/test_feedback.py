@@ -135,7 +135,19 @@ async def test_a_message_in_hand_at_the_end_comes_again(desk: Desk) -> None:
     assert desk.ids == ["a1", "a2"]
 
 
-async def test_a_store_that_is_away_is_waited_for_and_told_once(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            OutputError("the store's disk is full"),
+            ("feedback_waits", "feedback on a1 cannot be kept yet: the store's disk is full"),
+        ),
+        (ZeroDivisionError("a bug"), ("feedback_unreadable", "feedback is not read: ZeroDivisionError('a bug')")),
+    ],
+)
+async def test_a_message_that_cannot_be_kept_is_told_once_and_tried_again(
+    desk: Desk, error: Exception, told: tuple[str, str]
+) -> None:
     desk.append(line(said("a1")), line(said("a2")))
     attempts = 0
 
@@ -143,7 +155,7 @@ async def test_a_store_that_is_away_is_waited_for_and_told_once(desk: Desk) -> N
         nonlocal attempts
         attempts += 1
         if attempts <= 3:
-            raise OutputError("the store's disk is full")
+            raise error
         desk.hear(feedback)
 
     async with desk.reader(keep) as reader:
@@ -154,7 +166,7 @@ async def test_a_store_that_is_away_is_waited_for_and_told_once(desk: Desk) -> N
         await desk.until(lambda: len(desk.heard) == 2)
     assert desk.ids == ["a1", "a2"]
     assert reader.n_read == 2
-    assert desk.told == [("feedback_waits", "feedback on a1 cannot be kept yet: the store's disk is full")]
+    assert desk.told == [told]
 
 
 async def test_what_is_no_feedback_is_skipped_counted_and_told_at_most_once_a_minute(desk: Desk) -> None:
@@ -223,27 +235,6 @@ async def test_a_place_that_cannot_be_read_is_told_once_and_tried_again(desk: De
         desk.clock.advance(10)
         await desk.until(lambda: len(desk.heard) == 1)
     assert [kind for kind, _ in desk.told] == ["feedback_unreadable"]
-
-
-async def test_an_error_that_nobody_foresaw_is_told_once_and_the_message_comes_again(desk: Desk) -> None:
-    desk.append(line(said("a1")), line(said("a2")))
-    attempts = 0
-
-    def keep(feedback: Feedback) -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts <= 3:
-            raise ZeroDivisionError("a bug")
-        desk.hear(feedback)
-
-    async with desk.reader(keep):
-        for n in (1, 2, 3):
-            await desk.sleeps()
-            assert attempts == n
-            desk.clock.advance(10)
-        await desk.until(lambda: len(desk.heard) == 2)
-    assert desk.ids == ["a1", "a2"]
-    assert desk.told == [("feedback_unreadable", "feedback is not read: ZeroDivisionError('a bug')")]
 
 
 async def test_a_file_in_which_nobody_has_said_anything_yet_is_no_news(

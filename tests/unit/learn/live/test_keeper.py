@@ -88,6 +88,11 @@ def judged(
     return ToKeep(verdict, Window(values, L), champion, end_us)
 
 
+def alerts(numbers: range) -> list[ToKeep]:
+    """Sequences of a plant that has changed."""
+    return [judged(n, level=9.0, decision="anomalous", p_value=0.001) for n in numbers]
+
+
 def named(numbers: range, *, reserved: bool) -> set[str]:
     return {f"B-{number}" for number in numbers if is_reserved("s", f"B-{number}", 0.2) == reserved}
 
@@ -149,7 +154,7 @@ def test_a_mark_is_durable_at_once_and_known_to_the_gate(tmp_path: Path) -> None
 def test_drift_is_found_and_a_new_champion_ends_a_lasting_change(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     assert kept.keeper.work([judged(number) for number in range(100)], flush=False).drifts == []
-    odd = [judged(n, level=9.0, decision="anomalous", p_value=0.001) for n in range(100, 150)]
+    odd = alerts(range(100, 150))
     assert kept.keeper.work(odd, flush=False).drifts
     assert kept.plant.changed is not None
     kept.keeper.work([NewChampion()], flush=False)
@@ -167,7 +172,7 @@ def test_the_p_values_of_another_version_count_for_no_alert_share(tmp_path: Path
 def test_a_restart_forgets_neither_what_was_usual_nor_that_the_plant_has_changed(tmp_path: Path) -> None:
     before = Kept(tmp_path, reserve=0.5)
     before.keeper.work([judged(number) for number in range(200)], flush=True)
-    odd = [judged(n, level=9.0, decision="anomalous", p_value=0.001) for n in range(200, 300)]
+    odd = alerts(range(200, 300))
     before.keeper.work(odd, flush=True)
     assert before.plant.changed is not None
     after = Kept(tmp_path, reserve=0.5)
@@ -256,7 +261,7 @@ def test_what_waits_is_bounded_by_its_bytes_too(tmp_path: Path, monkeypatch: pyt
     many: dict[str, Any] = {"max_accepted": 10_000_000}
     assert Kept(tmp_path, **many).keeper.limit == (1 << 28) // (4 * 2 * L)
     mend = unwritable(tmp_path)
-    monkeypatch.setattr(keeper_module, "_WAITING_BYTES", 5 * 4 * 2 * L)
+    monkeypatch.setattr(keeper_module, "WAITING_BYTES", 5 * 4 * 2 * L)
     kept = Kept(tmp_path, reserve=0.000001, **many)
     assert kept.keeper.work([judged(number) for number in range(8)], flush=False).n_dropped == 3
     mend()
@@ -313,11 +318,11 @@ def test_a_reserve_beyond_what_memory_should_hold_is_not_looked_at(
 ) -> None:
     before = Kept(tmp_path, reserve=0.5)
     before.keeper.work([judged(number) for number in range(200)], flush=True)
-    odd = [judged(n, level=9.0, decision="anomalous", p_value=0.001) for n in range(200, 300)]
+    odd = alerts(range(200, 300))
     before.keeper.work(odd, flush=True)
     n_bytes = len(before.ids_on_disk("reserve")) * len(CHANNELS) * L * 4
     for limit, is_known in [(n_bytes, True), (n_bytes - 1, False)]:
-        monkeypatch.setattr(keeper_module, "_WARM_UP_BYTES", limit)
+        monkeypatch.setattr(keeper_module, "WARM_UP_BYTES", limit)
         after = Kept(tmp_path, reserve=0.5)
         after.keeper.work([], flush=False)
         assert (after.plant.changed is not None) == is_known

@@ -12,6 +12,7 @@ import pytest
 
 from streamad.judge.judging import JudgedSequence
 from streamad.learn.live.keeper import Keeper
+from streamad.learn.live.learner import cold_start_text
 from streamad.learn.store.storage import open_storage
 from streamad.learn.trainer.requests import TrainingFailed, TrainingOutcome, TrainingRequest, TrainingResult
 from streamad.learn.trainer.trainings import Trainings
@@ -172,6 +173,19 @@ async def test_only_a_training_that_failed_is_an_event(
 
 
 # --- before the first model ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_kept", "is_training", "unit", "text"),
+    [
+        (0, False, "", "0 of 200"),
+        (199, False, "", "199 of 200"),
+        (4321, False, "", "200 of 200"),
+        (200, True, "sequences", "200 of 200 sequences, the first model is being trained"),
+    ],
+)
+def test_it_counts_up_to_what_the_first_training_needs(n_kept: int, is_training: bool, unit: str, text: str) -> None:
+    assert cold_start_text(n_kept, 200, is_training=is_training, unit=unit) == text
 
 
 async def test_it_counts_from_the_first_verdict_on(tmp_path: Path) -> None:

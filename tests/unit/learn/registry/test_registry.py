@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +16,13 @@ from streamad.learn.registry.registry import NoModelError, OvertakenError, Regis
 from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train, windows_of
 
 ODD_NAMES = ["", ".", "..", "../other", "a/b", "/etc", ".hidden", "a\n", "a b", "é", "x" * 65, "a\0b"]
+
+
+def with_challenger(root: Path) -> Registry:
+    """A registry with 0001 in service and 0002 not promoted."""
+    train(root)
+    train(root, data=windows_of(30, seed=1), promote=False)
+    return Registry(root)
 
 
 def test_a_published_version_holds_exactly_the_layout(tmp_path: Path) -> None:
@@ -95,14 +104,14 @@ def test_a_number_once_in_service_is_not_given_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     registry = Registry(tmp_path / "registry")
-    with pytest.raises(RegistryError, match="not a plain name"):
-        registry.versions(name)
-    with pytest.raises(RegistryError, match="not a plain name"):
-        registry.folder("default", name)
-    with pytest.raises(RegistryError, match="not a plain name"):
-        registry.new_version(name)
-    with pytest.raises(RegistryError, match="not a plain name"):
-        registry.promote("default", name, expected=None)
+    for use in (
+        lambda: registry.versions(name),
+        lambda: registry.folder("default", name),
+        lambda: registry.new_version(name),
+        lambda: registry.promote("default", name, expected=None),
+    ):
+        with pytest.raises(RegistryError, match="not a plain name"):
+            use()
 
 
 @pytest.mark.parametrize(
@@ -117,27 +126,27 @@ def test_damaged_current_is_one_line_and_never_a_path(tmp_path: Path, content: b
 
 
 def test_promote_needs_the_expected_champion(tmp_path: Path) -> None:
-    registry = Registry(tmp_path)
-    train(tmp_path)
-    for seed in (1, 2):
-        train(tmp_path, data=windows_of(30, seed=seed), promote=False)
+    registry = with_challenger(tmp_path)
+    train(tmp_path, data=windows_of(30, seed=2), promote=False)
     registry.promote("default", "0002", expected="0001")
-    with pytest.raises(RegistryError, match="0003 not promoted, 0002 is in service where 0001 was expected"):
-        registry.promote("default", "0003", expected="0001")
-    with pytest.raises(RegistryError, match="0002 is in service where nothing was expected"):
-        registry.promote("default", "0003", expected=None)
+    for expected in ("0001", None):
+        wanted = f"0003 not promoted, 0002 is in service where {expected or 'nothing'} was expected"
+        with pytest.raises(OvertakenError, match=wanted):
+            registry.promote("default", "0003", expected=expected)
+    with pytest.raises(RegistryError, match="has no version 0009") as caught:
+        registry.promote("default", "0009", expected="0002")
+    assert not isinstance(caught.value, OvertakenError)
     assert registry.current("default") == "0002"
     registry.promote("default", "0001", expected="0002")  # a rollback
     assert registry.current("default") == "0001"
 
 
 def test_a_damaged_version_is_not_promoted(tmp_path: Path) -> None:
-    train(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    registry = with_challenger(tmp_path)
     (tmp_path / "default" / "versions" / "0002" / "model.npz").write_bytes(b"broken")
     with pytest.raises(ArtifactError, match=r"model default 0002: model.npz is damaged"):
-        Registry(tmp_path).promote("default", "0002", expected="0001")
-    assert Registry(tmp_path).current("default") == "0001"
+        registry.promote("default", "0002", expected="0001")
+    assert registry.current("default") == "0001"
 
 
 def test_decision_is_kept_and_the_version_still_loads(tmp_path: Path) -> None:
@@ -159,9 +168,7 @@ def decided(challenger: str, champion: str | None, number: int = 0) -> Promotion
 
 
 def test_a_decision_is_kept_in_the_champion_s_manifest_too_and_both_still_load(tmp_path: Path) -> None:
-    train(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=1), promote=False)
-    registry = Registry(tmp_path)
+    registry = with_challenger(tmp_path)
     own = registry.manifest("default", "0001").decision
     registry.record_decision("default", "0002", decided("0002", "0001"))
     assert registry.manifest("default", "0002").decision == decided("0002", "0001")
@@ -172,9 +179,7 @@ def test_a_decision_is_kept_in_the_champion_s_manifest_too_and_both_still_load(t
 
 
 def test_a_champion_keeps_the_latest_50_decisions(tmp_path: Path) -> None:
-    train(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=1), promote=False)
-    registry = Registry(tmp_path)
+    registry = with_challenger(tmp_path)
     for number in range(52):
         registry.record_decision("default", "0002", decided("0002", "0001", number))
     challenged = registry.manifest("default", "0001").challenged
@@ -185,13 +190,12 @@ def test_a_champion_keeps_the_latest_50_decisions(tmp_path: Path) -> None:
 def test_a_champion_that_is_damaged_or_gone_keeps_no_decision_out_of_the_challenger(
     tmp_path: Path, champion: str
 ) -> None:
-    train(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    registry = with_challenger(tmp_path)
     if champion == "damaged":
         (tmp_path / "default" / "versions" / "0001" / "manifest.json").write_bytes(b"{")
     named = "0001" if champion == "damaged" else "0000"
-    Registry(tmp_path).record_decision("default", "0002", decided("0002", named))
-    assert Registry(tmp_path).manifest("default", "0002").decision == decided("0002", named)
+    registry.record_decision("default", "0002", decided("0002", named))
+    assert registry.manifest("default", "0002").decision == decided("0002", named)
 
 
 def test_manifests_from_before_retraining_are_read_and_load(tmp_path: Path) -> None:
@@ -206,16 +210,6 @@ def test_manifests_from_before_retraining_are_read_and_load(tmp_path: Path) -> N
     path.write_text(json.dumps(content))
     manifest = load(tmp_path).manifest
     assert (manifest.learning, manifest.challenged, manifest.metrics.n_presumed) == (None, (), 0)
-
-
-def test_a_lost_race_has_an_error_of_its_own(tmp_path: Path) -> None:
-    train(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=1), promote=False)
-    with pytest.raises(OvertakenError, match="0002 not promoted, 0001 is in service where nothing was expected"):
-        Registry(tmp_path).promote("default", "0002", expected=None)
-    with pytest.raises(RegistryError, match="has no version 0009") as caught:
-        Registry(tmp_path).promote("default", "0009", expected="0001")
-    assert not isinstance(caught.value, OvertakenError)
 
 
 def test_unpublished_staging_leaves_nothing(tmp_path: Path) -> None:
@@ -266,15 +260,14 @@ def test_a_file_where_the_registry_should_be_is_one_line(tmp_path: Path) -> None
 def test_a_full_disk_at_promotion_keeps_the_champion(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    train(tmp_path)
-    train(tmp_path, data=windows_of(30, seed=1), promote=False)
+    registry = with_challenger(tmp_path)
     (tmp_path / "default" / ".CURRENT.tmp").symlink_to("/dev/full")
     with pytest.raises(OutputError, match="No space left on device; free disk space") as caught:
-        Registry(tmp_path).promote("default", "0002", expected="0001")
+        registry.promote("default", "0002", expected="0001")
     assert "\n" not in str(caught.value)
-    assert Registry(tmp_path).current("default") == "0001"
-    Registry(tmp_path).promote("default", "0002", expected="0001")
-    assert Registry(tmp_path).current("default") == "0002"
+    assert registry.current("default") == "0001"
+    registry.promote("default", "0002", expected="0001")
+    assert registry.current("default") == "0002"
 
 
 def test_a_full_disk_at_export_leaves_no_version(tmp_path: Path) -> None:
@@ -298,3 +291,25 @@ def test_a_full_disk_at_export_leaves_no_version(tmp_path: Path) -> None:
         train(tmp_path, data=windows_of(30, seed=1), detector=FullDisk())
     assert [path.name for path in (tmp_path / "default" / "versions").iterdir()] == ["0001"]
     assert Registry(tmp_path).current("default") == "0001"
+
+
+def test_a_stale_handle_of_a_version_is_a_registry_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = train(tmp_path)
+    registry = Registry(tmp_path)
+    stale = registry.folder("default", version)
+    stat = Path.stat
+
+    def failing(path: Path, **more: bool) -> os.stat_result:
+        if path == stale:
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return stat(path, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", failing)
+        with pytest.raises(RegistryError, match="Stale file handle"):
+            registry.current("default")
+        with pytest.raises(RegistryError, match="Stale file handle"):
+            registry.manifest("default", version)
+    assert registry.current("default") == version

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from streamad.errors import StoreError
 from streamad.learn.store import compaction
 from streamad.learn.store.contents import Contents
+from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
 from streamad.learn.store.remembered import REMEMBERED
 from streamad.learn.store.storage import Storage, open_storage
@@ -25,18 +28,15 @@ from tests.support.learning.inlier_cases import (
     START_US,
     C,
     L,
+    add,
     all_ids,
     ids,
+    numbers,
     same,
     sequence_of,
     shards_of,
     store_of,
 )
-
-
-def numbers(store: object, share: Share = "accepted") -> list[int]:
-    return [int(one.id[3:]) for one in store.read(share)]  # type: ignore[attr-defined]
-
 
 # --- keeping --------------------------------------------------------------------------------------------------------
 
@@ -100,8 +100,7 @@ def test_a_window_of_another_shape_is_refused(tmp_path: Path) -> None:
 
 def test_models_do_not_see_each_other(tmp_path: Path) -> None:
     first, second = store_of(tmp_path, model="press"), store_of(tmp_path, model="press.b")
-    first.offer(sequence_of(1), "accepted")
-    first.flush()
+    add(first, [1])
     first.mark(Mark(id="x", judgement="veto", at_us=1))
     second = store_of(tmp_path, model="press.b")
     assert (all_ids(second), second.marks()) == ([], {})
@@ -116,9 +115,7 @@ def test_a_model_name_never_leads_elsewhere(tmp_path: Path, odd: str) -> None:
 
 def test_since_and_stored_before_are_exact(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    for i in range(6):
-        store.offer(sequence_of(i), "accepted")
-    store.flush()
+    add(store, range(6))
     since, before = START_US + 2 * SECOND_US, START_US + 4 * SECOND_US
     assert ids(store.read("accepted", since_us=since)) == ["id-000002", "id-000003", "id-000004", "id-000005"]
     assert ids(store.read("accepted", since_us=since + 1)) == ["id-000003", "id-000004", "id-000005"]
@@ -196,10 +193,7 @@ def test_the_memory_of_ids_is_bounded_and_keeps_the_last(tmp_path: Path, monkeyp
     assert REMEMBERED == 1_000_000
     monkeypatch.setattr(compaction, "REMEMBERED", 1000)
     store = store_of(tmp_path, max_accepted=20, max_age="30s")
-    for i in range(2500):
-        store.offer(sequence_of(i), "accepted")
-        if i % 50 == 49:
-            store.flush()
+    add(store, range(2500), every=50)
     again = store_of(tmp_path, max_accepted=20, max_age="30s")
     taken = [i for i in range(2500) if again.offer(sequence_of(i), "accepted")]
     assert taken == list(range(taken[-1] + 1))  # only the first are forgotten
@@ -213,9 +207,7 @@ def test_the_memory_of_ids_is_bounded_and_keeps_the_last(tmp_path: Path, monkeyp
 
 def test_newest_keeps_the_newest_by_event_time_though_they_come_in_any_order(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_accepted=20)
-    for i in np.random.default_rng(0).permutation(100).tolist():
-        store.offer(sequence_of(i), "accepted")
-        store.flush()
+    add(store, np.random.default_rng(0).permutation(100).tolist(), every=1)
     assert numbers(store) == list(range(80, 100))
     assert store.counts()["accepted"] == 20
 
@@ -231,25 +223,20 @@ def test_each_share_has_its_own_bound(tmp_path: Path) -> None:
 
 def test_aside_keeps_the_newest_whatever_the_policy(tmp_path: Path) -> None:
     store = store_of(tmp_path, policy="reservoir", max_aside=20)
-    for i in range(100):
-        store.offer(sequence_of(i), "aside")
-    store.flush()
+    add(store, range(100), "aside")
     assert numbers(store, "aside") == list(range(80, 100))
 
 
 def test_a_reader_with_smaller_bounds_sees_less_and_takes_nothing_away(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_accepted=50)
-    for i in range(50):
-        store.offer(sequence_of(i), "accepted")
-    store.flush()
+    add(store, range(50))
     assert numbers(store_of(tmp_path, max_accepted=20)) == list(range(30, 50))
     assert numbers(store) == list(range(50))
 
 
 def test_what_is_too_old_is_gone_with_the_next_flush(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_age="1m")
-    store.offer(sequence_of(0), "accepted")
-    store.flush()
+    add(store, [0])
     store.offer(sequence_of(1, time_s=60), "accepted")
     store.flush()
     assert numbers(store) == [0, 1]
@@ -261,10 +248,7 @@ def test_what_is_too_old_is_gone_with_the_next_flush(tmp_path: Path) -> None:
 
 def test_storage_stays_within_twice_the_bounds_and_the_files_stay_few(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_accepted=100)
-    for i in range(1200):
-        store.offer(sequence_of(i), "accepted")
-        if i % 5 == 4:
-            store.flush()
+    add(store, range(1200), every=5)
     held = [len(np.load(path)["lengths"]) for path in shards_of(tmp_path)]
     assert sum(held) <= 200
     assert len(held) <= 24
@@ -275,28 +259,19 @@ def test_storage_stays_within_twice_the_bounds_and_the_files_stay_few(tmp_path: 
 @pytest.mark.parametrize("judgement", ["false_alarm", "confirmed"])
 def test_marked_sequences_survive_the_bounds(tmp_path: Path, judgement: str) -> None:
     store = store_of(tmp_path, max_aside=20, max_age="100s")
-    for i in range(10):
-        store.offer(sequence_of(i), "aside")
-    store.flush()
+    add(store, range(10), "aside")
     store_of(tmp_path).mark(Mark(id="id-000003", judgement=judgement, at_us=1))  # type: ignore[arg-type]
-    for i in range(10, 1000):
-        store.offer(sequence_of(i), "aside")
-        if i % 20 == 0:
-            store.flush()
-    store.flush()
+    add(store, range(10, 1000), "aside", every=20)
     assert numbers(store, "aside") == [3, *range(980, 1000)]
     assert numbers(store_of(tmp_path, max_aside=20, max_age="100s"), "aside") == [3, *range(980, 1000)]
 
 
 def test_a_veto_pins_nothing(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_aside=20)
-    store.offer(sequence_of(0), "aside")
-    store.flush()
+    add(store, [0], "aside")
     store.mark(Mark(id="id-000000", judgement="confirmed", at_us=1))
     store.mark(Mark(id="id-000000", judgement="veto", at_us=2))
-    for i in range(1, 30):
-        store.offer(sequence_of(i), "aside")
-    store.flush()
+    add(store, range(1, 30), "aside")
     assert numbers(store, "aside") == list(range(10, 30))
 
 
@@ -314,21 +289,17 @@ def test_marked_sequences_are_bounded_too(tmp_path: Path) -> None:
 
 def filled(tmp_path: Path, clock: ManualClock) -> None:
     store = store_of(tmp_path, clock=clock, max_age="1h")
-    for i in range(30):
-        store.offer(sequence_of(i), "accepted")
-    store.flush()
+    add(store, range(30))
 
 
 @pytest.mark.parametrize("jump_s", [-40 * 365 * 86_400, 40 * 365 * 86_400])
 def test_a_jump_of_the_machines_clock_evicts_nothing(tmp_path: Path, jump_s: int) -> None:
     filled(tmp_path, ManualClock(START_US + 100 * SECOND_US))
     jumped = store_of(tmp_path, clock=ManualClock(START_US + jump_s * SECOND_US), max_age="1h")
-    jumped.offer(sequence_of(30), "accepted")
-    jumped.flush()
+    add(jumped, [30])
     assert numbers(jumped) == list(range(31))
     back = store_of(tmp_path, clock=ManualClock(START_US + 200 * SECOND_US), max_age="1h")
-    back.offer(sequence_of(31), "accepted")
-    back.flush()
+    add(back, [31])
     assert numbers(back) == list(range(32))
 
 
@@ -351,17 +322,21 @@ def test_a_plant_that_stood_still_for_a_year_forgets_nothing(tmp_path: Path) -> 
 
 def three_shards(tmp_path: Path) -> list[Path]:
     store = store_of(tmp_path)
-    for i in range(3):
-        store.offer(sequence_of(i), "accepted")
-        store.flush()
+    add(store, range(3), every=1)
     return shards_of(tmp_path)
+
+
+def damage(shard: Path) -> bytes:
+    """Change a value of sequence 1; return what the file held before."""
+    content = shard.read_bytes()
+    at = content.index(np.float32(1.125).tobytes())
+    shard.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    return content
 
 
 def test_a_shard_with_a_changed_value_is_left_out_and_named_when_it_is_read(tmp_path: Path) -> None:
     _, damaged, _ = three_shards(tmp_path)
-    content = damaged.read_bytes()
-    at = content.index(np.float32(1.125).tobytes())
-    damaged.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    content = damage(damaged)
     store = store_of(tmp_path)
     assert store.problems == []  # the index is whole; windows are not read before they are asked for
     assert numbers(store) == [0, 2]
@@ -378,9 +353,7 @@ def test_a_shard_with_a_changed_value_is_left_out_and_named_when_it_is_read(tmp_
 
 def test_a_shard_that_was_found_damaged_stays_named_while_other_shares_are_read(tmp_path: Path) -> None:
     _, damaged, _ = three_shards(tmp_path)
-    content = damaged.read_bytes()
-    at = content.index(np.float32(1.125).tobytes())
-    damaged.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    content = damage(damaged)
     store = store_of(tmp_path)
     for share in SHARES:
         store.read(share)
@@ -460,13 +433,9 @@ def test_shards_of_other_channels_and_windows_are_left_alone(tmp_path: Path) -> 
 
 def test_a_damaged_shard_does_not_keep_others_from_being_joined(tmp_path: Path) -> None:
     _, damaged, _ = three_shards(tmp_path)
-    content = damaged.read_bytes()
-    at = content.index(np.float32(1.125).tobytes())
-    damaged.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
+    content = damage(damaged)
     store = store_of(tmp_path)
-    for i in range(3, 20):
-        store.offer(sequence_of(i), "accepted")
-        store.flush()
+    add(store, range(3, 20), every=1)
     assert damaged.exists()
     assert len(shards_of(tmp_path)) < 10
     assert numbers(store) == [0, *range(2, 20)]
@@ -476,9 +445,7 @@ def test_a_damaged_shard_does_not_keep_others_from_being_joined(tmp_path: Path) 
 
 def test_a_damaged_list_of_ids_is_named(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_accepted=20)
-    for i in range(60):
-        store.offer(sequence_of(i), "accepted")
-    store.flush()
+    add(store, range(60))
     (damaged,) = (tmp_path / "inliers" / "default" / "ids").iterdir()
     damaged.write_bytes(damaged.read_bytes()[:-1])
     again = store_of(tmp_path, max_accepted=20)
@@ -501,14 +468,12 @@ def test_files_of_somebody_else_are_named_and_stay(tmp_path: Path) -> None:
 
 def test_a_store_that_is_removed_while_it_is_open_begins_anew(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    store.offer(sequence_of(1), "accepted")
-    store.flush()
+    add(store, [1])
     for path in shards_of(tmp_path):
         path.unlink()
     for folder in (tmp_path / "inliers" / "default" / "accepted", tmp_path / "inliers" / "default"):
         folder.rmdir()
-    store.offer(sequence_of(2), "accepted")
-    store.flush()
+    add(store, [2])
     assert numbers(store) == [2]
 
 
@@ -534,29 +499,28 @@ def test_temporary_files_of_killed_writers_go_after_an_hour(tmp_path: Path) -> N
 
 
 class FullDisk:
-    """Within the block every fsync fails for want of space, as it does where blocks are allocated late."""
+    """Every fsync but the first ``after`` fails for want of space, as if blocks were allocated late, until ``free``."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int = 10**9) -> None:
-        self._times = times
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> None:
+        self._left: float = after
         self._real = os.fsync
         monkeypatch.setattr(os, "fsync", self._fsync)
 
     def _fsync(self, descriptor: int) -> None:
-        self._times -= 1
-        if self._times >= 0:
+        self._left -= 1
+        if self._left < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._real(descriptor)
 
     def free(self) -> None:
-        self._times = 0
+        self._left = math.inf
 
 
 def test_on_a_full_disk_sequences_wait_and_a_later_flush_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of(tmp_path)
-    store.offer(sequence_of(1), "accepted")
-    store.flush()
+    add(store, [1])
     disk = FullDisk(monkeypatch)
     store.offer(sequence_of(2), "accepted")
     store.offer(sequence_of(3), "reserve")
@@ -583,18 +547,10 @@ def test_a_share_that_was_written_before_the_disk_was_full_is_not_written_twice(
     store.flush()
     for share in SHARES:
         store.offer(sequence_of(10 + SHARES.index(share)), share)
-    real, calls = os.fsync, []
-
-    def fails_at_the_third(descriptor: int) -> None:
-        calls.append(descriptor)
-        if len(calls) >= 3:  # content and folder of the first shard pass
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fails_at_the_third)
+    disk = FullDisk(monkeypatch, after=2)  # content and folder of the first new shard pass
     with pytest.raises(StoreError):
         store.flush()
-    monkeypatch.setattr(os, "fsync", real)
+    disk.free()
     assert store.pending() == 2
     store.flush()
     assert [len(shards_of(tmp_path, share)) for share in SHARES] == [2, 2, 2]
@@ -603,26 +559,16 @@ def test_a_share_that_was_written_before_the_disk_was_full_is_not_written_twice(
 
 def test_a_disk_that_is_full_while_joining_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_of(tmp_path)
-    for i in range(7):
-        store.offer(sequence_of(i), "accepted")
-        store.flush()
+    add(store, range(7), every=1)
     store.offer(sequence_of(7), "accepted")
-    real, calls = os.fsync, []
-
-    def fails_at_the_third(descriptor: int) -> None:
-        calls.append(descriptor)
-        if len(calls) == 3:  # the new shard passes, the joined one does not
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fails_at_the_third)
+    disk = FullDisk(monkeypatch, after=2)  # content and folder of the first new shard pass
     with pytest.raises(StoreError, match="free disk space"):
         store.flush()
+    disk.free()
     assert store.pending() == 0
     assert len(shards_of(tmp_path)) == 8
     assert numbers(store_of(tmp_path)) == list(range(8))
-    store.offer(sequence_of(8), "accepted")
-    store.flush()
+    add(store, [8])
     assert len(shards_of(tmp_path)) == 1
     assert numbers(store) == list(range(9))
 
@@ -641,7 +587,8 @@ def test_what_waits_is_bounded_and_the_oldest_makes_room(tmp_path: Path) -> None
 # --- purge ----------------------------------------------------------------------------------------------------------
 
 
-def purgeable(tmp_path: Path) -> object:
+def purgeable(tmp_path: Path) -> InlierStore:
+    """Even numbers in the reserve, odd ones accepted, 0 to 11, in two shards each."""
     store = store_of(tmp_path)
     for i in range(12):
         store.offer(sequence_of(i), "accepted" if i % 2 else "reserve")
@@ -651,36 +598,28 @@ def purgeable(tmp_path: Path) -> object:
     return store
 
 
-def test_purge_before_a_time(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    purgeable(tmp_path)
-    assert store.purge(before_us=START_US + 4 * SECOND_US) == 4
-    assert (numbers(store), numbers(store, "reserve")) == ([5, 7, 9, 11], [4, 6, 8, 10])
-
-
-def test_purge_of_one_share(tmp_path: Path) -> None:
-    purgeable(tmp_path)
-    store = store_of(tmp_path)
-    assert store.purge(share="reserve") == 6
-    assert (numbers(store), numbers(store, "reserve")) == ([1, 3, 5, 7, 9, 11], [])
-    assert shards_of(tmp_path, "reserve") == []
-
-
-def test_purge_of_ids_of_one_share_before_a_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("conditions", "purged"),
+    [
+        ({"before_us": START_US + 4 * SECOND_US}, range(4)),
+        ({"share": "reserve"}, range(0, 12, 2)),
+        ({"before_us": START_US + 5 * SECOND_US, "ids": ["id-000001", "id-000002", "id-000009", "x"]}, [1, 2]),
+        ({"ids": ["id-000001", "id-000002", "x"], "share": "accepted"}, [1]),
+        ({}, range(12)),
+    ],
+)
+def test_a_purge_takes_what_meets_every_condition(
+    tmp_path: Path, conditions: dict[str, Any], purged: Iterable[int]
+) -> None:
     purgeable(tmp_path)
     store = store_of(tmp_path)
-    named = ["id-000001", "id-000002", "id-000009", "unknown"]
-    assert store.purge(before_us=START_US + 5 * SECOND_US, ids=named, share="accepted") == 1
-    assert len(all_ids(store)) == 11
-    assert "id-000001" not in all_ids(store)
-
-
-def test_purge_of_everything(tmp_path: Path) -> None:
-    purgeable(tmp_path)
-    store = store_of(tmp_path)
-    assert store.purge() == 12
-    assert store.counts() == {"accepted": 0, "reserve": 0, "aside": 0}
-    assert all_ids(store) == []
+    assert store.purge(**conditions) == len(set(purged))
+    left = set(range(12)) - set(purged)
+    assert set(numbers(store)) | set(numbers(store, "reserve")) == left
+    assert sum(store.counts().values()) == len(left)
+    assert [bool(shards_of(tmp_path, share)) for share in ("reserve", "accepted")] == [
+        any(i % 2 == parity for i in left) for parity in (0, 1)
+    ]
 
 
 def test_purge_of_nothing_changes_nothing(tmp_path: Path) -> None:
@@ -695,9 +634,9 @@ def test_what_is_purged_leaves_the_disk_and_never_comes_back(tmp_path: Path) -> 
     assert store_of(tmp_path).purge(ids=["id-000003"]) == 1
     assert not any(b"id-000003" in path.read_bytes() for path in tmp_path.rglob("*.npz"))
     assert not store_of(tmp_path).offer(sequence_of(3), "accepted")
-    writer.offer(sequence_of(50), "accepted")  # type: ignore[attr-defined]
-    writer.flush()  # type: ignore[attr-defined]
-    assert not writer.offer(sequence_of(3), "accepted")  # type: ignore[attr-defined]
+    writer.offer(sequence_of(50), "accepted")
+    writer.flush()
+    assert not writer.offer(sequence_of(3), "accepted")
     assert 3 not in numbers(writer)
 
 
@@ -708,8 +647,7 @@ def test_purge_reaches_what_waits_here_and_in_other_processes(tmp_path: Path) ->
         other.offer(sequence_of(i), "accepted")
     assert store.purge(ids=["id-000001"]) == 1
     assert store.pending() == 1
-    other.offer(sequence_of(3), "accepted")
-    other.flush()
+    add(other, [3])
     assert all_ids(other) == ["id-000002", "id-000003"]
 
 
@@ -740,10 +678,7 @@ def test_the_work_grows_with_what_is_offered_not_with_its_square(
     monkeypatch.setattr(compaction, "MAX_FILES", 64)
     store = store_of(tmp_path, policy=policy, max_accepted=1000)
     n = 12_000
-    for i in range(n):
-        store.offer(sequence_of(i), "accepted")
-        if i % 50 == 49:
-            store.flush()
+    add(store, range(n), every=50)
     assert store.counts()["accepted"] == 1000
     assert sum(written) < 5 * n  # each sequence is written once, and joined a few times
     assert len(written) < 2 * n / 50
@@ -806,6 +741,5 @@ def test_without_s3fs_or_a_known_protocol_the_error_says_so(tmp_path: Path) -> N
 
 def test_a_url_of_a_folder_is_a_folder(tmp_path: Path) -> None:
     store = store_of(Path("/nowhere"), url=f"file://{tmp_path}/inliers", channels=CHANNELS)
-    store.offer(sequence_of(1), "accepted")
-    store.flush()
+    add(store, [1])
     assert len(shards_of(tmp_path)) == 1

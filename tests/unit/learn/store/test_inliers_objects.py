@@ -13,7 +13,7 @@ import pytest
 
 from streamad.errors import StoreError
 from streamad.learn.store.records import SHARES, Mark
-from tests.support.learning.inlier_cases import all_ids, ids, same, sequence_of, store_of
+from tests.support.learning.inlier_cases import add, all_ids, ids, same, sequence_of, store_of
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +69,14 @@ def test_what_is_offered_is_read_back_by_another_process(url: str, tmp_path: Pat
 @pytest.mark.parametrize("url", ["memory://", "memory://top", "memory://top/", "memory:///top/"])
 def test_a_url_is_extended_by_the_model(url: str, tmp_path: Path) -> None:
     store = store_of(tmp_path, url=url, model=f"m{secrets.token_hex(4)}")
-    store.offer(sequence_of(1), "accepted")
-    store.flush()
+    add(store, [1])
     assert all_ids(store) == ["id-000001"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_bounds_joining_and_memory_of_ids(url: str, tmp_path: Path) -> None:
     store = store_of(tmp_path, url=url, max_accepted=20, policy="reservoir")
-    for i in range(120):
-        store.offer(sequence_of(i), "accepted")
-        if i % 5 == 4:
-            store.flush()
+    add(store, range(120), every=5)
     again = store_of(tmp_path, url=url, max_accepted=20, policy="reservoir")
     assert again.counts()["accepted"] == 20
     assert ids(again.read("accepted")) == ids(store.read("accepted"))
@@ -92,9 +88,7 @@ def test_bounds_joining_and_memory_of_ids(url: str, tmp_path: Path) -> None:
 
 def test_a_writer_sees_what_others_write_and_remove(url: str, tmp_path: Path) -> None:
     first, second = store_of(tmp_path, url=url), store_of(tmp_path, url=url)
-    for i in range(6):
-        first.offer(sequence_of(i), "accepted")
-    first.flush()
+    add(first, range(6))
     assert second.purge(ids=["id-000002"]) == 1
     second.mark(Mark(id="id-000004", judgement="confirmed", at_us=1))
     assert 2 not in [int(one.id[3:]) for one in first.read("accepted")]
@@ -106,8 +100,7 @@ def test_a_writer_sees_what_others_write_and_remove(url: str, tmp_path: Path) ->
 def test_listings_are_never_stale(bucket: str, s3_server: str, tmp_path: Path) -> None:
     """Another machine's writes, by another client: nothing of ours knows of them."""
     store = store_of(tmp_path, url=f"s3://{bucket}/inliers")
-    store.offer(sequence_of(1), "accepted")
-    store.flush()
+    add(store, [1])
     assert len(store.read("accepted")) == 1
     client = boto3.client("s3", endpoint_url=s3_server)
     (entry,) = client.list_objects_v2(Bucket=bucket, Prefix="inliers/default/accepted/")["Contents"]

@@ -12,7 +12,7 @@ import pytest
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import SHARES
 from streamad.testing import ManualClock
-from tests.support.learning.inlier_cases import DAY_US, START_US, all_ids, ids, sequence_of, shards_of, store_of
+from tests.support.learning.inlier_cases import DAY_US, START_US, add, all_ids, ids, sequence_of, shards_of, store_of
 
 N_WRITERS, N_EACH = 4, 150
 
@@ -67,29 +67,23 @@ def test_writers_of_one_bound_agree_on_what_stays(tmp_path: Path) -> None:
     with ThreadPoolExecutor(N_WRITERS) as pool:
         stores = list(pool.map(write, range(N_WRITERS)))
     alone = store_of(tmp_path / "alone", policy="reservoir", max_accepted=40)
-    for i in range(400):
-        alone.offer(sequence_of(i), "accepted")
-    alone.flush()
+    add(alone, range(400))
     assert all(ids(store.read("accepted")) == ids(alone.read("accepted")) for store in stores)
 
 
 def test_copies_left_by_writers_that_joined_at_once_count_once_and_go(tmp_path: Path) -> None:
     """What two writers leave that joined the same shards and died before they deleted them."""
     store = store_of(tmp_path)
-    for i in range(7):
-        store.offer(sequence_of(i), "accepted")
-        store.flush()
+    add(store, range(7), every=1)
     parts = {path: path.read_bytes() for path in shards_of(tmp_path)}
-    store.offer(sequence_of(7), "accepted")
-    store.flush()
+    add(store, [7])
     (joined,) = shards_of(tmp_path)
     for path, content in parts.items():
         path.write_bytes(content)
     again = store_of(tmp_path)
     assert again.counts()["accepted"] == 8
     assert all_ids(again) == [f"id-{i:06d}" for i in range(8)]
-    again.offer(sequence_of(8), "accepted")
-    again.flush()
+    add(again, [8])
     assert set(shards_of(tmp_path)) & {joined, *parts} == {joined}
     assert all_ids(again) == [f"id-{i:06d}" for i in range(9)]
 
@@ -98,9 +92,7 @@ def test_a_listing_that_misses_what_is_joined_in_the_middle_of_it_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = store_of(tmp_path)
-    for i in range(7):
-        store.offer(sequence_of(i), "accepted")
-        store.flush()
+    add(store, range(7), every=1)
     writer, reader = store_of(tmp_path), store_of(tmp_path)
     writer.offer(sequence_of(7), "accepted")
     real = Path.iterdir
@@ -122,13 +114,10 @@ def test_a_listing_that_misses_what_is_joined_in_the_middle_of_it_is_repeated(
 
 def test_a_joined_shard_sorts_behind_its_parts_though_the_clock_fell_back(tmp_path: Path) -> None:
     store = store_of(tmp_path)
-    for i in range(7):
-        store.offer(sequence_of(i), "accepted")
-        store.flush()
+    add(store, range(7), every=1)
     parts = shards_of(tmp_path)
     behind = store_of(tmp_path, clock=ManualClock(START_US - 365 * DAY_US))
-    behind.offer(sequence_of(7), "accepted")
-    behind.flush()
+    add(behind, [7])
     (joined,) = shards_of(tmp_path)
     assert joined > parts[-1]
 

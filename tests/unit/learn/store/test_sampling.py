@@ -26,44 +26,6 @@ def visible(*args: object, **more: object) -> list[int]:
     return np.flatnonzero(keep(*args, **more).visible).tolist()  # type: ignore[arg-type]
 
 
-def test_of_nothing_nothing_is_kept() -> None:
-    assert visible([]) == []
-
-
-def test_newest_keeps_the_newest_by_time_in_whatever_order_they_came() -> None:
-    assert visible([50, 10, 40, 20, 30]) == [0, 2, 4]
-
-
-def test_age_exactly_at_the_limit_is_kept_one_more_is_not() -> None:
-    assert visible([0, 1000]) == [0, 1]
-    assert visible([0, 1001]) == [1]
-
-
-def test_age_counts_from_the_newest_not_from_the_clock() -> None:
-    assert visible([0, 10], now=10**15) == [0, 1]
-
-
-def test_times_of_the_future_make_nothing_old() -> None:
-    assert visible([0, 10, 10**15], now=500) == [0, 1, 2]
-
-
-def test_a_clock_that_fell_back_makes_nothing_old() -> None:
-    assert visible([10**9, 10**9 + 10], now=0) == [0, 1]
-
-
-def test_pinned_ones_stay_beside_the_others_whatever_their_age() -> None:
-    assert visible([0, 5000, 5001, 5002, 5003], pinned=(0,)) == [0, 2, 3, 4]
-
-
-def test_of_too_many_pinned_ones_the_newest_stay() -> None:
-    assert visible([1, 2, 3, 4, 5], pinned=(0, 1, 2, 3)) == [1, 2, 3, 4]
-
-
-def test_the_reservoir_is_the_highest_keys_of_what_is_not_too_old() -> None:
-    assert visible([1, 2, 3, 4, 5], keys=[9, 1, 8, 2, 7], policy="reservoir") == [0, 2, 4]
-    assert visible([1, 2, 1003, 1004, 1005], keys=[9, 1, 8, 2, 7], policy="reservoir") == [2, 3, 4]
-
-
 def test_storage_keeps_who_will_move_up_when_others_grow_old() -> None:
     found = keep([1, 2, 3, 4, 5, 6], keys=[1, 9, 8, 7, 3, 2], policy="reservoir")
     assert np.flatnonzero(found.visible).tolist() == [1, 2, 3]
@@ -86,12 +48,6 @@ def test_dropping_as_one_goes_comes_to_the_same_as_dropping_at_the_end(
     at_once = visible([t for t, _ in rows], keys=[k for _, k in rows], limit=limit, policy=policy)
     assert {stored[i] for i in at_the_end} == {rows[i] for i in at_once}
     assert len(at_once) <= limit
-
-
-@given(ROWS, st.integers(1, 6), st.sampled_from(["newest", "reservoir"]))
-def test_what_is_visible_is_stored(rows: list[tuple[int, int]], limit: int, policy: str) -> None:
-    found = keep([t for t, _ in rows], keys=[k for _, k in rows], limit=limit, policy=policy)
-    assert not (found.visible & ~found.needed).any()
 
 
 def run_of(n: int, prefix: str) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]

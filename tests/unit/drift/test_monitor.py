@@ -261,7 +261,7 @@ def test_a_channel_that_is_rarely_active_gives_no_events() -> None:
     assert plant.told == []
 
 
-# --- restart, and the door -------------------------------------------------------------------------------------------
+# --- restart, refused input -------------------------------------------------------------------------------------------
 
 
 def test_a_new_champion_begins_its_scores_anew_and_keeps_the_channels() -> None:
@@ -331,6 +331,6 @@ def test_memory_stays_bounded_and_long_life_keeps_it_keen() -> None:
     assert abs(drifts[0].since_us - time_us(4_500)) <= 5 * 60 * SECOND_US
 
 
-def test_importing_the_room_does_not_import_river() -> None:
+def test_importing_the_package_does_not_import_river() -> None:
     code = "import sys, streamad.drift.monitor, streamad.drift.lasting_change; sys.exit('river' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
