@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -13,17 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import MessageSizeTooLargeError, ProducerFenced, TopicAlreadyExistsError
-from aiokafka.structs import OffsetAndMetadata
+from aiokafka import AIOKafkaProducer
 
 from tests.support.kafka import broker as support
 from tests.support.kafka.broker import (
     Broker,
     Message,
-    admin_of,
     create_topics,
     jars_or_skip,
     produce,
@@ -76,132 +70,6 @@ async def test_what_a_commit_has_returned_for_is_read(kafka: Broker) -> None:
             async with producer.transaction():
                 await producer.send_and_wait(topic, b"%d" % n)
             assert len(await values(kafka, topic)) == n
-
-
-async def test_offsets_commit_with_the_transaction_and_a_successor_fences(kafka: Broker) -> None:
-    topic, group, name = unique_name("topic"), unique_name("group"), unique_name("producer")
-    await create_topics(kafka.bootstrap, {topic: 1})
-    partition = TopicPartition(topic, 0)
-    async with producer_of(kafka, name) as first:
-        async with first.transaction():
-            await first.send_offsets_to_transaction({partition: OffsetAndMetadata(7, "hint")}, group)
-        await first.begin_transaction()
-        await first.send_and_wait(topic, b"of a zombie")
-        await first.send_offsets_to_transaction({partition: OffsetAndMetadata(8, "")}, group)
-        async with producer_of(kafka, name):
-            with pytest.raises(ProducerFenced):
-                await first.commit_transaction()
-    async with admin_of(kafka.bootstrap) as admin:
-        offsets = await admin.list_consumer_group_offsets(group, partitions=[partition])
-    assert offsets == {partition: OffsetAndMetadata(7, "hint")}
-    assert await values(kafka, topic) == []
-
-
-async def test_a_static_member_comes_back_without_a_rebalance(kafka: Broker) -> None:
-    topic, group = unique_name("topic"), unique_name("group")
-    await create_topics(kafka.bootstrap, {topic: 2})
-    await produce(kafka.bootstrap, topic, [Message(b"0", partition=0), Message(b"1", partition=1)])
-
-    async def generation_of_a_visit() -> int:
-        consumer = AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=kafka.bootstrap,
-            group_id=group,
-            group_instance_id="worker-1",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        )
-        found: set[bytes | None] = set()
-        async with asyncio.timeout(WAIT_S), consumer:
-            while found != {b"0", b"1"}:
-                for records in (await consumer.getmany(timeout_ms=500)).values():
-                    found |= {record.value for record in records}
-            generation: int = consumer._coordinator.generation  # noqa: SLF001 - published nowhere
-            return generation
-
-    assert await generation_of_a_visit() == await generation_of_a_visit()
-
-
-async def test_topics_keep_their_settings_and_times_find_offsets(kafka: Broker) -> None:
-    topic = unique_name("topic")
-    new = NewTopic(topic, 1, 1, topic_configs={"max.message.bytes": "3000000", "retention.ms": "-1"})
-    await create_topics(kafka.bootstrap, {topic: new})
-    with pytest.raises(TopicAlreadyExistsError, match=topic):
-        await create_topics(kafka.bootstrap, {topic: 1})
-    await produce(kafka.bootstrap, topic, [Message(b"x", timestamp_ms=1_700_000_000_000 + n * 1000) for n in range(5)])
-
-    async with admin_of(kafka.bootstrap) as admin:
-        wanted = ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": None, "retention.ms": None})
-        (response,) = await admin.describe_configs([wanted])
-    ((code, _, _, name, entries),) = response.resources
-    assert (code, name) == (0, topic)
-    assert {entry[0]: entry[1] for entry in entries} == {"max.message.bytes": "3000000", "retention.ms": "-1"}
-
-    partition = TopicPartition(topic, 0)
-    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap) as consumer:
-        found = await consumer.offsets_for_times({partition: 1_700_000_002_500})
-        after = await consumer.offsets_for_times({partition: 1_700_000_004_001})
-    assert found[partition].offset == 3
-    assert after == {partition: None}
-
-
-async def test_a_restart_keeps_port_data_and_settings(own_broker: StartBroker) -> None:
-    broker = own_broker({"message.max.bytes": "2000"})
-    topic, large = unique_name("topic"), unique_name("large")
-    await create_topics(
-        broker.bootstrap, {topic: 1, large: NewTopic(large, 1, 1, topic_configs={"max.message.bytes": "9000"})}
-    )
-    await produce(broker.bootstrap, topic, [b"kept"])
-    port, pid = broker.port, broker.pid
-
-    await asyncio.to_thread(broker.restart)
-
-    assert (broker.port, broker.pid == pid) == (port, False)
-    assert await values(broker, topic) == [(0, b"kept")]
-    assert (await produce(broker.bootstrap, large, [b"x" * 8000]))[0].offset == 0
-    with pytest.raises(MessageSizeTooLargeError):
-        await produce(broker.bootstrap, topic, [b"x" * 8000])
-    await asyncio.to_thread(broker.stop)
-    assert not broker.is_running
-    broker.kill()  # ending what has ended does nothing
-
-
-async def test_sigkill_loses_nothing_committed(own_broker: StartBroker) -> None:
-    broker = own_broker()
-    topic, name = unique_name("topic"), unique_name("producer")
-    await create_topics(broker.bootstrap, {topic: 2})
-    producer = producer_of(broker, name)
-    await producer.start()
-    async with producer.transaction():
-        for partition in (0, 1):
-            await producer.send_and_wait(topic, b"committed", partition=partition)
-    await producer.begin_transaction()
-    await producer.send_and_wait(topic, b"open when it died", partition=1)
-
-    broker.kill()
-    assert not broker.is_running
-    await asyncio.to_thread(broker.start)
-
-    assert await values(broker, topic) == [(0, b"committed"), (1, b"committed")]
-    async with asyncio.timeout(WAIT_S), producer_of(broker, name) as successor, successor.transaction():
-        await successor.send_and_wait(topic, b"by the successor", partition=1)
-    assert await values(broker, topic) == [(0, b"committed"), (1, b"committed"), (1, b"by the successor")]
-    with pytest.raises(ProducerFenced):
-        await producer.commit_transaction()
-    await producer.stop()
-
-
-async def test_a_paused_broker_answers_after_it_resumes(own_broker: StartBroker) -> None:
-    broker = own_broker()
-    topic = unique_name("topic")
-    await create_topics(broker.bootstrap, {topic: 1})
-    broker.pause()
-    writing = asyncio.create_task(produce(broker.bootstrap, topic, [b"patient"]))
-    done, _ = await asyncio.wait({writing}, timeout=0.5)
-    assert not done
-    assert broker.is_running
-    broker.resume()
-    assert [where.offset for where in await writing] == [0]
 
 
 def test_the_broker_ends_with_a_test_run_that_is_killed(kafka_jars: Path, tmp_path: Path) -> None:

@@ -13,14 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.broker import (
-    SCRIPT,
-    create_topics,
-    free_ports,
-    produce,
-    read_committed,
-    scratch_folder,
-)
+from tests.support.kafka.broker import SCRIPT, create_topics, free_ports, produce, read_committed, scratch_folder
 
 # Stands in for Maven: notes the call, and puts one file, then another, where the jars belong.
 MAVEN = """#!/bin/bash

@@ -33,15 +33,7 @@ from streamad_connectors.kafka.writing.sink import KafkaSink
 from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
 from tests.support.kafka.plant import traffic
 from tests.support.kafka.source import Pulling, source_of
-from tests.support.runtime.pipeline import (
-    CHANNELS,
-    ROLES,
-    TickingClock,
-    line,
-    model_of,
-    run_pipeline,
-    settings_of,
-)
+from tests.support.runtime.pipeline import CHANNELS, ROLES, TickingClock, line, model_of, run_pipeline, settings_of
 
 WRITTEN: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late")
 N_PARTITIONS = 3

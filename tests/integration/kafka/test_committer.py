@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewPartitions
 
 from streamad.errors import CheckpointError, PartitionLost, SourceError
 from streamad.messages import OutputRecord
@@ -19,7 +18,7 @@ from streamad.progress import StreamProgress
 from streamad.testing import ListSink, ManualClock
 from streamad_connectors.kafka.client.options import transactional_id_of
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
-from tests.support.kafka.broker import Broker, admin_of, configure, unique_name
+from tests.support.kafka.broker import Broker, configure, unique_name
 from tests.support.kafka.commits import CommitPlant, make_plant, merged, message, run, steps_of, texts_of
 
 
@@ -255,36 +254,6 @@ async def test_two_that_fence_each_other_again_and_again_find_out(plant: CommitP
 
 
 # --- refusals ---
-
-
-async def test_a_missing_progress_topic_says_which_command_makes_it(plant: CommitPlant) -> None:
-    plant.group = unique_name("another")
-    committer = plant.committer()
-    with pytest.raises(CheckpointError, match=r"progress does not exist: run `streamad topics create --config FILE`"):
-        await committer.restore(plant.partition())
-    await committer.close()
-
-
-async def test_a_missing_output_topic_is_told_before_anything_is_read(plant: CommitPlant) -> None:
-    """Not when the first alert is to be written: that may be days later."""
-    missing = plant.outputs["late"] = unique_name("missing")
-    committer = plant.committer()
-    with pytest.raises(CheckpointError, match=f"topic {missing} does not exist: run `streamad topics create"):
-        await committer.restore(plant.partition())
-    await committer.close()
-    assert await plant.progress() is None
-
-
-async def test_an_input_with_more_partitions_than_before_is_refused(
-    plant: CommitPlant, committer: KafkaCommitter
-) -> None:
-    steps = steps_of(plant.partition(), 2)
-    await committer.restore(plant.partition())
-    await committer.commit(*steps[0])
-    async with admin_of(plant.bootstrap) as admin:
-        await admin.create_partitions({plant.topic: NewPartitions(3)})
-    with pytest.raises(CheckpointError, match=r"has 3 partitions, but 1 when .* new group .* next time, before"):
-        await committer.restore(plant.partition())
 
 
 async def test_a_foreign_record_in_the_progress_is_refused(plant: CommitPlant, committer: KafkaCommitter) -> None:

@@ -35,17 +35,7 @@ from streamad.types import from_us
 from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
 from tests.support.kafka.child import PLUGINS
 from tests.support.kafka.topics import TopicsPlant, errors_of, texts
-from tests.support.learning.stored import (
-    LEARNING,
-    SHARES,
-    add,
-    another,
-    identity,
-    plant_of,
-    sequence,
-    store_of,
-    train,
-)
+from tests.support.learning.stored import LEARNING, SHARES, add, another, identity, plant_of, sequence, store_of, train
 
 WAIT_S = 30
 

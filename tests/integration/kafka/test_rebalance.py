@@ -264,10 +264,7 @@ async def test_it_can_be_closed_in_the_middle_of_a_rebalance(
         await pulling.until(lambda: pulling.of(Rebalanced))
         is_rebalancing.clear()
         member = AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=broker.bootstrap,
-            group_id=group,
-            partition_assignment_strategy=[sticky_assignor()],
+            topic, bootstrap_servers=broker.bootstrap, group_id=group, partition_assignment_strategy=[sticky_assignor()]
         )
         joining = asyncio.ensure_future(member.start())
         await is_rebalancing.wait()

@@ -138,38 +138,6 @@ def test_a_place_that_lacks_a_part_is_a_wrong_usage(url: str) -> None:
     assert getattr(result.exception, "exit_code", 0) == 2
 
 
-def test_a_broker_away_for_longer_than_its_time_outs_costs_no_message_and_repeats_none(
-    own_broker: Callable[..., Broker], tmp_path: Path
-) -> None:
-    broker = own_broker()
-    topic, labels = new_topic(broker), tmp_path / "labels.csv"
-    command = [sys.executable, "-m", "streamad", "simulate", "--to"]
-    command += [f"kafka://{broker.bootstrap}/{topic}?request_timeout=2s", "--speed", "36000", "--batches", "12"]
-    command += ["--streams", "4", "--labels", str(labels)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = [next(line for line in process.stderr if "-B-0201" in line)]
-        broker.stop()
-        for line in process.stderr:
-            said.append(line)
-            if "waiting for the brokers" in line:
-                broker.start()
-        told = process.stdout.read() if process.stdout is not None else ""
-    assert process.returncode == 0, said
-    assert sum("waiting for the brokers" in line for line in said) == 1
-    assert sum("the brokers are back" in line for line in said) == 1
-    times: dict[bytes | None, list[str]] = {}
-    ends: list[str] = []
-    for record in records_of(broker, topic):
-        message = json.loads(record.value or b"")
-        times.setdefault(record.key, []).append(message["time"])
-        ends += [message["sequence"]] if message.get("end") else []
-    assert all(of_stream == sorted(set(of_stream)) for of_stream in times.values())
-    with labels.open(newline="") as file:
-        assert sorted(ends) == sorted(row["sequence"] for row in csv.DictReader(file))
-    assert f": {sum(map(len, times.values()))} samples in " in told
-
-
 def test_a_broker_that_stays_away_ends_the_feed_with_what_it_has(own_broker: Callable[..., Broker]) -> None:
     broker = own_broker()
     topic = new_topic(broker, 1)

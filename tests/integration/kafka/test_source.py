@@ -20,17 +20,7 @@ from streamad.types import PartitionAssigned, Rebalanced, Record, RecordBatch, S
 from streamad_connectors.kafka.client.offsets import log_ends
 from streamad_connectors.kafka.reading import source as source_module
 from tests.support.kafka.broker import Broker, Message, admin_of, create_topics, produce, unique_name
-from tests.support.kafka.source import (
-    ACLS,
-    GROUP,
-    READ,
-    TOPIC,
-    Pulling,
-    delete_before,
-    deny,
-    our_tasks,
-    source_of,
-)
+from tests.support.kafka.source import ACLS, GROUP, READ, TOPIC, Pulling, delete_before, deny, our_tasks, source_of
 
 
 @pytest.fixture
@@ -56,10 +46,7 @@ async def test_records_come_as_they_were_written(kafka: Broker, topic: str) -> N
     async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
         await pulling.until(lambda: len(pulling.values()) == 2)
     records = [record for batch in pulling.batches(f"{topic}-0") for record in batch.records]
-    assert records == [
-        Record(0, b"one", 1_700_000_000_123_000, b"reactor-1"),
-        Record(1, b"", 7_000, b"reactor-2"),
-    ]
+    assert records == [Record(0, b"one", 1_700_000_000_123_000, b"reactor-1"), Record(1, b"", 7_000, b"reactor-2")]
     assert pulling.begun == {f"{topic}-0": 0}
     assert pulling.of(PartitionAssigned) == [PartitionAssigned(f"{topic}-0", seen_from_start=True)]
     assert pulling.of(Rebalanced) == [Rebalanced((f"{topic}-0",))]
@@ -383,26 +370,6 @@ async def test_messages_of_every_compression_and_size_are_read(kafka: Broker) ->
 # --- what cannot be read ---
 
 
-async def test_a_missing_topic_is_said_at_once(kafka: Broker) -> None:
-    topic = unique_name("nowhere")
-    began_s = time.monotonic()
-    async with Pulling(source_of(kafka.bootstrap, topic, group=group())) as pulling:
-        error = await pulling.failure()
-    assert isinstance(error, SourceError)
-    assert str(error).endswith(
-        f": topic {topic} does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
-    )
-    assert time.monotonic() - began_s < 10
-
-
-async def test_an_unreachable_broker_is_said_at_once() -> None:
-    async with Pulling(source_of("127.0.0.1:9", "press", group=group())) as pulling:
-        error = await pulling.failure()
-    assert isinstance(error, SourceError)
-    assert "127.0.0.1:9" in str(error)
-    assert "no broker can be reached" in str(error)
-
-
 async def test_a_missing_right_is_named(own_broker: Callable[..., Broker]) -> None:
     broker = await asyncio.to_thread(own_broker, ACLS)
     topic, mine, other = unique_name("press"), group(), group()
@@ -431,16 +398,6 @@ async def test_partitions_added_while_it_reads_end_it(kafka: Broker, topic: str)
     assert f"topic {topic} has more partitions than the 1 it had" in str(error)
     assert [notice.kind for notice in pulling.of(SourceNotice)] == ["partitions_added"]
     assert pulling.assigned() == {f"{topic}-0"}
-
-
-async def test_a_topic_deleted_while_it_is_read_ends_it(kafka: Broker, topic: str) -> None:
-    async with Pulling(source_of(kafka.bootstrap, topic, group=group(), request_timeout="1s")) as pulling:
-        await pulling.until(lambda: pulling.is_caught_up(f"{topic}-0"))
-        async with admin_of(kafka.bootstrap) as admin:
-            await admin.delete_topics([topic])
-        error = await pulling.failure()
-    assert isinstance(error, SourceError)
-    assert topic in str(error)
 
 
 # --- its end ---

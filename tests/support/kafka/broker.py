@@ -340,12 +340,7 @@ async def produce(bootstrap: str, topic: str, records: Iterable[bytes | Message]
             message = record if isinstance(record, Message) else Message(record)
             sent.append(
                 await producer.send(
-                    topic,
-                    message.value,
-                    message.key,
-                    message.partition,
-                    message.timestamp_ms,
-                    list(message.headers),
+                    topic, message.value, message.key, message.partition, message.timestamp_ms, list(message.headers)
                 )
             )
         return [await each for each in sent]

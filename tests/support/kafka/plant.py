@@ -353,13 +353,7 @@ class KafkaPlant:
             model_in_service(Plant(settings, self.folder, SystemClock())), SystemClock(), settings.run
         )
         pipeline = Pipeline(
-            settings,
-            ListSource(script),
-            UnsavedCommitter(sinks),
-            batcher,
-            clock,
-            explain=True,
-            with_verdicts=True,
+            settings, ListSource(script), UnsavedCommitter(sinks), batcher, clock, explain=True, with_verdicts=True
         )
         try:
             await pipeline.run()

@@ -15,14 +15,7 @@ from aiokafka.admin import RecordsToDelete
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
 from streamad.system.clock import SystemClock
-from streamad.types import (
-    ChannelSpec,
-    PartitionAssigned,
-    PartitionRevoked,
-    Rebalanced,
-    RecordBatch,
-    SourceEvent,
-)
+from streamad.types import ChannelSpec, PartitionAssigned, PartitionRevoked, Rebalanced, RecordBatch, SourceEvent
 from streamad_connectors.kafka import KafkaSource
 from tests.support.kafka.broker import Broker, admin_of, set_right
 

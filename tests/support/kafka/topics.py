@@ -10,12 +10,7 @@ from streamad.messages import Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding, Topics
 from streamad.system.clock import SystemClock
-from streamad_connectors.kafka.client.options import (
-    Client,
-    KafkaSinkOptions,
-    KafkaSourceOptions,
-    transactional_id_of,
-)
+from streamad_connectors.kafka.client.options import Client, KafkaSinkOptions, KafkaSourceOptions, transactional_id_of
 from streamad_connectors.kafka.topics.topics import KafkaTopics
 from streamad_connectors.kafka.writing.sink import KafkaSink
 from tests.support.kafka.broker import unique_name

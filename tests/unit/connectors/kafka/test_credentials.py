@@ -264,10 +264,7 @@ async def test_clients_that_connect_at_once_ask_once(endpoint: Endpoint, tokens:
     ],
 )
 async def test_a_refusal_is_told_without_the_secret(
-    endpoint: Endpoint,
-    tokens: Callable[..., TokenSource],
-    answer: tuple[int, dict[str, str], bytes],
-    text: str,
+    endpoint: Endpoint, tokens: Callable[..., TokenSource], answer: tuple[int, dict[str, str], bytes], text: str
 ) -> None:
     endpoint.answer = lambda _: answer
     source = tokens(endpoint.url)

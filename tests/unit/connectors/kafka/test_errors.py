@@ -26,12 +26,7 @@ def client(*brokers: str, timeout: str = "2s", **security: Any) -> Client:
     return Client(Place(brokers or ("a:1", "b:2"), ("press",)), options)
 
 
-LOGIN = {
-    "protocol": "sasl_plaintext",
-    "mechanism": "plain",
-    "username": "worker",
-    "password": {"env": "KAFKA_PW"},
-}
+LOGIN = {"protocol": "sasl_plaintext", "mechanism": "plain", "username": "worker", "password": {"env": "KAFKA_PW"}}
 
 
 def plain_client(*brokers: str) -> Client:
@@ -56,11 +51,7 @@ RIGHTS = [
         "write transactional id streamad:press:0:g",
         "grant WRITE and DESCRIBE on transactional id streamad:press:0:g",
     ),
-    (
-        errors.ClusterAuthorizationFailedError,
-        "",
-        "grant CREATE (before Kafka 3.0: IDEMPOTENT_WRITE) on the cluster",
-    ),
+    (errors.ClusterAuthorizationFailedError, "", "grant CREATE (before Kafka 3.0: IDEMPOTENT_WRITE) on the cluster"),
 ]
 
 
@@ -109,10 +100,7 @@ LINES = [
         "the broker does not allow this session_timeout: see its group.min.session.timeout.ms and "
         "group.max.session.timeout.ms",
     ),
-    (
-        errors.InvalidReplicationFactorError(),
-        "there are not enough brokers for this many copies: lower --replicas",
-    ),
+    (errors.InvalidReplicationFactorError(), "there are not enough brokers for this many copies: lower --replicas"),
     (errors.InvalidPartitionsError(), "topic press cannot have this number of partitions"),
     (errors.TopicAlreadyExistsError(), "topic press is there already"),
     (

@@ -31,11 +31,7 @@ def test_records_of_aiokafka_become_ours() -> None:
             consumer_record(9, 0, None, None),
             consumer_record(10, -1, None, b""),
         ]
-    ) == (
-        Record(7, b"{}", 1_700_000_000_123_000, b"reactor-1"),
-        Record(9, b"", 0, None),
-        Record(10, b"", None, None),
-    )
+    ) == (Record(7, b"{}", 1_700_000_000_123_000, b"reactor-1"), Record(9, b"", 0, None), Record(10, b"", None, None))
 
 
 def test_two_members_in_one_process_remember_apart() -> None:

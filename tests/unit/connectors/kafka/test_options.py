@@ -230,14 +230,8 @@ def test_several_wrong_options_are_told_at_once() -> None:
         ({"ca_file": "ca.pem"}, "ca_file without encryption: set protocol to ssl or sasl_ssl"),
         ({"protocol": "ssl", "cert_file": "c.pem"}, "cert_file and key_file go together"),
         ({"protocol": "ssl", "key_password": {"env": "X"}}, "key_password without key_file"),
-        (
-            {"protocol": "sasl_ssl", "mechanism": "plain", "username": "u"},
-            "mechanism plain needs password",
-        ),
-        (
-            {**LOGIN, "token": {"env": "X"}},
-            "token only with mechanism oauthbearer",
-        ),
+        ({"protocol": "sasl_ssl", "mechanism": "plain", "username": "u"}, "mechanism plain needs password"),
+        ({**LOGIN, "token": {"env": "X"}}, "token only with mechanism oauthbearer"),
         (
             {"protocol": "sasl_ssl", "mechanism": "oauthbearer"},
             "mechanism oauthbearer needs token_url, client_id, client_secret (or token alone)",
