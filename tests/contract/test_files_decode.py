@@ -1,4 +1,4 @@
-"""What the readers of files deliver is what the decoder takes: the examples of docs/guide/files.md, as samples."""
+"""The decoder reads the records of all file formats: the examples of docs/guide/files.md, as samples."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_long_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", [None, WIDE])
-async def test_npz_is_read_whatever_decode_says(fields: dict[str, Any] | None, tmp_path: Path) -> None:
+async def test_npz_is_read_whatever_decode_contains(fields: dict[str, Any] | None, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(1, 2, 300)).astype(np.float32)
     x[0, 1, 7] = np.nan
     np.savez(tmp_path / "a.npz", x=x, channels=np.array(["pressure_bar", "temp_c"]))

@@ -65,7 +65,7 @@ async def test_list_sink() -> None:
     await check_sink(make, lambda: decoded(held))
 
 
-def test_sinks_are_what_the_ports_say(context: ConnectorContext) -> None:
+def test_sinks_implement_the_ports(context: ConnectorContext) -> None:
     assert isinstance(connect_sink("a.jsonl", {}, context), DurableSink)
     assert isinstance(connect_sink("memory:a", {}, context), DurableSink)
     assert isinstance(connect_sink("stdout:", {}, context), Sink)

@@ -110,7 +110,7 @@ async def test_endless_list_source() -> None:
     await check_source(make)
 
 
-def test_sources_are_what_the_ports_say(context: ConnectorContext) -> None:
+def test_sources_implement_the_ports(context: ConnectorContext) -> None:
     assert isinstance(connect_source("x.npz", {}, context), Source)
     assert isinstance(connect_source("x.npz", {}, context), LabelledSource)
     assert isinstance(connect_source("x.npz", {}, context), NamedChannels)

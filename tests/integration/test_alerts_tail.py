@@ -1,4 +1,4 @@
-"""``streamad alerts tail`` and the example of docs/guide/subscribe.md, as processes of their own, on files."""
+"""``streamad alerts tail`` and the example of docs/guide/subscribe.md, as processes, on files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def judged(plant: CliPlant) -> CliPlant:
-    """A plant that has run: alerts in a file, and what it printed of them."""
+    """A plant that has run, with alerts in a file."""
     plant.write_config(sinks={"alerts": "out/alerts.jsonl"})
     assert plant("run --quiet").code == 0
     return plant
@@ -51,7 +51,7 @@ def alerts_of(plant: CliPlant) -> list[str]:
 
 def test_it_prints_the_alerts_of_the_config_as_run_does(plant: CliPlant) -> None:
     plant.write_config(sinks={"alerts": "out/alerts.jsonl"})
-    said = plant("run").err
+    printed = plant("run").err
     n = len(alerts_of(plant))
     assert n >= 2
     outcome = streamad("alerts", "tail", "--from-start", "--limit", str(n), cwd=plant.folder)
@@ -59,7 +59,7 @@ def test_it_prints_the_alerts_of_the_config_as_run_does(plant: CliPlant) -> None
     lines = outcome.out.splitlines()
     assert len(lines) == n
     assert all(line.startswith("ALERT ") for line in lines)
-    without_why = [re.sub(r"  because of .*(?=  id )", "", line) for line in said.splitlines()]
+    without_why = [re.sub(r"  because of .*(?=  id )", "", line) for line in printed.splitlines()]
     assert set(lines) <= set(without_why)
     ids = [json.loads(line)["alert_id"][:8] for line in alerts_of(plant)]
     assert [line.rpartition("  id ")[2] for line in lines] == ids
@@ -73,7 +73,7 @@ def test_it_prints_json_of_a_url_and_a_group_goes_on(judged: CliPlant) -> None:
     assert [json.loads(line) for line in (first.out + rest.out).splitlines()] == stored
 
 
-def test_ctrl_c_ends_it_with_exit_code_0_and_what_comes_meanwhile_is_printed(judged: CliPlant) -> None:
+def test_ctrl_c_ends_it_with_exit_code_0_and_new_alerts_are_printed(judged: CliPlant) -> None:
     path = judged.folder / "out/alerts.jsonl"
     lines = alerts_of(judged)
     with started("-m", "streamad", "alerts", "tail", "--from-start", "--json", cwd=judged.folder) as process:
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_it_with_exit_code_0_and_what_comes_meanwhile_is_printed(jud
     assert (process.returncode, out, err) == (0, "", "following out/alerts.jsonl, Ctrl-C ends\n")
 
 
-def test_sequences_that_could_not_be_judged_are_shown(tmp_path: Path) -> None:
+def test_unscorable_sequences_are_shown(tmp_path: Path) -> None:
     verdict = {
         "type": "verdict",
         "verdict_id": "v",
@@ -109,7 +109,7 @@ def test_sequences_that_could_not_be_judged_are_shown(tmp_path: Path) -> None:
     assert outcome.out == "UNSCORABLE reactor-1 B-9  too short\n"
 
 
-def test_what_cannot_be_followed_is_one_line(judged: CliPlant) -> None:
+def test_a_place_that_cannot_be_followed_is_a_one_line_error(judged: CliPlant) -> None:
     streamad("alerts", "tail", "--url", "stdout:", cwd=judged.folder).assert_one_line_error(
         "no subscription 'stdout'", code=2
     )
@@ -121,9 +121,14 @@ def test_what_cannot_be_followed_is_one_line(judged: CliPlant) -> None:
     assert error.startswith("error: kafka 127.0.0.1:1: no broker can be reached")
 
 
-def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliPlant, tmp_path: Path) -> None:
+@pytest.fixture
+def _documented_program(tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(import asyncio.*?)```", DOC, re.DOTALL)
     (tmp_path / "follow.py").write_text(program)
+
+
+@pytest.mark.usefixtures("_documented_program")
+def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliPlant, tmp_path: Path) -> None:
     path, todo = judged.folder / "out/alerts.jsonl", tmp_path / "todo.txt"
     wanted = {json.loads(line)["sequence"] for line in alerts_of(judged)}
 
@@ -143,11 +148,8 @@ def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliP
     follow(wanted | {"later"})
 
 
-def test_the_documented_program_ends_by_ctrl_c_and_says_what_is_wrong_in_one_line(
-    judged: CliPlant, tmp_path: Path
-) -> None:
-    (program,) = re.findall(r"```python\n(import asyncio.*?)```", DOC, re.DOTALL)
-    (tmp_path / "follow.py").write_text(program)
+@pytest.mark.usefixtures("_documented_program")
+def test_the_documented_program_ends_by_ctrl_c_and_its_error_is_one_line(judged: CliPlant, tmp_path: Path) -> None:
     with started("follow.py", "kafka://127.0.0.1:1/alerts?request_timeout=1s", cwd=tmp_path) as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1

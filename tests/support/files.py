@@ -1,8 +1,10 @@
-"""Reads a whole source, as the tests of every format need it."""
+"""Reads a whole file source, and limits the size of files as a full disk does."""
 
 from __future__ import annotations
 
-from contextlib import aclosing
+import resource
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,3 +44,14 @@ async def read_one(url: str | Path, base: Path, *, begin: int | None = None, **o
 
 async def read_maps(url: str | Path, base: Path, **options: Any) -> list[Any]:
     return [msgspec.msgpack.decode(record.value) for record in await read_one(url, base, **options)]
+
+
+@contextmanager
+def file_size_limit(n_bytes: int) -> Iterator[None]:
+    """Let every write beyond ``n_bytes`` of a file fail."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,4 +1,4 @@
-"""--since and --until: what they mean, what they refuse, what a source makes of them."""
+"""--since and --until: their meaning, errors, and effect on a source."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_time(text: str, time_us: int) -> None:
     "text",
     ["", "now", "2026", "2026-13-01", "2026-01-01T25:00:00Z", "1767225600", "2x", "-2h", "h", "1.2.3h", "1e400d"],
 )
-def test_what_is_no_time_is_told_how_to_write_one(text: str) -> None:
+def test_a_wrong_time_is_an_error_with_the_right_form(text: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"--since {text}: is no time; write a time such as")):
         parse_time_us(text, NOW_US, "--since")
 
@@ -50,7 +50,7 @@ def test_a_time_needs_a_zone() -> None:
         parse_time_us("2026-01-01T00:00:00", NOW_US, "--until")
 
 
-def test_a_span_must_hold_something() -> None:
+def test_a_span_must_not_be_empty() -> None:
     assert span_of(None, None, NOW_US) == EVERYTHING
     assert span_of("2h", None, NOW_US) == Span(NOW_US - 2 * HOUR_US, None)
     assert span_of("2h", "1h", NOW_US) == Span(NOW_US - 2 * HOUR_US, NOW_US - HOUR_US)

@@ -1,4 +1,4 @@
-"""What the tests of connectors share."""
+"""Fixtures of the connectors' tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def unprivileged_folder() -> Iterator[Path]:
-    """A folder anybody may enter; the test runs without root's right to read and write everything."""
+    """A folder open to all; the test runs without the rights of root."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)

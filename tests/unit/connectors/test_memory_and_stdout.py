@@ -1,4 +1,4 @@
-"""Memory by name, and standard output whose reader may go away."""
+"""Memory by name, and standard output whose reader may end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamad_connectors import memory
 CONTEXT = ConnectorContext((), ManualClock())
 
 
-async def test_records_put_under_a_name_come_out(request: pytest.FixtureRequest) -> None:
+async def test_records_under_a_name_are_read(request: pytest.FixtureRequest) -> None:
     request.addfinalizer(lambda: memory.clear("lab"))
     memory.put_records("lab", [b"a", Record(7, b"b"), b"c"])
     source = connect_source("memory:lab", {}, CONTEXT)
@@ -36,7 +36,7 @@ async def test_records_put_under_a_name_come_out(request: pytest.FixtureRequest)
         memory.put_records("lab", [Record(8, b"again")])
 
 
-async def test_what_was_fed_comes_out_behind_what_was_there(request: pytest.FixtureRequest) -> None:
+async def test_fed_records_follow_the_present_ones(request: pytest.FixtureRequest) -> None:
     request.addfinalizer(lambda: memory.clear("lab"))
     memory.put_records("lab", [Record(7, b"before")])
     feed = connect_feed("memory:lab", {}, CONTEXT)
@@ -86,7 +86,7 @@ except OutputError as error:
 """
 
 
-def test_a_reader_that_goes_away_is_one_line_on_stderr() -> None:
+def test_a_reader_that_ends_is_one_line_on_stderr() -> None:
     root = Path(__file__).parents[3]
     environment = {"PYTHONPATH": f"{root}:{root / 'connectors'}"}
     with subprocess.Popen(

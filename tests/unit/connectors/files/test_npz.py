@@ -55,7 +55,7 @@ async def test_lengths_times_and_chunks(tmp_path: Path) -> None:
     assert records[3].timestamp_us == round((START_S + 513 / 2 + 10.5) * 1e6)
 
 
-async def test_lengths_follow_from_nan_tails_where_none_are_given(tmp_path: Path) -> None:
+async def test_without_lengths_sequences_end_before_their_nan_tails(tmp_path: Path) -> None:
     x = np.full((3, 2, 4), np.nan)
     x[0, 0, :3] = 1.0  # channel 1 is missing throughout
     x[1, 1, 1] = 2.0  # missing at first, ends after sample 1
@@ -221,7 +221,7 @@ async def test_batch_nylon_has_names_and_ids_but_no_labels(data_file: Callable[[
     assert source(path, tmp_path).labels() == {}
 
 
-def test_the_names_of_channels_are_told_where_all_files_agree(tmp_path: Path) -> None:
+def test_channel_names_are_known_if_all_files_agree(tmp_path: Path) -> None:
     x = np.zeros((1, 2, 3), np.float32)
     for name, channels in [("a", ["u", "v"]), ("b", ["u", "v"]), ("c", ["v", "u"])]:
         np.savez(tmp_path / f"{name}.npz", x=x, channels=np.array(channels))
@@ -236,7 +236,7 @@ def test_the_names_of_channels_are_told_where_all_files_agree(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("names", [np.array([{"u": 1}, None], dtype=object), None])
-def test_names_of_channels_that_cannot_be_read_are_one_line(tmp_path: Path, names: np.ndarray | None) -> None:
+def test_unreadable_channel_names_are_a_one_line_error(tmp_path: Path, names: np.ndarray | None) -> None:
     if names is None:
         (tmp_path / "a.npz").write_bytes(b"PK no archive")
     else:
@@ -246,7 +246,7 @@ def test_names_of_channels_that_cannot_be_read_are_one_line(tmp_path: Path, name
     assert "\n" not in str(caught.value)
 
 
-def test_a_whole_number_means_the_class_of_that_name_and_not_the_one_of_that_place(tmp_path: Path) -> None:
+def test_a_whole_number_is_the_class_of_that_name_not_of_that_index(tmp_path: Path) -> None:
     labelled(tmp_path, classes=np.array(["1.0", "2.0", "3.0"]))
     assert set(source("a.npz?split=train&classes=1", tmp_path).labels().values()) == {"1.0"}
     assert set(source("a.npz?split=train&classes=2.0", tmp_path).labels().values()) == {"2.0"}

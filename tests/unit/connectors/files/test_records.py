@@ -1,11 +1,10 @@
-"""Recordings of raw records: what comes back is what went in, whatever bytes; whole files or none."""
+"""Recordings of raw records: any bytes are read back unchanged; whole files or none."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import json
-import resource
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from streamad.testing import ManualClock, check_source
 from streamad.types import PartitionAssigned, Record
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.records import encode_header, encode_record, read_records
-from tests.support.files import read, read_one, source
+from tests.support.files import file_size_limit, read, read_one, source
 
 CONTEXT = ConnectorContext((), ManualClock())
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -75,7 +74,7 @@ def record(offset: int, time_us: int | None = None, value: bytes = b"{}", key: b
 @example([Record(0, b'"\xff"'), Record(1, b'"\\ud800"'), Record(2, b"1e999"), Record(3, b'1,"offset":7')])
 @example([Record(0, b"null"), Record(1, b"{}\r"), Record(2, b"[[1]"), Record(3, "\u2028\x85".encode())])
 @example([Record(0, b"1", 253_402_300_800_000_000, b""), Record(1, b"1", -62_135_596_800_000_001, b"\xff")])
-def test_every_record_comes_back(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> None:
+def test_every_record_is_read_back(tmp_path_factory: pytest.TempPathFactory, records: list[Record]) -> None:
     path = write(tmp_path_factory.mktemp("records") / "t-0.records.jsonl", records)
     found = list(read_records(path, 0, FileOptions(), CONTEXT))
     assert [item for item, _ in found] == records
@@ -93,7 +92,7 @@ def test_every_line_is_json_and_one_line(records: list[Record]) -> None:
         assert ("value" in decoded) != ("value_base64" in decoded)
 
 
-def test_a_line_shows_what_it_can() -> None:
+def test_json_and_text_are_readable_in_a_line() -> None:
     line = encode_record(Record(7, b'{"temp":  81.2}', 1_767_225_600_250_000, b"reactor-1"))
     assert line == b'{"offset":7,"time":"2026-01-01T00:00:00.250000Z","key":"reactor-1","value":{"temp":  81.2}}\n'
     assert (
@@ -102,7 +101,7 @@ def test_a_line_shows_what_it_can() -> None:
     )
 
 
-async def test_it_is_read_by_its_ending_also_packed(tmp_path: Path) -> None:
+async def test_the_format_is_known_by_the_ending_also_packed(tmp_path: Path) -> None:
     records = [record(5, 1_000_000, b'{"a":1}', b"k"), record(9, None, b"\x00")]
     packed = write(tmp_path / "T-1.Records.JSONL", records).read_bytes()
     (tmp_path / "T-2.records.jsonl.gz").write_bytes(gzip.compress(packed))
@@ -114,7 +113,7 @@ async def test_it_is_read_by_its_ending_also_packed(tmp_path: Path) -> None:
     assert await read_one("other.log", tmp_path, format="records") == records
 
 
-async def test_it_obeys_the_law_of_sources(tmp_path: Path) -> None:
+async def test_the_law_of_sources(tmp_path: Path) -> None:
     write(tmp_path / "t-0.records.jsonl", [record(3 * i, i, b"%d" % i) for i in range(1300)])
     write(tmp_path / "t-1.records.jsonl", [])
     await check_source(lambda: source(tmp_path, tmp_path))
@@ -138,7 +137,7 @@ async def test_a_value_of_the_largest_size_is_whole_and_a_longer_line_refused(tm
         (b'{"stream":"a"}\n', "line 2 is no record"),
     ],
 )
-async def test_a_damaged_file_says_where(lines: bytes, why: str, tmp_path: Path) -> None:
+async def test_a_damaged_file_is_an_error_with_the_line(lines: bytes, why: str, tmp_path: Path) -> None:
     path = write(tmp_path / "t-0.records.jsonl", [])
     path.write_bytes(path.read_bytes() + lines)
     with pytest.raises(SourceError, match=why):
@@ -160,7 +159,7 @@ async def test_a_foreign_file_is_refused(first: bytes, why: str, tmp_path: Path)
         await read_one("t-0.records.jsonl", tmp_path)
 
 
-async def test_going_on_behind_the_end_is_refused(tmp_path: Path) -> None:
+async def test_continuing_behind_the_end_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t-0.records.jsonl", [record(5), record(6)])
     assert await read_one(path, tmp_path, begin=7) == []
     with pytest.raises(SourceError, match="reading should go on at 8"):
@@ -199,7 +198,7 @@ async def test_a_range_begins_and_ends_as_in_a_topic(
     ("from_start", "since_us", "seen"),
     [(True, None, True), (True, 10, True), (True, 11, False), (False, None, False), (False, 5, False)],
 )
-async def test_a_cut_beginning_is_told(from_start: bool, since_us: int | None, seen: bool, tmp_path: Path) -> None:
+async def test_a_cut_beginning_is_reported(from_start: bool, since_us: int | None, seen: bool, tmp_path: Path) -> None:
     write(tmp_path / "t-0.records.jsonl", [record(0, 10), record(1, 20)], from_start=from_start)
     opened = source(tmp_path, tmp_path)
     assert isinstance(opened, RangedSource)
@@ -219,7 +218,7 @@ async def test_files_without_record_times_have_no_ranges(tmp_path: Path) -> None
 
 
 @given(RECORDS, st.integers(1, 5))
-def test_what_is_fed_comes_back(tmp_path_factory: pytest.TempPathFactory, records: list[Record], step: int) -> None:
+def test_fed_records_are_read_back(tmp_path_factory: pytest.TempPathFactory, records: list[Record], step: int) -> None:
     folder = tmp_path_factory.mktemp("fed")
 
     async def work() -> list[Record]:
@@ -234,7 +233,7 @@ def test_what_is_fed_comes_back(tmp_path_factory: pytest.TempPathFactory, record
     assert read_folder(folder / "new") == ["t-0.records.jsonl"]
 
 
-async def test_it_is_there_once_flushed_and_grows_then(tmp_path: Path) -> None:
+async def test_a_recording_appears_with_flush_and_grows_then(tmp_path: Path) -> None:
     path = tmp_path / "t-0.records.jsonl"
     feeding = feed(path, partition="t-0", from_start=False)
     await feeding.send([FeedRecord(b"{}"), FeedRecord(b"{}", offset=7), FeedRecord(b"1")])
@@ -250,7 +249,7 @@ async def test_it_is_there_once_flushed_and_grows_then(tmp_path: Path) -> None:
     assert (header["partition"], header["from_start"]) == ("t-0", False)
 
 
-async def test_what_was_never_flushed_is_no_recording_but_kept(tmp_path: Path) -> None:
+async def test_records_never_flushed_are_kept_in_an_unfinished_file(tmp_path: Path) -> None:
     feeding = feed(tmp_path / "t-0.records.jsonl")
     await feeding.send([FeedRecord(b"{}")])
     await feeding.close()
@@ -261,7 +260,7 @@ async def test_what_was_never_flushed_is_no_recording_but_kept(tmp_path: Path) -
     assert await read_one(tmp_path, tmp_path) == [Record(0, b"{}")]
 
 
-async def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
+async def test_an_existing_recording_is_never_overwritten(tmp_path: Path) -> None:
     path = write(tmp_path / "t-0.records.jsonl", [record(3)])
     with pytest.raises(OutputError, match="is there already"):
         await feed(path).send([FeedRecord(b"{}")])
@@ -294,7 +293,7 @@ async def test_offsets_must_rise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t-0.jsonl", ".records.jsonl", ""])
-def test_the_name_must_say_what_it_is(name: str, tmp_path: Path) -> None:
+def test_the_name_must_have_the_ending(name: str, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"ends in \.records\.jsonl"):
         feed(f"file:{tmp_path}/{name}")
 
@@ -302,13 +301,9 @@ def test_the_name_must_say_what_it_is(name: str, tmp_path: Path) -> None:
 async def test_a_full_disk_is_one_line_and_leaves_whole_lines(tmp_path: Path) -> None:
     feeding = feed(tmp_path / "t-0.records.jsonl")
     await feeding.send([FeedRecord(b"{}")])
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(OutputError, match=r"cannot write .*\.part: .*; raise the file size limit") as refused:
-            await feeding.send([FeedRecord(b"1" * 300)] * 5)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    full = pytest.raises(OutputError, match=r"cannot write .*\.part: .*; raise the file size limit")
+    with file_size_limit(1000), full as refused:
+        await feeding.send([FeedRecord(b"1" * 300)] * 5)
     assert "\n" not in str(refused.value)
     await feeding.send([FeedRecord(b"2")])
     await feeding.flush()
@@ -317,12 +312,6 @@ async def test_a_full_disk_is_one_line_and_leaves_whole_lines(tmp_path: Path) ->
 
 
 async def test_a_full_disk_at_the_first_line_leaves_nothing(tmp_path: Path) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    feeding = feed(tmp_path / "t-0.records.jsonl")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
-    try:
-        with pytest.raises(OutputError, match="cannot write"):
-            await feeding.send([FeedRecord(b"{}")])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with file_size_limit(10), pytest.raises(OutputError, match="cannot write"):
+        await feed(tmp_path / "t-0.records.jsonl").send([FeedRecord(b"{}")])
     assert read_folder(tmp_path) == []

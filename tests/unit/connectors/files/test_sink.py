@@ -1,10 +1,9 @@
-"""The JSON lines sink: durable, cut back exactly, and one line for everything that can go wrong."""
+"""The JSON lines sink: durable, cut back exactly, every failure one line."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import resource
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from streamad.messages import Event, OutputRecord
 from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
+from tests.support.files import file_size_limit
 
 FULL_DISK = Path("/dev/full")
 
@@ -50,14 +50,14 @@ async def test_large_writes_go_out_before_flush(tmp_path: Path) -> None:
     await sink.close()
 
 
-async def test_close_writes_what_is_buffered(tmp_path: Path) -> None:
+async def test_close_writes_the_buffer(tmp_path: Path) -> None:
     sink = sink_at(tmp_path / "out.jsonl")
     await sink.write([event("a")])
     await sink.close()
     assert (tmp_path / "out.jsonl").read_bytes() == line("a")
 
 
-async def test_a_half_line_from_before_does_not_swallow_the_next(tmp_path: Path) -> None:
+async def test_a_half_line_of_before_gets_its_end(tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").write_bytes(b'{"half')
     sink = sink_at(tmp_path / "out.jsonl")
     await sink.write([event("a")])
@@ -90,20 +90,16 @@ async def test_full_disk() -> None:
             await attempt()
 
 
-async def test_a_half_written_line_is_cut_back_and_written_once_there_is_room(tmp_path: Path) -> None:
+async def test_a_half_written_line_is_cut_back_and_written_later(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     sink = sink_at(path)
     await sink.write([event("a")])
     await sink.flush()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(line("a")) + 10, hard))
-    try:
-        await sink.write([event("b")])
-        with pytest.raises(OutputError, match=r"out\.jsonl: File too large; .* try again"):
-            await sink.flush()
-        assert path.read_bytes() == line("a")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    await sink.write([event("b")])
+    too_large = pytest.raises(OutputError, match=r"out\.jsonl: File too large; .* try again")
+    with file_size_limit(len(line("a")) + 10), too_large:
+        await sink.flush()
+    assert path.read_bytes() == line("a")
     await sink.flush()
     assert path.read_bytes() == line("a") + line("b")
     await sink.close()

@@ -1,4 +1,4 @@
-"""Finding files, partitions, seeking, and what the user reads when something is wrong."""
+"""Finding files, partitions, seeking, and the texts of errors."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ async def test_a_partition_outside_the_folder_has_its_absolute_path(tmp_path: Pa
     assert list(await read(outside, tmp_path)) == ["outside.jsonl"]
 
 
-async def test_the_format_can_be_said(tmp_path: Path) -> None:
+async def test_the_format_can_be_given(tmp_path: Path) -> None:
     write(tmp_path / "log.txt", "{}", "{}")
     assert len(await read_one("log.txt?format=ndjson", tmp_path)) == 2
     with pytest.raises(SourceError, match=r"log\.txt: the ending says no known format .* give the option format"):
         await read("log.txt", tmp_path)
 
 
-async def test_a_grown_file_and_a_new_file_go_on(tmp_path: Path) -> None:
+async def test_a_grown_file_and_a_new_file_are_continued(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", "1", "2")
     after = path.stat().st_size
     write(tmp_path / "a.jsonl", "1", "2", "3")
@@ -74,7 +74,7 @@ async def test_a_file_cut_since_the_last_run(name: str, content: bytes, tmp_path
         await read(name, tmp_path, begin=99)
 
 
-async def test_nothing_comes_before_seek_even_late(tmp_path: Path) -> None:
+async def test_no_record_comes_before_seek(tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", "1")
     opened = source("a.jsonl", tmp_path)
     async with aclosing(cast("Any", opened.batches())) as events:
@@ -133,12 +133,12 @@ async def test_missing_file(name: str, tmp_path: Path) -> None:
     assert "relative paths begin at the config's folder" in str(caught.value)
 
 
-async def test_a_missing_file_of_the_command_line_is_not_looked_for_in_the_config(tmp_path: Path) -> None:
+async def test_the_error_for_a_missing_absolute_path_does_not_mention_the_config(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"/gone\.csv: no such file or folder; check the path$"):
         await read(str(tmp_path / "gone.csv"), tmp_path)
 
 
-async def test_what_cannot_be_found(tmp_path: Path) -> None:
+async def test_urls_without_files(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for url, text in [
         ("empty", "no recordings in this folder"),
