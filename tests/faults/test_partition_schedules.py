@@ -491,19 +491,23 @@ def batch(first: int, n: int) -> RecordBatch:
 
 
 class Ledger:
-    """A committer whose first ``commit`` is in doubt, and ``has_happened`` or not; it says what it was asked."""
+    """A committer whose first ``commit`` is in doubt, and ``has_happened`` or not."""
 
-    def __init__(self, sinks: Mapping[Role, ListSink], *, has_happened: bool) -> None:
-        self.calls: list[str] = []
+    def __init__(self, *, has_happened: bool) -> None:
+        self.n_restores = 0
         self.restoring = asyncio.Event()
         self.restoring.set()
-        self._sinks = sinks
+        self._sinks: Mapping[Role, ListSink] = {}
         self._has_happened = has_happened
         self._progress: Progress | None = None
         self._n_commits = 0
 
+    def __call__(self, sinks: Mapping[Role, ListSink]) -> Ledger:
+        self._sinks = sinks
+        return self
+
     async def restore(self, partition: str) -> Progress | None:
-        self.calls.append("restore")
+        self.n_restores += 1
         await self.restoring.wait()
         return self._progress
 
@@ -519,7 +523,7 @@ class Ledger:
             raise PartitionLost(update.partition, "in doubt")
 
     async def release(self, partition: str) -> None:
-        self.calls.append("release")
+        return
 
     async def close(self) -> None:
         return
@@ -549,24 +553,19 @@ async def run_to(
     *,
     has_happened: bool,
     when_lost: Callable[[], None] = lambda: None,
-) -> tuple[Run, Ledger]:
+) -> Run:
     """Run until the first commit has failed, do ``when_lost``, let it be restored, and wait for the verdicts."""
-    ledgers: list[Ledger] = []
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledgers.append(Ledger(sinks, has_happened=has_happened))
-        return ledgers[-1]
+    ledger = Ledger(has_happened=has_happened)
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: bool(ledgers) and ledgers[0].calls.count("restore") == 2)
+        await until(lambda: ledger.n_restores == 2)
         when_lost()
         await steps()
-        ledgers[0].restoring.set()
+        ledger.restoring.set()
         await until(lambda: len(run.verdicts) == n_verdicts, PATIENCE_S)
         await source.close()
 
-    run = await run_pipeline(source, committer=committer, while_running=act)
-    return run, ledgers[0]
+    return await run_pipeline(source, committer=ledger, while_running=act)
 
 
 @pytest.mark.parametrize("n_again", [2, 3])
@@ -582,7 +581,7 @@ async def test_what_was_read_on_from_where_a_lost_partition_begins_again(n_befor
             return begin
 
     source = Late(PartitionAssigned("p"), batch(0, 1))
-    run, _ = await run_to(4 + n_again, source, has_happened=True)
+    run = await run_to(4 + n_again, source, has_happened=True)
     assert source.sought == [None, 1]
     assert [verdict.sequence for verdict in run.verdicts] == [f"a-{i}" for i in range(4 + n_again)]
 
@@ -594,16 +593,9 @@ async def test_what_comes_of_a_lost_partition_before_it_is_sought_is_not_kept() 
     def read_on() -> None:
         source.feed(batch(1, 3), batch(4, 3))
 
-    run, _ = await run_to(1, source, has_happened=True, when_lost=read_on)
+    run = await run_to(1, source, has_happened=True, when_lost=read_on)
     assert [verdict.sequence for verdict in run.verdicts] == ["a-0"]
     assert run.pipeline.counters.records == 1
-
-
-async def test_a_lost_partition_is_restored_without_being_given_up() -> None:
-    """Given up, its committer would forget how often it was fenced, and since when its commits fail."""
-    source = Scripted(PartitionAssigned("p"), batch(0, 1))
-    _, ledger = await run_to(1, source, has_happened=True)
-    assert ledger.calls == ["restore", "restore"]
 
 
 async def test_a_partition_lost_before_its_first_commit_begins_where_it_began() -> None:
@@ -616,7 +608,7 @@ async def test_a_partition_lost_before_its_first_commit_begins_where_it_began() 
 
     feeding = asyncio.create_task(until(lambda: len(source.sought) == 2))
     feeding.add_done_callback(lambda _: source.feed(batch(5, 1)))
-    run, _ = await run_to(1, source, has_happened=False, when_lost=move_on)
+    run = await run_to(1, source, has_happened=False, when_lost=move_on)
     await feeding
     assert source.sought == [None, 5]
     assert [verdict.sequence for verdict in run.verdicts] == ["a-5"]
@@ -628,6 +620,6 @@ async def test_what_was_to_be_told_survives_a_failed_commit(has_happened: bool) 
     source = Scripted(PartitionAssigned("p"), SourceNotice("low_watermark_old", "old", "p"), batch(0, 1))
     feeding = asyncio.create_task(until(lambda: len(source.sought) == 2))
     feeding.add_done_callback(lambda _: source.feed(batch(0, 1) if not has_happened else batch(1, 1)))
-    run, _ = await run_to(2 if has_happened else 1, source, has_happened=has_happened)
+    run = await run_to(2 if has_happened else 1, source, has_happened=has_happened)
     await feeding
     assert len(run.messages("events")) == (2 if has_happened else 1)

@@ -9,7 +9,7 @@ import pytest
 
 from streamad.errors import DetectorError
 from streamad.judge.calibration import Calibration
-from streamad.judge.scoring import NO_MODEL_YET, MicroBatcher, ModelInService, WaitingLine
+from streamad.judge.scoring import NO_MODEL_YET, MicroBatcher, ModelInService
 from streamad.messages import ModelRef
 from streamad.settings.plant_yaml import RunSettings
 from streamad.testing import ManualClock
@@ -292,23 +292,6 @@ async def test_one_model_for_all_scores_whatever_the_routes():
     assert await under_test.batcher_for(("A", "B")) is under_test
     assert under_test.label == "default 0001"
     await under_test.close()
-
-
-# --- the pure part --------------------------------------------------------------------------------------------------
-
-
-def test_waiting_line_is_due_when_full_or_when_its_first_item_waited():
-    line = WaitingLine(batch_size=2, wait_us=10)
-    assert line.due_in_us(5) is None
-    line.push("a", now_us=5)
-    assert [line.due_in_us(now) for now in (5, 14, 15, 99)] == [10, 1, 0, 0]
-    line.push("b", now_us=6)
-    line.push("c", now_us=7)
-    assert line.due_in_us(7) == 0
-    assert line.take() == ["a", "b"]
-    assert line.due_in_us(7) == 10
-    assert line.take() == ["c"]
-    assert line.take() == []
 
 
 async def test_a_model_that_hangs_can_be_abandoned_and_nothing_waits_for_it() -> None:

@@ -126,14 +126,26 @@ async def test_a_failed_write_commits_nothing(tmp_path: Path) -> None:
     await second.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"number": 1, "outputs": {}, "schema_version": 2}'])
-async def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path, content: bytes) -> None:
+DAMAGED = "cannot be read .* to begin anew"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        *((content, DAMAGED) for content in (b"", b"{", b"{}", b"\xff", b'[{"number": 1}]')),
+        (b'{"number": "one", "outputs": {}}', DAMAGED),
+        (b'{"number": 1, "outputs": {}, "schema_version": 2}', "written by another version"),
+    ],
+)
+async def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path, content: bytes, text: str) -> None:
     (tmp_path / "x.json").write_bytes(content)
     damaged = committer(tmp_path, {})
-    with pytest.raises(CheckpointError, match=r"x\.json"):
+    with pytest.raises(CheckpointError, match=rf"x\.json: {text}"):
         await damaged.restore("p")
     await damaged.close()
     assert (tmp_path / "x.json").read_bytes() == content
+    with pytest.raises(CheckpointError, match=rf"x\.json: {text}"):
+        read_checkpoint(tmp_path)
 
 
 async def test_a_sink_that_cannot_be_cut_back_is_written_and_not_measured(tmp_path: Path) -> None:
@@ -214,13 +226,6 @@ async def test_what_a_checkpoint_says_is_read_without_its_lock(tmp_path: Path) -
     await running.close()
 
 
-@pytest.mark.parametrize("content", ["{", '{"number": "one", "outputs": {}}', '[{"number": 1}]', ""])
-def test_a_damaged_checkpoint_is_one_line(tmp_path: Path, content: str) -> None:
-    (tmp_path / "start.json").write_text(content)
-    with pytest.raises(CheckpointError, match=r"start\.json: cannot be read .* to begin anew"):
-        read_checkpoint(tmp_path)
-
-
 async def test_a_failed_commit_is_not_made_durable_by_the_next_one(tmp_path: Path) -> None:
     """Its first output was written before the second failed; the other partition's commit was waiting behind it."""
     sinks: dict[Role, ListSink] = {"alerts": ListSink(), "events": ListSink()}
@@ -245,17 +250,21 @@ async def test_a_failed_commit_is_not_made_durable_by_the_next_one(tmp_path: Pat
 async def test_a_commit_goes_on_where_its_caller_is_cancelled(tmp_path: Path) -> None:
     """Half of it would be counted by the next commit: of a partition taken away while others go on."""
 
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
     class Slow(ListSink):
         async def flush(self) -> None:
-            await asyncio.sleep(0.05)
+            begun.set()
+            await may_end.wait()
             await super().flush()
 
     sinks: dict[Role, ListSink] = {"alerts": Slow(), "events": Slow()}
     first = committer(tmp_path, sinks)
     await first.restore("p")
     commit = asyncio.create_task(first.commit(update(1), [event(1, "alerts"), event(1)]))
-    await asyncio.sleep(0.07)
+    await begun.wait()
     commit.cancel()
+    may_end.set()
     await asyncio.gather(commit, return_exceptions=True)
     assert commit.cancelled()
     restored = await first.restore("p")

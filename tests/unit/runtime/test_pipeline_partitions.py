@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
@@ -12,6 +13,8 @@ from streamad.messages import OutputRecord, Role
 from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.testing import ListSink, ListSource, ManualClock
 from streamad.types import (
+    FloatArray,
+    IntArray,
     PartitionAssigned,
     PartitionEnded,
     PartitionRevoked,
@@ -37,20 +40,29 @@ from tests.support.runtime.pipeline import (
 
 
 class Ledger:
-    """A committer that keeps its commits, holds them back, and fails as told: what a broker does, without one.
+    """A committer in memory that can hold calls back (``held``) and fail: what a broker does, without one.
 
-    ``fails`` counts down the commits until the next one fails after (``in_doubt``) or before it was made.
+    ``failing`` maps the number of a commit to its error, and to whether the commit was made all the same (in doubt).
     """
 
-    def __init__(self, sinks: Mapping[Role, ListSink]) -> None:
-        self.sinks = sinks
-        self.progress: dict[str, Progress] = {}
+    def __init__(
+        self,
+        *held: str,
+        failing: Mapping[int, tuple[Exception, bool]] | None = None,
+        progress: Mapping[str, Progress] | None = None,
+    ) -> None:
+        self.sinks: Mapping[Role, ListSink] = {}
+        self.progress = dict(progress or {})
         self.calls: list[str] = []
-        self.gates: dict[str, asyncio.Event] = {}
-        self.failing: dict[int, tuple[Exception, bool]] = {}
+        self.gates = {name: asyncio.Event() for name in held}
+        self.failing = dict(failing or {})
         self.n_commits = 0
         self.under_way: set[str] = set()
         self.most_under_way = 0
+
+    def __call__(self, sinks: Mapping[Role, ListSink]) -> Ledger:
+        self.sinks = sinks
+        return self
 
     async def restore(self, partition: str) -> Progress | None:
         self.calls.append(f"restore {partition}")
@@ -107,42 +119,30 @@ def said(run: Run) -> dict[Role, list[str]]:
 
 
 async def test_a_partition_that_is_being_restored_holds_up_no_other() -> None:
-    ledgers: list[Ledger] = []
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledgers.append(Ledger(sinks))
-        ledgers[0].gates["restore slow"] = asyncio.Event()
-        return ledgers[0]
-
+    ledger = Ledger("restore slow")
     script = [PartitionAssigned("slow"), PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)], caught_up=True)]
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
         await until(lambda: len(run.judged) == 1)
         source.feed(PartitionEnded("p"), batch("slow", 0, [chunk("b", 0)]), PartitionEnded("slow"))
-        ledgers[0].gates["restore slow"].set()
+        ledger.gates["restore slow"].set()
         await until(lambda: len(run.judged) == 2)
-        source.feed()
         await source.close()
 
     source = ListSource(script, endless=True)
-    run = await run_pipeline(source, committer=committer, while_running=act)
+    run = await run_pipeline(source, committer=ledger, while_running=act)
     assert [verdict.stream for verdict in run.verdicts] == ["a", "b"]
 
 
 async def test_commits_of_two_partitions_run_at_the_same_time_and_reading_goes_on() -> None:
-    ledgers: list[Ledger] = []
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledgers.append(Ledger(sinks))
-        ledgers[0].gates |= {"p": asyncio.Event(), "q": asyncio.Event()}
-        return ledgers[0]
+    ledger = Ledger("p", "q")
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: ledgers[0].under_way == {"p", "q"})
+        await until(lambda: ledger.under_way == {"p", "q"})
         before = run.pipeline.counters.records
         source.feed(batch("p", 1, [chunk("a", 1)], caught_up=True))
         await until(lambda: run.pipeline.counters.records == before + 1)
-        for gate in ledgers[0].gates.values():
+        for gate in ledger.gates.values():
             gate.set()
         source.feed(PartitionEnded("p"), PartitionEnded("q"))
         await until(lambda: len(run.judged) == 3)
@@ -157,8 +157,8 @@ async def test_commits_of_two_partitions_run_at_the_same_time_and_reading_goes_o
         ],
         endless=True,
     )
-    run = await run_pipeline(source, committer=committer, while_running=act)
-    assert ledgers[0].most_under_way == 2
+    run = await run_pipeline(source, committer=ledger, while_running=act)
+    assert ledger.most_under_way == 2
     assert [v.sequence for v in run.verdicts if v.stream == "a"] == ["a-0", "a-1"]
 
 
@@ -173,33 +173,21 @@ async def test_failed_commits_and_commits_in_doubt_lose_and_repeat_nothing(seed:
         "p": records_of(messy_recordings(seed, streams=["a", "b"], sequences=4)),
         "q": records_of(messy_recordings(seed + 50, streams=["c"], sequences=3)),
     }
-    calm = await run_pipeline(ListSource.of(partitions, batch_records=2), settings, committer=Ledger)
-    ledgers: list[Ledger] = []
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledgers.append(Ledger(sinks))
-        failing = range(2, 40, 2 + seed % 2)
-        ledgers[0].failing = {number: (PartitionLost("p", "the broker went away"), in_doubt) for number in failing}
-        return ledgers[0]
-
-    run = await run_pipeline(ListSource.of(partitions, batch_records=2), settings, committer=committer)
+    calm = await run_pipeline(ListSource.of(partitions, batch_records=2), settings, committer=Ledger())
+    failing = range(2, 40, 2 + seed % 2)
+    ledger = Ledger(failing={number: (PartitionLost("p", "the broker went away"), in_doubt) for number in failing})
+    run = await run_pipeline(ListSource.of(partitions, batch_records=2), settings, committer=ledger)
     assert run.pipeline.counters.commits_failed >= 2
     assert said(run) == said(calm)
-    assert not any(call.startswith("release") for call in ledgers[0].calls), "a partition that stays ours is kept"
-    assert ledgers[0].progress == {
-        name: progress for name, progress in ledgers[0].progress.items() if progress.ended
-    }, "every partition was committed to its end"
+    assert not any(call.startswith("release") for call in ledger.calls), "a partition that stays ours is kept"
+    assert all(progress.ended for progress in ledger.progress.values()), "every partition was committed to its end"
 
 
 async def test_an_error_that_trying_again_cannot_mend_ends_the_run() -> None:
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledger = Ledger(sinks)
-        ledger.failing = {1: (OutputError("no right to write to topic alerts"), False)}
-        return ledger
-
+    ledger = Ledger(failing={1: (OutputError("no right to write to topic alerts"), False)})
     source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)], caught_up=True)], endless=True)
     with pytest.raises(OutputError, match="no right to write"):
-        await run_pipeline(source, committer=committer)
+        await run_pipeline(source, committer=ledger)
 
 
 async def test_a_batch_read_before_the_last_seek_is_dropped() -> None:
@@ -218,30 +206,25 @@ async def test_a_batch_read_before_the_last_seek_is_dropped() -> None:
 
 
 async def test_a_revoked_partition_is_released_after_its_commit_and_nothing_more_is_committed_for_it() -> None:
-    ledgers: list[Ledger] = []
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledgers.append(Ledger(sinks))
-        ledgers[0].gates |= {"p": asyncio.Event(), "release p": asyncio.Event()}
-        return ledgers[0]
+    ledger = Ledger("p", "release p")
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: ledgers[0].under_way == {"p"})
+        await until(lambda: ledger.under_way == {"p"})
         source.feed(PartitionRevoked("p"), Rebalanced(()), PartitionAssigned("p"), Rebalanced(("p",)))
         await until(lambda: run.pipeline.counters.rebalances == 2)
         await steps()
-        assert ledgers[0].calls == ["restore p"], "it is restored only after its release"
-        ledgers[0].gates["release p"].set()
-        ledgers[0].gates["p"].set()
-        await until(lambda: ledgers[0].calls.count("restore p") == 2)
+        assert ledger.calls == ["restore p"], "it is restored only after its release"
+        for gate in ledger.gates.values():
+            gate.set()
+        await until(lambda: ledger.calls.count("restore p") == 2)
         source.feed(batch("p", 0, [chunk("a", 0)], caught_up=True), PartitionEnded("p"))
         await until(lambda: len(run.judged) == 1)
         await source.close()
 
     source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)], caught_up=True)], endless=True)
-    run = await run_pipeline(source, committer=committer, while_running=act)
+    run = await run_pipeline(source, committer=ledger, while_running=act)
     assert [verdict.sequence for verdict in run.verdicts] == ["a-0"]
-    assert ledgers[0].calls[:3] == ["restore p", "release p", "restore p"]
+    assert ledger.calls[:3] == ["restore p", "release p", "restore p"]
     assert run.pipeline.counters.rebalances == 2
 
 
@@ -275,18 +258,20 @@ async def test_an_event_is_told_in_time_where_nothing_else_is_to_be_committed() 
 
 async def test_a_scorer_that_hangs_ends_the_run() -> None:
     class Hanging(SquareScorer):
-        def score(self, windows, lengths):  # type: ignore[no-untyped-def]
-            clock.advance(400)
-            raise AssertionError("not reached by the test: the batcher is not asked")
+        def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+            assert stalled.wait(30)
+            return super().score(windows, lengths)
 
+    stalled = threading.Event()
     clock = ManualClock()
     settings = settings_of(run={"stall_timeout": "5m", "batch_wait": "1h", "batch_windows": 64})
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
         await until(lambda: run.pipeline.gauges().waiting_verdicts == 1)
-        for _ in range(400):
+        while not task.done():
             clock.advance(1)
             await steps(5)
+        stalled.set()
 
     source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)])], endless=True)
     with pytest.raises(StalledError, match="1 finished sequences wait and nothing has moved for 300 s"):
@@ -325,12 +310,7 @@ class Gapped(ListSource):
 
 async def test_after_an_accepted_gap_what_may_have_lost_samples_is_partial_and_nothing_else() -> None:
     """Stream a lost a chunk of its open sequence, b's sequence was whole before; c begins behind the gap."""
-    ledger: list[Ledger] = []
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledger.append(Ledger(sinks))
-        return ledger[-1]
-
+    ledger = Ledger()
     messages = [
         line("b", "b-0", [0, 1], end=True),
         line("a", "a-0", [0, 1]),
@@ -343,22 +323,14 @@ async def test_after_an_accepted_gap_what_may_have_lost_samples_is_partial_and_n
     first = Gapped(script, endless=True)
 
     async def until_committed(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: "p" in ledger[0].progress and ledger[0].progress["p"].next_offset == 2)
+        await until(lambda: "p" in ledger.progress and ledger.progress["p"].next_offset == 2)
         await first.close()
 
-    clock = TickingClock(0.05)
-    await run_pipeline(first, clock=clock, committer=committer, while_running=until_committed)
-    saved = ledger[0].progress
-    assert saved["p"].low_watermark == 1
-
-    def restored(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledger.append(Ledger(sinks))
-        ledger[-1].progress = dict(saved)
-        return ledger[-1]
-
+    await run_pipeline(first, clock=TickingClock(0.05), committer=ledger, while_running=until_committed)
+    assert ledger.progress["p"].low_watermark == 1
     second = Gapped([PartitionAssigned("p"), batch("p", 0, messages), PartitionEnded("p")])
     second.log_start = 3
-    run = await run_pipeline(second, committer=restored)
+    run = await run_pipeline(second, committer=Ledger(progress=ledger.progress))
     found = {verdict.sequence: (verdict.decision, verdict.n_samples) for verdict in run.verdicts}
     assert found["a-0"] == ("unscorable", 2)
     assert found["a-1"][0] == "normal"
@@ -369,39 +341,28 @@ async def test_after_an_accepted_gap_what_may_have_lost_samples_is_partial_and_n
 @pytest.mark.parametrize("sees_start", [True, False])
 async def test_whether_the_beginning_was_seen_is_remembered_over_a_restart(sees_start: bool) -> None:
     """A log that retention has cut since the first start says nothing of what was seen then, nor the reverse."""
-    ledger: list[Ledger] = []
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledger.append(Ledger(sinks))
-        ledger[-1].progress = dict(ledger[0].progress)
-        return ledger[-1]
-
+    ledger = Ledger()
     first = ListSource([PartitionAssigned("p", seen_from_start=sees_start), RecordBatch("p", (), 4)], endless=True)
 
     async def until_committed(run: Run, task: asyncio.Task[None]) -> None:
-        while not ledger[0].n_commits:
+        while not ledger.n_commits:
             first.feed(RecordBatch("p", (), 4))  # the ticking clock ticks when somebody looks at it
             await steps()
         await first.close()
 
-    await run_pipeline(first, clock=TickingClock(0.05), committer=committer, while_running=until_committed)
+    await run_pipeline(first, clock=TickingClock(0.05), committer=ledger, while_running=until_committed)
     again = PartitionAssigned("p", seen_from_start=not sees_start)
     second = ListSource([again, batch("p", 4, [chunk("a", 0)]), PartitionEnded("p")])
-    run = await run_pipeline(second, committer=committer)
+    run = await run_pipeline(second, committer=Ledger(progress=ledger.progress))
     assert [verdict.decision for verdict in run.verdicts] == ["normal" if sees_start else "unscorable"]
 
 
 async def test_a_commit_that_fails_after_the_end_of_the_input_ends_the_run() -> None:
     """Nobody would read the partition again: the run must not end well with outputs missing."""
-
-    def committer(sinks: Mapping[Role, ListSink]) -> Ledger:
-        ledger = Ledger(sinks)
-        ledger.failing = {n: (PartitionLost("p", "the broker went away"), False) for n in range(1, 9)}
-        return ledger
-
+    ledger = Ledger(failing={n: (PartitionLost("p", "the broker went away"), False) for n in range(1, 9)})
     source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)]), PartitionEnded("p")])
     with pytest.raises(PartitionLost, match="went away"):
-        await run_pipeline(source, committer=committer)
+        await run_pipeline(source, committer=ledger)
 
 
 async def test_the_lag_is_unknown_while_that_of_one_partition_is() -> None:
