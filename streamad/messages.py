@@ -33,7 +33,6 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
-from msgspec import Meta
 
 SCHEMA_VERSION = 2
 
@@ -42,51 +41,50 @@ Decision = Literal["normal", "anomalous", "unscorable", "learning"]
 Tail = Literal["empirical", "extrapolated"]
 Role = Literal["alerts", "attributions", "verdicts", "dead_letters", "late", "events", "feedback", "control"]
 
+
+def _doc(text: str) -> msgspec.Meta:
+    return msgspec.Meta(description=text)
+
+
 # Fields that several messages have.
-_Time = Annotated[datetime, Meta(extra_json_schema={"format": "date-time"})]
+_Time = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 _AlertId = Annotated[
     str,
-    Meta(
-        description="32 hex digits: a pure function of stream, sequence and first position. The same sequence always "
+    _doc(
+        "32 hex digits: a pure function of stream, sequence and first position. The same sequence always "
         "gets the same id, so a repeated message is recognised; the verdict's verdict_id is equal to it."
     ),
 ]
-_Stream = Annotated[
-    str, Meta(description="What emitted the sequence: a reactor, a line, an athlete. Also the message key.")
-]
-_Sequence = Annotated[str, Meta(description="Id of the batch or movement.")]
-_Reason = Annotated[EndReason, Meta(description="Why the sequence ended.")]
-_StartTime = Annotated[_Time, Meta(description="Event time of its first sample (RFC 3339, UTC).")]
-_EndTime = Annotated[_Time, Meta(description="Event time of its last sample (RFC 3339, UTC).")]
-_NSamples = Annotated[int, Meta(description="Number of samples (distinct times).")]
-_CreatedAt = Annotated[_Time, Meta(description="When this message was made (RFC 3339, UTC).")]
-_Version = Annotated[int, Meta(description="Version of this schema.")]
-_SCORE = Meta(
-    description="Sum of the model's K terms, without unit; higher is more anomalous. Comparable only within one model."
-)
-_P_VALUE = Meta(
-    description="Conformal p-value: (1 + number of held-out normal sequences scoring at least as high) / (n + 1)."
-)
-_TAIL = Meta(
-    description="empirical: p_value is a rank among the held-out normal sequences. extrapolated: they are too few for "
+_Stream = Annotated[str, _doc("What emitted the sequence: a reactor, a line, an athlete. Also the message key.")]
+_Sequence = Annotated[str, _doc("Id of the batch or movement.")]
+_Reason = Annotated[EndReason, _doc("Why the sequence ended.")]
+_StartTime = Annotated[_Time, _doc("Event time of its first sample (RFC 3339, UTC).")]
+_EndTime = Annotated[_Time, _doc("Event time of its last sample (RFC 3339, UTC).")]
+_NSamples = Annotated[int, _doc("Number of samples (distinct times).")]
+_CreatedAt = Annotated[_Time, _doc("When this message was made (RFC 3339, UTC).")]
+_Version = Annotated[int, _doc("Version of this schema.")]
+_SCORE = _doc("Sum of the model's K terms, without unit; higher is more anomalous. Comparable only within one model.")
+_P_VALUE = _doc("Conformal p-value: (1 + number of held-out normal sequences scoring at least as high) / (n + 1).")
+_TAIL = _doc(
+    "empirical: p_value is a rank among the held-out normal sequences. extrapolated: they are too few for "
     "the configured false-alarm rate, and a generalised Pareto tail was fitted to them."
 )
-_MODEL = Meta(description="Name and version of the model that judged.")
-_ORIGIN = Meta(description="Where the record came from.")
+_MODEL = _doc("Name and version of the model that judged.")
+_ORIGIN = _doc("Where the record came from.")
 
 
 class ModelRef(msgspec.Struct, frozen=True):
     """Name and version of the model that judged."""
 
-    name: Annotated[str, Meta(description="Name in the registry.")]
-    version: Annotated[str, Meta(description="Version in the registry.")]
+    name: Annotated[str, _doc("Name in the registry.")]
+    version: Annotated[str, _doc("Version in the registry.")]
 
 
 class Origin(msgspec.Struct, frozen=True):
     """Where a record came from: its partition (topic-partition or file) and offset."""
 
-    partition: Annotated[str, Meta(description="Topic and partition, or file.")]
-    offset: Annotated[int, Meta(description="Offset in the partition, or line of the file.")]
+    partition: Annotated[str, _doc("Topic and partition, or file.")]
+    offset: Annotated[int, _doc("Offset in the partition, or line of the file.")]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="alert"):
@@ -101,9 +99,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="al
     n_samples: _NSamples
     score: Annotated[float, _SCORE]
     p_value: Annotated[float, _P_VALUE]
-    false_alarm_rate: Annotated[
-        float, Meta(description="The configured rate: an alert is raised when p_value is at most this.")
-    ]
+    false_alarm_rate: Annotated[float, _doc("The configured rate: an alert is raised when p_value is at most this.")]
     tail: Annotated[Tail, _TAIL]
     model: Annotated[ModelRef, _MODEL]
     created_at: _CreatedAt
@@ -113,22 +109,22 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="al
 class TermShare(msgspec.Struct, frozen=True, kw_only=True):
     """One transformation's term of the score, compared with the terms of held-out normal sequences."""
 
-    transformation: Annotated[int, Meta(description="Number of the transformation, from 0.")]
-    term: Annotated[float, Meta(description="Its term of the score, without unit.")]
+    transformation: Annotated[int, _doc("Number of the transformation, from 0.")]
+    term: Annotated[float, _doc("Its term of the score, without unit.")]
     calibration_quantile: Annotated[
-        float, Meta(description="Share (0 to 1) of held-out normal sequences whose own term lies below it.")
+        float, _doc("Share (0 to 1) of held-out normal sequences whose own term lies below it.")
     ]
 
 
 class ChannelShare(msgspec.Struct, frozen=True, kw_only=True):
     """How much the score falls if this channel is replaced by a normal one, as a share of all channels' falls."""
 
-    channel: Annotated[str, Meta(description="Name of the channel.")]
-    unit: Annotated[str, Meta(description="Its unit, as configured.")]
+    channel: Annotated[str, _doc("Name of the channel.")]
+    unit: Annotated[str, _doc("Its unit, as configured.")]
     share: Annotated[
         float,
-        Meta(
-            description="Its share (0 to 1) in how far the score falls when single channels are replaced by normal "
+        _doc(
+            "Its share (0 to 1) in how far the score falls when single channels are replaced by normal "
             "ones; the shares add up to 1, or all are 0."
         ),
     ]
@@ -141,10 +137,10 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     stream: _Stream
     sequence: _Sequence
     score: Annotated[float, _SCORE]
-    terms: Annotated[list[TermShare], Meta(description="The model's K terms, in the order of its transformations.")]
-    dominating_transformation: Annotated[int, Meta(description="Number of the transformation with the largest term.")]
-    channels: Annotated[list[ChannelShare], Meta(description="Every channel's share, the largest first.")]
-    method: Annotated[str, Meta(description="How the channel shares were computed.")]
+    terms: Annotated[list[TermShare], _doc("The model's K terms, in the order of its transformations.")]
+    dominating_transformation: Annotated[int, _doc("Number of the transformation with the largest term.")]
+    channels: Annotated[list[ChannelShare], _doc("Every channel's share, the largest first.")]
+    method: Annotated[str, _doc("How the channel shares were computed.")]
     tail: Annotated[Tail, _TAIL]
     model: Annotated[ModelRef, _MODEL]
     created_at: _CreatedAt
@@ -156,18 +152,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
     verdict_id: Annotated[
         str,
-        Meta(
-            description="32 hex digits: a pure function of stream, sequence and first position; equal to the alert_id."
-        ),
+        _doc("32 hex digits: a pure function of stream, sequence and first position; equal to the alert_id."),
     ]
     stream: _Stream
     sequence: _Sequence
     decision: Annotated[
         Decision,
-        Meta(
-            description="normal; anomalous (an alert was raised); unscorable (detail says why); learning (no model "
-            "yet)."
-        ),
+        _doc("normal; anomalous (an alert was raised); unscorable (detail says why); learning (no model yet)."),
     ]
     reason: _Reason
     start_time: _StartTime
@@ -176,9 +167,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     score: Annotated[float | None, _SCORE] = None
     p_value: Annotated[float | None, _P_VALUE] = None
     tail: Annotated[Tail | None, _TAIL] = None
-    detail: Annotated[str | None, Meta(description="Why the sequence was unscorable, or how far the learning is.")] = (
-        None
-    )
+    detail: Annotated[str | None, _doc("Why the sequence was unscorable, or how far the learning is.")] = None
     model: Annotated[ModelRef | None, _MODEL] = None
     created_at: _CreatedAt
     schema_version: _Version = SCHEMA_VERSION
@@ -188,13 +177,13 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     """An unreadable record: its bytes, size, sha256 and origin, and why it could not be read."""
 
     origin: Annotated[Origin, _ORIGIN]
-    kind: Annotated[str, Meta(description="A short stable word to count and filter by.")]
-    error: Annotated[str, Meta(description="What was wrong, in words.")]
-    value: Annotated[bytes, Meta(description="The record's original bytes, base64; cut if truncated is true.")]
-    key: Annotated[bytes | None, Meta(description="The record's key, base64.")] = None
-    truncated: Annotated[bool, Meta(description="True if value holds only the beginning.")] = False
-    size_bytes: Annotated[int, Meta(description="Size of the original record in bytes.")]
-    sha256: Annotated[str, Meta(description="SHA-256 of the original record, hex.")]
+    kind: Annotated[str, _doc("A short stable word to count and filter by.")]
+    error: Annotated[str, _doc("What was wrong, in words.")]
+    value: Annotated[bytes, _doc("The record's original bytes, base64; cut if truncated is true.")]
+    key: Annotated[bytes | None, _doc("The record's key, base64.")] = None
+    truncated: Annotated[bool, _doc("True if value holds only the beginning.")] = False
+    size_bytes: Annotated[int, _doc("Size of the original record in bytes.")]
+    sha256: Annotated[str, _doc("SHA-256 of the original record, hex.")]
     created_at: _CreatedAt
     schema_version: _Version = SCHEMA_VERSION
 
@@ -204,15 +193,15 @@ class LateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 
     origin: Annotated[Origin, _ORIGIN]
     stream: _Stream
-    sequence: Annotated[str | None, Meta(description="Id of the batch or movement.")]
+    sequence: Annotated[str | None, _doc("Id of the batch or movement.")]
     cause: Annotated[
         Literal["closed", "late"],
-        Meta(description="closed: its sequence has its verdict already. late: later than allowed_lateness."),
+        _doc("closed: its sequence has its verdict already. late: later than allowed_lateness."),
     ]
-    times: Annotated[list[_Time], Meta(description="Event times of the samples (RFC 3339, UTC).")]
+    times: Annotated[list[_Time], _doc("Event times of the samples (RFC 3339, UTC).")]
     values: Annotated[
         list[list[float | None]],
-        Meta(description="One row per time, one value per channel in the configured order and unit; null is missing."),
+        _doc("One row per time, one value per channel in the configured order and unit; null is missing."),
     ]
     created_at: _CreatedAt
     schema_version: _Version = SCHEMA_VERSION
@@ -221,14 +210,12 @@ class LateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="event"):
     """A notice to the operator, apart from the verdicts."""
 
-    kind: Annotated[str, Meta(description="A short stable word to count and filter by.")]
-    message: Annotated[str, Meta(description="What happened, in words.")]
-    partition: Annotated[str | None, Meta(description="Partition or file it concerns.")] = None
-    stream: Annotated[str | None, Meta(description="Stream it concerns.")] = None
-    model: Annotated[ModelRef | None, Meta(description="Name and version of the model it concerns.")] = None
-    figures: Annotated[
-        dict[str, float], Meta(description="Its numbers by name, such as how far a channel has moved.")
-    ] = {}
+    kind: Annotated[str, _doc("A short stable word to count and filter by.")]
+    message: Annotated[str, _doc("What happened, in words.")]
+    partition: Annotated[str | None, _doc("Partition or file it concerns.")] = None
+    stream: Annotated[str | None, _doc("Stream it concerns.")] = None
+    model: Annotated[ModelRef | None, _doc("Name and version of the model it concerns.")] = None
+    figures: Annotated[dict[str, float], _doc("Its numbers by name, such as how far a channel has moved.")] = {}
     created_at: _CreatedAt
     schema_version: _Version = SCHEMA_VERSION
 
@@ -243,15 +230,13 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     alert_id: _AlertId
     judgement: Annotated[
         Literal["false_alarm", "confirmed", "veto"],
-        Meta(
-            description="false_alarm: it was normal. confirmed: it was an anomaly. veto: leave it out of all learning."
-        ),
+        _doc("false_alarm: it was normal. confirmed: it was an anomaly. veto: leave it out of all learning."),
     ]
-    note: Annotated[str, Meta(description="A remark of the operator.")] = ""
-    by: Annotated[str, Meta(description="Who gives the feedback.")] = ""
-    model: Annotated[
-        str | None, Meta(description="Name of the model that judged, as in the alert; null: looked up by the id.")
-    ] = None
+    note: Annotated[str, _doc("A remark of the operator.")] = ""
+    by: Annotated[str, _doc("Who gives the feedback.")] = ""
+    model: Annotated[str | None, _doc("Name of the model that judged, as in the alert; null: looked up by the id.")] = (
+        None
+    )
     created_at: _CreatedAt
     schema_version: _Version = SCHEMA_VERSION
 
@@ -259,8 +244,8 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
 class Promotion(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="promotion"):
     """A version of a model went into service: running workers look into the registry, which decides."""
 
-    model: Annotated[str, Meta(description="Name of the model.")]
-    version: Annotated[str, Meta(description="The version that went into service.")]
+    model: Annotated[str, _doc("Name of the model.")]
+    version: Annotated[str, _doc("The version that went into service.")]
     created_at: _CreatedAt
     schema_version: _Version = SCHEMA_VERSION
 

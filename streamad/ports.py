@@ -48,15 +48,12 @@ class Clock(Protocol):
 
     def now_us(self) -> int:
         """Return wall-clock Unix time in microseconds."""
-        ...
 
     def monotonic_us(self) -> int:
         """Return a clock that never goes back, in microseconds."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds``."""
-        ...
 
 
 @runtime_checkable
@@ -72,18 +69,15 @@ class Source(Protocol):
 
     def batches(self) -> AsyncIterator[SourceEvent]:
         """Yield partitions and their records; reading ahead stops when the caller stops asking."""
-        ...
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset`` (None: the source's configured beginning); return the offset.
 
         May be called again for a partition that is being read. Raises SourceError if ``offset`` is gone.
         """
-        ...
 
     async def close(self) -> None:
         """Release all resources; safe to call twice."""
-        ...
 
 
 @runtime_checkable
@@ -95,7 +89,6 @@ class RangedSource(Protocol):
 
         Times are those of the records, in Unix microseconds.
         """
-        ...
 
 
 @runtime_checkable
@@ -104,11 +97,9 @@ class TransactionalSource(Protocol):
 
     def committer(self, sinks: Mapping[Role, Sink]) -> Committer:
         """Return the committer of this source; it writes to ``sinks`` and closes them."""
-        ...
 
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
         """Return the port that makes and checks the topics of this source and ``sinks``."""
-        ...
 
 
 class TopicFinding(NamedTuple):
@@ -133,19 +124,15 @@ class Topics(Protocol):
 
     async def wanted(self) -> Sequence[Topic]:
         """Return the topics of the plant as they should be. Raises SourceError."""
-        ...
 
     async def create(self, *, partitions: int, replicas: int, dry_run: bool = False) -> Sequence[TopicFinding]:
         """Make missing topics, the input with ``partitions``; return what was done. Raises SourceError."""
-        ...
 
     async def check(self) -> Sequence[TopicFinding]:
         """Return findings about missing topics, partition counts, retention, compaction and rights."""
-        ...
 
     async def close(self) -> None:
         """Release all resources; safe to call twice."""
-        ...
 
 
 class FeedRecord(NamedTuple):
@@ -168,15 +155,12 @@ class Feed(Protocol):
 
     async def send(self, records: Sequence[FeedRecord]) -> None:
         """Take ``records``; those of one key stay in order. Raises OutputError."""
-        ...
 
     async def flush(self) -> None:
         """Return once all taken records are there. Raises OutputError."""
-        ...
 
     async def close(self) -> None:
         """Release all resources; safe to call twice."""
-        ...
 
 
 class StoredMessage(NamedTuple):
@@ -197,15 +181,12 @@ class Subscription(Protocol):
 
     def messages(self) -> AsyncIterator[StoredMessage]:
         """Yield messages, endlessly; asking for the next one marks the one before as done. Raises SourceError."""
-        ...
 
     def done(self) -> None:
         """Mark the message yielded last as done, if no further one is asked for."""
-        ...
 
     async def close(self) -> None:
         """Store how far it was read and release all resources; safe to call twice. Raises SourceError."""
-        ...
 
 
 @runtime_checkable
@@ -214,7 +195,6 @@ class LabelledSource(Protocol):
 
     def labels(self) -> Mapping[str, str]:
         """Return sequence id -> class label."""
-        ...
 
 
 @runtime_checkable
@@ -223,7 +203,6 @@ class NamedChannels(Protocol):
 
     def channel_names(self) -> tuple[str, ...] | None:
         """Return the names in the order of the messages' values, None if the recordings have none or differ."""
-        ...
 
 
 @runtime_checkable
@@ -234,15 +213,12 @@ class Sink(Protocol):
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
         """Take ``records`` in order. Raises OutputError."""
-        ...
 
     async def flush(self) -> None:
         """Return once all taken records are as safe as this sink can make them. Raises OutputError."""
-        ...
 
     async def close(self) -> None:
         """Release all resources; safe to call twice."""
-        ...
 
 
 @runtime_checkable
@@ -251,11 +227,9 @@ class DurableSink(Sink, Protocol):
 
     async def position(self) -> int:
         """Return the durable length in bytes; call after ``flush``."""
-        ...
 
     async def truncate(self, position: int) -> None:
         """Cut back to ``position`` bytes; raises CheckpointError if fewer are there."""
-        ...
 
 
 @runtime_checkable
@@ -268,7 +242,6 @@ class Committer(Protocol):
         From then on no former owner can commit for it. Raises PartitionLost if it must be tried again, CheckpointError
         if the progress does not fit.
         """
-        ...
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Commit ``outputs`` and ``update`` as one; one call at a time for a partition, several for different ones.
@@ -276,15 +249,12 @@ class Committer(Protocol):
         Raises PartitionLost if the commit failed or is in doubt: the partition must be restored. Raises OutputError if
         trying again cannot help.
         """
-        ...
 
     async def release(self, partition: str) -> None:
         """Give ``partition`` up: no further commit until it is restored. Never raises."""
-        ...
 
     async def close(self) -> None:
         """Release all resources; safe to call twice."""
-        ...
 
 
 @runtime_checkable
@@ -294,19 +264,16 @@ class Scorer(Protocol):
     @property
     def window_shape(self) -> tuple[int, int]:
         """Return (C, L)."""
-        ...
 
     @property
     def n_terms(self) -> int:
         """Return K."""
-        ...
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return the terms float32 [B, K] of ``windows`` float32 [B, C, L] (engineering units), ``lengths`` int64 [B].
 
         The score is their sum; higher is more anomalous.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,15 +310,12 @@ class FittedDetector(Protocol):
     @property
     def summary(self) -> TrainingSummary:
         """Return the summary of the training."""
-        ...
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return terms float32 [B, K], as ``Scorer.score`` will after export."""
-        ...
 
     def export(self, folder: Path) -> tuple[str, ...]:
         """Write the model's files into ``folder`` and return their names."""
-        ...
 
 
 @runtime_checkable
@@ -373,8 +337,6 @@ class Detector(Protocol):
 
         Raises TrainingDataError if the data cannot give a model, DetectorError if training diverges.
         """
-        ...
 
     def load(self, folder: Path, *, device: str) -> Scorer:
         """Load an exported model; its files are verified already. Raises ArtifactError."""
-        ...

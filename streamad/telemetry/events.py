@@ -28,7 +28,6 @@ class Emit(Protocol):
         level: Level = "warning",
     ) -> None:
         """Emit the event."""
-        ...
 
 
 class EventLog:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,19 +71,6 @@ async def test_a_file_cut_since_the_last_run(name: str, content: bytes, tmp_path
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=r"has only \d+ .*, but reading should go on at 99: it was replaced or cut"):
         await read(name, tmp_path, begin=99)
-
-
-async def test_no_record_comes_before_seek(tmp_path: Path) -> None:
-    write(tmp_path / "a.jsonl", "1")
-    opened = source("a.jsonl", tmp_path)
-    async with aclosing(cast("Any", opened.batches())) as events:
-        assert await anext(events) == PartitionAssigned("a.jsonl")
-        following = asyncio.ensure_future(anext(events))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not following.done()
-        await opened.seek("a.jsonl", None)
-        assert cast("RecordBatch", await following).next_offset == 2
 
 
 async def test_an_ended_partition_can_be_sought_again(tmp_path: Path) -> None:
