@@ -1,4 +1,4 @@
-"""The entry point: ``streamad`` and ``python -m streamad``; Ctrl-C ends it without a traceback, also while it loads."""
+"""The entry point: ``streamad`` and ``python -m streamad``; Ctrl-C stops it without a traceback, also during import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command line and exit."""
     try:
-        from streamad.cli import main as run  # noqa: PLC0415 - seconds, during which Ctrl-C may come
+        from streamad.cli import main as run  # noqa: PLC0415 - takes seconds, in which Ctrl-C may come
 
         run()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The command line, ``streamad --help``; errors are one line, exit codes 0, 1 (failed), 2 (usage, config)."""
+"""The command line. An error is one line; exit codes: 0, 1 (failed), 2 (usage, config), 130 (interrupted)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ from streamad.telemetry.logs import configure_logs
 
 app = typer.Typer(
     name="streamad",
-    help="Monitor whole sensor sequences (batches, movements): calibrated alerts that say why.\n\n"
-    "First steps: streamad simulate --out demo, then streamad train and streamad run in that folder; or with your own "
-    "recordings: streamad init recording.csv, streamad check, streamad train, streamad run.",
+    help="Detect anomalies in whole sensor sequences (batches, movements): alerts with a calibrated false-alarm rate "
+    "and their most likely channels.\n\n"
+    "First steps with a simulated plant: `streamad simulate --out demo`, then in that folder `streamad train` and "
+    "`streamad run`.\n\n"
+    "First steps with your own recordings: `streamad init recording.csv`, `streamad check`, `streamad train`, "
+    "`streamad run`.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (run, replay, record, train, score, feedback, check, schema, simulate, init):
@@ -60,7 +64,7 @@ def _options(
             "-v",
             count=True,
             metavar="",
-            help="Log to stderr what the runtime does; -vv: every commit too.",
+            help="Log the steps of the runtime to stderr; -vv: also every commit.",
         ),
     ] = 0,
     _: Annotated[
@@ -71,19 +75,19 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line and exit; a user's mistake never ends in a traceback."""
+    """Run the command line and exit; a user's mistake is one line, no traceback."""
     try:
         app()
     except StreamadError as error:
         typer.echo(f"error: {name_config(str(error))}", err=True)
         if isinstance(error, StalledError):
             sys.stdout.flush()
-            os._exit(error.exit_code)  # a thread that hangs would keep the interpreter from ending
+            os._exit(error.exit_code)  # a hanging thread would keep the interpreter from ending
         sys.exit(error.exit_code)
     except OSError as error:
         if _stdout_works():
             raise
-        # What stdout still buffers would fail once more when the interpreter ends.
+        # At exit the interpreter would write the rest of the buffer, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         typer.echo(f"error: cannot write to standard output: {error.strerror}", err=True)
         sys.exit(1)
@@ -91,7 +95,7 @@ def main() -> None:
 
 def _stdout_works() -> bool:
     try:
-        print(flush=True)  # a large write that failed leaves nothing behind for a flush to fail on
+        print(flush=True)  # after a failed large write the buffer is empty, and a flush alone succeeds
     except OSError:
         return False
     return True

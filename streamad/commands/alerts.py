@@ -1,4 +1,4 @@
-"""``streamad alerts tail``: follow the alerts as they are committed."""
+"""``streamad alerts tail``: prints alerts as they are committed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ alerts = typer.Typer(help="Follow the alerts of a plant.", no_args_is_help=True)
 
 @alerts.callback()
 def _alerts() -> None:
-    """Keep ``tail`` a command of the group: typer makes a group's only command the group itself."""
+    """Keep ``tail`` a command of the group: without a callback typer merges a group with its only command."""
 
 
 @alerts.command("tail")
@@ -36,29 +36,30 @@ def tail(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", "-c", help="The plant's config: follow its alerts sink. [default: plant.yaml]", metavar="FILE"
+            "--config",
+            "-c",
+            help="The plant's config, whose alerts sink is followed. [default: plant.yaml]",
+            metavar="FILE",
         ),
     ] = None,
-    url: Annotated[
-        str | None, typer.Option(help="Follow this place instead, for example kafka://host:9092/alerts.")
-    ] = None,
+    url: Annotated[str | None, typer.Option(help="Follow this URL instead, such as kafka://host:9092/alerts.")] = None,
     group: Annotated[
-        str | None, typer.Option(help="Remember under this name how far it was read; begin with the earliest alert.")
+        str | None, typer.Option(help="Consumer group that stores the position; it begins with the earliest alert.")
     ] = None,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the earliest alert, not with the next one.")
+        bool, typer.Option("--from-start", help="Begin with the earliest alert instead of the next one.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each message as one JSON object on a line.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
 ) -> None:
-    """Print alerts as they come; Ctrl-C ends.
+    """Print alerts as they are committed, until Ctrl-C.
 
-    Where the plant has no verdicts sink, its alerts sink also has the sequences that could not be judged.
+    If the plant has no verdicts sink, its alerts sink also gets the sequences that could not be judged.
 
     Example: streamad alerts tail --group shift-desk --json
     """
     if config is not None and url is not None:
-        raise UsageError("--config and --url both say what to follow: leave one out")
+        raise UsageError("--config and --url both name the alerts: leave one out")
     wanted: dict[str, Any] = {"group": group} if group is not None else {}
     if from_start:
         wanted["start"] = "earliest"
@@ -75,7 +76,7 @@ def tail(
 
 
 def _of_plant(settings: Settings, context: ConnectorContext, wanted: dict[str, Any]) -> Subscription:
-    """Connect to the alerts sink, with those of the sink's options that reading takes too."""
+    """Connect to the alerts sink with those of its options that a subscription has, too."""
     scheme, rest, in_url = split_url(settings.sinks.alerts)
     taken = load("subscriptions", scheme).options_model.model_fields
     of_sink = {**settings.sinks.options.get(scheme, {}), **in_url}

@@ -1,4 +1,4 @@
-"""``streamad feedback``: what an operator says of an alert, so that learning hears of it."""
+"""``streamad feedback``: an operator's marks on alerts, for learning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.markup import escape
 from streamad.commands.shared.console import ConfigOption, JsonOption, err
 from streamad.commands.shared.marking import (
     ByOption,
-    Desk,
+    MarkWriter,
     NoteOption,
     SequenceOption,
     StreamOption,
@@ -22,7 +22,7 @@ from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption
 from streamad.errors import UsageError
 from streamad.learn.feedback.table import FeedbackRow, read_feedback_csv
-from streamad.learn.store.records import JudgementWord
+from streamad.learn.store.records import MarkKind
 from streamad.messages import Feedback
 
 
@@ -35,49 +35,49 @@ def feedback(
     ] = None,
     stream: StreamOption = None,
     sequence: SequenceOption = None,
-    false_alarm: Annotated[bool, typer.Option("--false-alarm", help="It was normal: it may train.")] = False,
+    false_alarm: Annotated[bool, typer.Option("--false-alarm", help="It was normal: it may be trained on.")] = False,
     confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="It was an anomaly: it never trains, but tests new models.")
+        bool, typer.Option("--confirmed", help="It was an anomaly: it is never trained on, but tests new models.")
     ] = False,
-    veto: Annotated[bool, typer.Option("--veto", help="Leave it out of all learning.")] = False,
+    veto: Annotated[bool, typer.Option("--veto", help="Exclude it from all learning.")] = False,
     table: Annotated[
         Path | None,
         typer.Option(
             "--import",
             metavar="FILE.csv",
-            help="Many at once: columns alert_id (or stream, sequence), judgement; perhaps note, by, time, model.",
+            help="A table with columns alert_id (or stream, sequence) and judgement; optional: note, by, time, model.",
         ),
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Import the good lines although others are wrong.")
+        bool, typer.Option("--skip-bad", help="Import the valid lines even if others are wrong.")
     ] = False,
     note: NoteOption = "",
     by: ByOption = None,
     model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say of an alert whether it was right: false alarms become training material, anomalies test material.
+    """Mark alerts as false alarms (trained on) or confirmed anomalies (used to test new models).
 
-    Goes to the topic or file learning.feedback, else into the inlier store itself. The latest word on an id counts.
+    Marks go to the topic or file learning.feedback; without it, into the inlier store. The latest mark of an id counts.
 
     Examples: streamad feedback --alert 5f0c2a... --false-alarm --note "filter was changed";
     streamad feedback --import shift.csv
     """
-    words: dict[JudgementWord, bool] = {"false_alarm": false_alarm, "confirmed": confirmed, "veto": veto}
-    said: list[JudgementWord] = [word for word, is_said in words.items() if is_said]
-    _check(said, alerts, stream, sequence, table, note, skip_bad=skip_bad)
+    options: dict[MarkKind, bool] = {"false_alarm": false_alarm, "confirmed": confirmed, "veto": veto}
+    chosen: list[MarkKind] = [judgement for judgement, is_given in options.items() if is_given]
+    _check(chosen, alerts, stream, sequence, table, note, skip_bad=skip_bad)
     plant = load_plant(config)
-    desk = Desk(plant, model, by=by)
+    writer = MarkWriter(plant, model, by=by)
     if table is not None:
-        marked = desk.keep(_of_table(desk, table, plant.settings.decode.max_clock_skew, skip_bad=skip_bad))
+        marked = writer.write(_of_table(writer, table, plant.settings.decode.max_clock_skew, skip_bad=skip_bad))
     else:
-        ids = [*(alerts or []), *([desk.id_of(stream, sequence)] if stream and sequence else [])]
-        marked = desk.keep([desk.said(alert_id, said[0], note) for alert_id in ids])
+        ids = [*(alerts or []), *([writer.id_of(stream, sequence)] if stream and sequence else [])]
+        marked = writer.write([writer.message(alert_id, chosen[0], note) for alert_id in ids])
     print_marked(marked, as_json=as_json)
 
 
 def _check(  # noqa: PLR0917 - the command's options
-    said: list[JudgementWord],
+    chosen: list[MarkKind],
     alerts: list[str] | None,
     stream: str | None,
     sequence: str | None,
@@ -86,43 +86,43 @@ def _check(  # noqa: PLR0917 - the command's options
     *,
     skip_bad: bool,
 ) -> None:
-    """Raise UsageError for options that contradict each other, or say too little."""
+    """Raise UsageError for contradicting or missing options."""
     if table is not None:
-        if said or alerts or stream or sequence or note:
-            raise UsageError("--import says of which sequences what: leave the other options out (but --by, --model)")
+        if chosen or alerts or stream or sequence or note:
+            raise UsageError("--import names sequences and marks: leave the other options out (except --by, --model)")
         return
     if skip_bad:
         raise UsageError("--skip-bad goes with --import")
     if (stream is None) != (sequence is None):
         raise UsageError("--stream and --sequence go together: an id alone may occur on several streams")
     if not alerts and stream is None:
-        raise UsageError("say of which sequence: --alert ID, --stream and --sequence, or --import FILE.csv")
-    if len(said) != 1:
+        raise UsageError("name a sequence: --alert ID, --stream and --sequence, or --import FILE.csv")
+    if len(chosen) != 1:
         which = "one of --false-alarm, --confirmed and --veto"
-        raise UsageError(f"say {which}" if not said else f"only {which} can be true of a sequence")
+        raise UsageError(f"give {which}" if not chosen else f"only {which} can be true of a sequence")
 
 
-def _of_table(desk: Desk, path: Path, skew_us: int, *, skip_bad: bool) -> list[Feedback]:
-    """Return what the table says. Raises UsageError where lines are wrong, each told before; SourceError."""
-    rows, problems = read_feedback_csv(path, now_us=desk.now_us, by=desk.by, skew_us=skew_us)
+def _of_table(writer: MarkWriter, path: Path, skew_us: int, *, skip_bad: bool) -> list[Feedback]:
+    """Return the feedback in a table. Raises UsageError for wrong lines, after printing each; SourceError."""
+    rows, problems = read_feedback_csv(path, now_us=writer.now_us, by=writer.by, skew_us=skew_us)
     found = []
     for row in rows:
         try:
-            found.append(_identified(desk, row))
+            found.append(_identified(writer, row))
         except UsageError as error:
             problems.append(f"line {row.line}: {error}")
     for problem in sorted(problems, key=_line_of):
         err.print(f"[yellow]{'left out' if skip_bad else 'wrong'}[/] {escape(problem)}")
     if problems and (not skip_bad or not found):
-        then = "" if skip_bad else ": mend that, or import the others with --skip-bad"
+        then = "" if skip_bad else ": correct that, or import the others with --skip-bad"
         wrong = "1 line is wrong" if len(problems) == 1 else f"{len(problems)} lines are wrong"
         raise UsageError(f"{path}: {wrong}, nothing was imported{then}")
     return found
 
 
-def _identified(desk: Desk, row: FeedbackRow) -> Feedback:
-    model = desk.model_of(row.feedback.model)
-    alert_id = row.key if isinstance(row.key, str) else desk.id_of(*row.key)
+def _identified(writer: MarkWriter, row: FeedbackRow) -> Feedback:
+    model = writer.model_of(row.feedback.model)
+    alert_id = row.key if isinstance(row.key, str) else writer.id_of(*row.key)
     return msgspec.structs.replace(row.feedback, alert_id=alert_id, model=model)
 
 

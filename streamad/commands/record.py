@@ -1,4 +1,4 @@
-"""``streamad record``: keep a topic's records in files, exactly, to replay them later."""
+"""``streamad record``: copies a topic's records into files, to replay them later."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def record(
         typer.Option(
             "--from",
             metavar="URL",
-            help="What to record, such as kafka://HOST:PORT/TOPIC. Default: the config's source.",
+            help="The topic, such as kafka://HOST:PORT/TOPIC. Default: the config's source.",
         ),
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C or --until.")
+        bool, typer.Option("--follow", "-f", help="Continue with new records, until Ctrl-C or --until.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Record a topic into files, one for each partition: offset, time, key and value of every record, exactly.
+    """Copy a topic into files, one for each partition: offset, time, key and value of every record.
 
-    streamad replay DIR then says what it would say about the topic itself. Reads without a group and commits nothing.
+    `streamad replay DIR` then gives the same verdicts as on the topic. Reads without a group and commits nothing.
 
     Example: streamad record --since 2h --out incident
     """
@@ -91,7 +91,7 @@ def _refuse_existing(folder: Path) -> None:
 
 def _feed(plant: Plant, folder: Path, partition: str, from_start: bool) -> Feed:
     name = quote(partition, safe="")
-    name = f"%2E{name[1:]}" if name.startswith(".") else name  # hidden files are no recordings
+    name = f"%2E{name[1:]}" if name.startswith(".") else name  # sources skip hidden files
     options = {"partition": partition, "from_start": from_start}
     return connect_feed(f"file:{folder.absolute() / name}{_ENDING}", options, plant.context, "--out")
 
@@ -125,7 +125,7 @@ def _result(recorder: Recorder, folder: Path, wall_s: float, follow: bool) -> di
             }
             for name, each in sorted(partitions.items())
         },
-        "interrupted": recorder.was_stopped and not follow,  # following has no other end
+        "interrupted": recorder.was_stopped and not follow,  # --follow always ends by a stop
         "wall_s": round(wall_s, 3),
         "records_per_s": round(recorder.records / wall_s, 1) if wall_s else None,
     }
@@ -143,4 +143,4 @@ def _print_result(result: dict[str, Any]) -> None:
         + (f", {result['records_per_s']:.0f} records/s" if result["records_per_s"] else "")
     )
     if not result["records"]:
-        out.print("[yellow]note[/]: there is no record in this range")
+        out.print("[yellow]note[/]: no record in this range")

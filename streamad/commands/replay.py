@@ -1,4 +1,4 @@
-"""``streamad replay``: what the monitor would have said about recordings."""
+"""``streamad replay``: the verdicts of the monitor on recordings."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def replay(
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Truth to compare with: a CSV file with the columns sequence, label and perhaps stream, or 'source' "
-            "for the labels in the recordings themselves (npz, ts)."
+            help="Labels to compare with: a CSV file with columns sequence, label and optionally stream, or 'source' "
+            "for the labels in the recordings (npz, ts)."
         ),
     ] = None,
     normal: Annotated[
         str | None,
-        typer.Option(help=f"Labels that mean normal, separated by commas; others are anomalous. Default: {NORMAL}."),
+        typer.Option(
+            help=f"Labels that mean normal, separated by commas; all others mean anomalous. Default: {NORMAL}."
+        ),
     ] = None,
-    speed: Annotated[str, typer.Option(help="max, real, or a factor such as 10 (times real time).")] = "max",
+    speed: Annotated[str, typer.Option(help="max, real, or a factor of real time, such as 10.")] = "max",
     write_to: Annotated[
-        Path | None, typer.Option("--out", help="Folder for alerts.jsonl, verdicts.jsonl and the others.")
+        Path | None, typer.Option("--out", help="New folder for alerts.jsonl, verdicts.jsonl and the other outputs.")
     ] = None,
     version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
     as_json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts as they come.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts.")] = False,
 ) -> None:
-    """Replay recordings or a range of a topic through the monitor: the same code as run, without checkpoint and sinks.
+    """Judge recordings or a range of a topic as run would, without checkpoint and sinks.
 
-    It learns nothing, whatever the config says: models are read, and neither store nor registry is touched.
-
-    Prints the alerts it would have raised; with --labels also AUC, detection rate at the configured false-alarm rate
-    and the achieved false-alarm rate with its interval.
+    Prints the alerts; with --labels also AUC, detection rate at the configured false-alarm rate, and the achieved
+    false-alarm rate with its interval. Learns nothing, whatever the config says: store and registry stay unchanged.
 
     Example: streamad replay test.csv --labels truth.csv
     """

@@ -1,4 +1,4 @@
-"""``streamad schema``: the JSON Schemas of the messages and of the config."""
+"""``streamad schema``: prints the JSON Schemas of the messages and of the config."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def schema(
         ),
     ] = None,
 ) -> None:
-    """Print JSON Schemas (2020-12) of the messages that streamad writes, and of plant.yaml.
+    """Print the JSON Schemas (2020-12) of the messages that streamad writes and reads, and of plant.yaml.
 
     Example: streamad schema alert
     """

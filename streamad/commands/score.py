@@ -1,4 +1,4 @@
-"""``streamad score``: a score and a p-value for every sequence of recordings."""
+"""``streamad score``: prints score, p-value and decision of every sequence of recordings."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def score(
     version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one verdict per line as JSON.")] = False,
 ) -> None:
-    """Score recordings and print every verdict; nothing is written, no alert is raised.
+    """Print score, p-value and decision of every sequence; nothing is written.
 
-    With several models (models in the config) each sequence is scored by its own.
+    With several models (models in the config) each sequence is scored by its own model.
 
     Example: streamad score batch-17.csv
     """
     plant = load_whole_plant(config)
     settings = plant.settings
     if version is not None and settings.models is not None:
-        raise UsageError("--version names a version of one model, and this config has several (models): leave it out")
+        raise UsageError("--version names a version of one model, and this config has several models: leave it out")
     models = _Models(plant, version)
     if settings.models is None:
         models.get(settings.model.name)
@@ -84,7 +84,7 @@ class _Models:
         self._found: dict[str, ModelInService | StreamadError] = {}
 
     def get(self, name: str) -> ModelInService:
-        """Return the model ``name``. Raises StreamadError where it cannot be used."""
+        """Return the model ``name``. Raises StreamadError if it cannot be used."""
         if name not in self._found:
             try:
                 self._found[name] = versions_of(self._plant, name).load(self._version)
@@ -96,7 +96,7 @@ class _Models:
         return found
 
     def ref_for(self, sequence: FinishedSequence) -> ModelRef | None:
-        """Return which model would have judged ``sequence``, None where nobody can say."""
+        """Return the model that would judge ``sequence``, None if it is unknown or unusable."""
         name = self._router.name_for(sequence.routes)
         try:
             return None if isinstance(name, Unscorable) else self.get(name).ref

@@ -1,4 +1,4 @@
-"""``streamad topics``: make and check the topics of a plant whose source is a broker."""
+"""``streamad topics``: creates and checks the topics of a plant whose source is a broker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rich.markup import escape
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, run_async
 from streamad.commands.shared.plants import load_whole_plant, name_config
-from streamad.commands.shared.topics import folded, kept_topics
+from streamad.commands.shared.topics import merged_errors, topics_of
 from streamad.errors import UsageError
 from streamad.plant import Plant
-from streamad.ports import TopicFinding
+from streamad.ports import TopicFinding, Topics
 
-topics = typer.Typer(help="Make and check the topics of a plant whose source is a broker.", no_args_is_help=True)
+topics = typer.Typer(help="Create and check the topics of a plant whose source is a broker.", no_args_is_help=True)
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
@@ -25,18 +25,18 @@ _COLOURS = {"ok": "green", "warning": "yellow", "error": "bold red"}
 def create(
     config: ConfigOption = Path("plant.yaml"),
     partitions: Annotated[
-        int, typer.Option("--partitions", min=1, help="Partitions of an input that is not there yet.")
+        int, typer.Option("--partitions", min=1, help="Partitions of an input topic that does not exist yet.")
     ] = 4,
     replicas: Annotated[
-        int, typer.Option("--replicas", min=1, max=32_767, help="Copies of each topic: 3 where there are 3 brokers.")
+        int, typer.Option("--replicas", min=1, max=32_767, help="Copies of each topic; 3 with three brokers or more.")
     ] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which topics would be created.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make the topics that are missing: the input, its progress, what the sinks write to, feedback and control.
+    """Create the missing topics: input, progress, sinks, feedback and control.
 
-    A topic that is there stays as it is. Progress has the partitions of its input, outputs those of the largest input.
-    Exit code 1 where a topic could not be made.
+    An existing topic stays as it is. The progress topic gets as many partitions as its input, outputs as many as the
+    largest input. Exit code 1 if a topic could not be created.
 
     Example: streamad topics create --partitions 8 --replicas 3
     """
@@ -46,9 +46,9 @@ def create(
 
 @topics.command("check")
 def check(config: ConfigOption = Path("plant.yaml"), as_json: JsonOption = False) -> None:
-    """Check partitions, settings and rights of the plant's topics, without writing anything or joining the group.
+    """Check partitions, settings and permissions of the plant's topics; nothing is written, no group is joined.
 
-    Exit code 1 where a run would fail.
+    Exit code 1 if a run would fail.
 
     Example: streamad topics check
     """
@@ -56,22 +56,20 @@ def check(config: ConfigOption = Path("plant.yaml"), as_json: JsonOption = False
 
 
 async def _create(plant: Plant, partitions: int, replicas: int, dry_run: bool) -> Sequence[TopicFinding]:
-    async with kept_topics(plant) as keeper:
-        if keeper is None:
-            raise _keeps_none(plant)
-        return await keeper.create(partitions=partitions, replicas=replicas, dry_run=dry_run)
+    async with topics_of(plant) as found:
+        return await _known(found, plant).create(partitions=partitions, replicas=replicas, dry_run=dry_run)
 
 
 async def _check(plant: Plant) -> Sequence[TopicFinding]:
-    async with kept_topics(plant) as keeper:
-        if keeper is None:
-            raise _keeps_none(plant)
-        return await keeper.check()
+    async with topics_of(plant) as found:
+        return await _known(found, plant).check()
 
 
-def _keeps_none(plant: Plant) -> UsageError:
-    url = plant.settings.source.url
-    return UsageError(f"the source {url} keeps no topics: only a broker has them (kafka://host:port/topic)")
+def _known(found: Topics | None, plant: Plant) -> Topics:
+    if found is None:
+        url = plant.settings.source.url
+        raise UsageError(f"the source {url} has no topics: only a broker has them (kafka://host:port/topic)")
+    return found
 
 
 def _report(findings: Sequence[TopicFinding], as_json: bool) -> None:
@@ -80,8 +78,8 @@ def _report(findings: Sequence[TopicFinding], as_json: bool) -> None:
     if as_json:
         print_json({"ok": is_right, "topics": [finding._asdict() for finding in findings]})
     else:
-        width = max((len(finding.topic) for finding in findings), default=0)  # several in one line may be longer
-        for finding in folded(findings):
+        width = max((len(finding.topic) for finding in findings), default=0)  # merged lines may be longer
+        for finding in merged_errors(findings):
             mark = f"[{_COLOURS[finding.level]}]{finding.level:<8}[/]"
             out.print(f"{mark} {escape(f'{finding.topic:<{width}}  {finding.text}')}")
     if not is_right:

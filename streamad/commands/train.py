@@ -1,4 +1,4 @@
-"""``streamad train``: learn what normal looks like."""
+"""``streamad train``: trains a model on recordings of normal sequences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def train(
     until: UntilOption = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="CSV with sequence, label, perhaps stream (or 'source'): train on the normal ones only."),
+        typer.Option(
+            help="CSV with columns sequence, label and optionally stream (or 'source'): train on normal sequences only."
+        ),
     ] = None,
     normal: Annotated[str, typer.Option(help="Labels that mean normal, separated by commas.")] = NORMAL,
     promote: Annotated[bool, typer.Option(help="Put the new version into service.")] = True,
@@ -49,8 +51,8 @@ def train(
 ) -> None:
     """Train a model on recordings of normal sequences and put it into service.
 
-    A part of the recordings is held out to calibrate the false-alarm rate (with fewer than 150: scores out of fold).
-    Ctrl-C loses nothing: the same command goes on where it stopped. With several models (models in the config) each is
+    A part of the recordings is held out to calibrate the false-alarm rate; fewer than 150 sequences are scored out of
+    fold instead. After Ctrl-C the same command goes on from there. With several models (models in the config) each is
     trained on the sequences of its own value.
 
     Example: streamad train 'normal/*.csv'
@@ -80,7 +82,7 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """Trains one model after the other, telling what comes of it."""
+    """Trains one model after the other and prints the results."""
 
     plant: Plant
     detector: Detector
@@ -88,7 +90,7 @@ class _Training:
     as_json: bool
 
     def run(self, name: str, windows: WindowSet, label: str = "") -> dict[str, Any]:
-        """Train a version of the model ``name`` and return what it is, for machines. Raises StreamadError."""
+        """Train a version of the model ``name`` and return its data, for machines. Raises StreamadError."""
         plant = self.plant
         registry = registry_of(plant)
         with Bar(f"{label}training", quiet=self.as_json, is_kept=True) as bar:
@@ -107,15 +109,15 @@ class _Training:
                 raise
         manifest = registry.manifest(name, version)
         promoted = registry.current(name) == version
-        told = ""
+        announced = ""
         if promoted and plant.settings.learning is not None:
-            told = f"; {announce_promotion(plant, ModelRef(name, version))}"
+            announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
-            _print_result(manifest, promoted, told, plant.settings.alerts.false_alarm_rate, bar.elapsed_s)
+            _print_result(manifest, promoted, announced, plant.settings.alerts.false_alarm_rate, bar.elapsed_s)
         return {"model": name, "version": version, "promoted": promoted, "metrics": manifest.metrics}
 
     def run_all(self, sets: dict[str, WindowSet]) -> None:
-        """Train every model; one that cannot be trained keeps none of the others from it. Raises DetectorError then."""
+        """Train every model, also after a failure of one. Raises DetectorError for failures at the end."""
         results, wrong = [], []
         for number, (name, windows) in enumerate(sets.items(), start=1):
             try:
@@ -137,7 +139,7 @@ class _Training:
 
     @staticmethod
     def refusal(result: dict[str, Any]) -> str:
-        """Say why the version that ``run`` returned does not serve."""
+        """Return why the version that ``run`` returned is not in service."""
         doubt = promotion_doubt(result["metrics"])
         return f"version {result['version']} was not put into service: {doubt or 'another one was promoted'}"
 
@@ -153,7 +155,7 @@ def show_step(bar: Bar, step: FitStep, label: str = "") -> None:
 
 
 def _check_count(sets: dict[str, WindowSet], settings: Settings) -> None:
-    """Raise TrainingDataError where a field with any number of values would make any number of models."""
+    """Raise TrainingDataError if the field has more values than ``max_models``."""
     own = [name for name in sets if name != settings.model.name]
     if settings.models is not None and len(own) > settings.models.max_models:
         raise TrainingDataError(
@@ -172,18 +174,18 @@ def _warn(data: Recordings, plant: Plant) -> None:
         err.print(f"[yellow]unreadable messages[/]: {kinds}")
     if data.counters.late_samples:
         err.print(
-            f"[yellow]{data.counters.late_samples} samples came too late[/] and are not learned from; "
+            f"[yellow]{data.counters.late_samples} samples came too late[/] and are left out; "
             "see sequences.allowed_lateness"
         )
 
 
-def _print_result(manifest: Manifest, promoted: bool, told: str, rate: float, took_s: float) -> None:
+def _print_result(manifest: Manifest, promoted: bool, announced: str, rate: float, took_s: float) -> None:
     metrics = manifest.metrics
     how = "held out" if metrics.method == "split" else "scored out of fold"
     out.print(
         f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
         f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), calibrated on {metrics.n_calibration} {how}; "
-        + (f"now in service{told}" if promoted else "not in service")
+        + (f"now in service{announced}" if promoted else "not in service")
     )
     for remark in manifest.training.remarks:
         out.print(f"[yellow]note[/]: {escape(remark)}")

@@ -231,7 +231,7 @@ def test_recordings_that_are_all_faulty_need_no_normal_label_and_are_told_so(pla
     outcome = plant("replay --json --labels faulty.csv")
     (note,) = outcome.err.splitlines()
     assert note.startswith("note: no sequence has the label 0, so all 16 count as anomalous")
-    assert note.endswith("--normal which labels mean so: 1, stuck")
+    assert note.endswith("name their labels with --normal: 1, stuck")
     report = outcome.last_json
     assert (report["n_normal"], report["n_anomalous"]) == (0, 16)
     assert (report["auc"], report["false_alarm_rate"], report["false_alarm_interval"]) == (None, None, None)

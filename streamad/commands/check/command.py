@@ -1,4 +1,4 @@
-"""``streamad check``: would a run work, and would it judge what is meant?"""
+"""``streamad check``: checks that a run would work and judge the right sequences."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _COLOURS = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 def check(
     config: ConfigOption = Path("plant.yaml"),
     as_json: JsonOption = False,
-    fast: Annotated[bool, typer.Option("--fast", help="Leave out the model, which takes seconds to load.")] = False,
-    options: Annotated[bool, typer.Option("--options", help="Also list the options that the source knows.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Skip the model, which takes seconds to load.")] = False,
+    options: Annotated[bool, typer.Option("--options", help="Also list the options of the source.")] = False,
 ) -> None:
-    """Check that a run would work, without writing anything.
+    """Check that a run would work; nothing is written.
 
-    Reads the first records of the source and says what becomes of them, looks whether every output and the inlier store
-    can be written, and loads the model in service. Exit code 1 if a check failed, 2 if the config itself is wrong.
+    Decodes and cuts the first records of the source, checks that every output and the inlier store can be written, and
+    loads the model in service. Exit code 1 if a check failed, 2 if the config is invalid.
 
     Example: streamad check --fast
     """
@@ -64,9 +64,9 @@ def check(
 
 
 def _check_source_and_sinks(plant: Plant) -> list[Finding]:
-    topics, told = check_topics(plant)
+    topics, broken = check_topics(plant)
     is_readable = all(finding.outcome != "failed" for finding in topics)
-    return [*topics, *(check_source(plant) if is_readable else []), *check_sinks(plant, told)]
+    return [*topics, *(check_source(plant) if is_readable else []), *check_sinks(plant, broken)]
 
 
 def _print(findings: list[Finding]) -> None:

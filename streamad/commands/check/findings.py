@@ -1,4 +1,4 @@
-"""What a check found: one line with its outcome, and what to do where it is not ok."""
+"""The findings of a check: one line each with its outcome, and advice unless it is ok."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Outcome = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The outcome of one check; ``advice`` says what to do about it."""
+    """The outcome of one check; ``advice`` is what the user can do."""
 
     check: str
     outcome: Outcome
@@ -22,17 +22,17 @@ class Finding:
 
 
 def ok(check: str, message: str) -> Finding:
-    """Return that all is well."""
+    """Return a finding that needs nothing."""
     return Finding(check, "ok", message)
 
 
 def warning(check: str, message: str, advice: str) -> Finding:
-    """Return that it works, but most likely not as meant."""
+    """Return a finding of something that works, but most likely not as meant."""
     return Finding(check, "warning", message, advice)
 
 
 def failed(check: str, message: str, advice: str = "") -> Finding:
-    """Return that ``streamad run`` would fail or judge nothing."""
+    """Return a finding with which ``streamad run`` would fail or judge nothing."""
     return Finding(check, "failed", message, advice)
 
 

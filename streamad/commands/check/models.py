@@ -1,4 +1,4 @@
-"""Checks which models would judge the sequences of a sample, and whether those in service can be loaded."""
+"""Checks the models: which of them the sample's sequences need, and whether those in service can be loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANY_NAMES = 8
 
 
 def check_routes(plant: Plant, sample: Sample) -> list[Finding]:
-    """Say which model would judge each sequence of the sample; nothing where one judges all."""
+    """Return the models of the sample's sequences; no finding if one model judges all."""
     routing = plant.settings.models
     if routing is None or not sample.sequences:
         return []
@@ -60,18 +60,16 @@ def _untrained(plant: Plant, found: list[str | Unscorable]) -> list[Finding]:
     try:
         names = sorted({name for name in found if not isinstance(name, Unscorable) and registry.current(name) is None})
     except StreamadError:
-        return []  # what is wrong with the registry is told where its models are loaded
+        return []  # check_models reports a broken registry
     if not names:
         return []
     more = f" and {len(names) - _MANY_NAMES} more" if len(names) > _MANY_NAMES else ""
     message = f"no version of {', '.join(names[:_MANY_NAMES])}{more} is in service: their sequences are unscorable"
-    return [
-        warning("models", message, "streamad train, or let them learn by themselves with learning: {} in the config")
-    ]
+    return [warning("models", message, "streamad train, or a section learning: {} in the config")]
 
 
 def check_models(plant: Plant, config: Path) -> list[Finding]:
-    """Load what judges: the models that are wanted for certain, and those of further values that are in service."""
+    """Load the models that the config names, and those of further values that are in service."""
     try:
         detector_for(plant)
     except StreamadError as error:

@@ -1,4 +1,4 @@
-"""Checks where streamad writes: sinks, feedback, control and checkpoint, without leaving anything behind."""
+"""Checks that sinks, feedback, control and checkpoint can be written; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from streamad.settings.plant_yaml import Settings
 from streamad.system.locks import try_lock
 
 
-def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
-    """Say of every role whether its sink can be made and written to, and whether its place is its own.
+def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
+    """Check for every role that its sink can be opened and written, and that no other role has its place.
 
-    Nothing is said of the places of roles that are ``told`` elsewhere to be of no use.
+    Roles in ``broken`` get no "ok": ``check_topics`` reports them.
     """
     findings: list[Finding] = []
     places = {**sink_urls(plant.settings), **exchange_urls(plant.settings)}
@@ -43,13 +43,13 @@ def check_sinks(plant: Plant, told: Container[str] = ()) -> list[Finding]:
         path = file_of(url, plant.base_dir)
         if path is not None:
             findings.append((_followed_file if role == "feedback" else _writable_file)(check, path))
-        elif role not in told:
+        elif role not in broken:
             findings.append(ok(check, url))
     return findings
 
 
 def _try(plant: Plant, role: Role, url: str) -> None:
-    """Make the sink of ``role`` and close it again. Raises StreamadError."""
+    """Open the sink of ``role`` and close it again. Raises StreamadError."""
     if role in exchange_urls(plant.settings):
         check_exchange(plant, role)
         return
@@ -69,7 +69,7 @@ def _writable_file(check: str, path: Path) -> Finding:
 
 
 def _followed_file(check: str, path: Path) -> Finding:
-    """Say whether others' feedback can be read, and beside it be kept how far it was read."""
+    """Check that a feedback file can be read, and the position be stored beside it."""
     if path.is_dir():
         return failed(check, f"{path} is a folder", "name a file in it")
     if path.exists() and not os.access(path, os.R_OK):
@@ -79,7 +79,7 @@ def _followed_file(check: str, path: Path) -> Finding:
 
 
 def makeable(check: str, path: Path) -> Finding | None:
-    """Return why ``path`` cannot be made, None where it can."""
+    """Return why ``path`` cannot be created, None if it can."""
     home = next(parent for parent in path.parents if parent.exists())
     if not home.is_dir():
         return failed(check, f"{home} is a file, {path} needs a folder there", "move it or write elsewhere")
@@ -89,13 +89,13 @@ def makeable(check: str, path: Path) -> Finding | None:
 
 
 def check_checkpoint(plant: Plant) -> list[Finding]:
-    """Say whether the checkpoint can be used and fits the outputs that are there."""
+    """Check that the checkpoint can be used and fits the existing outputs."""
     try:
         source = source_for(plant)
     except StreamadError:
-        return []  # told by the check of the source, and the source says whether there is one
+        return []  # check_source reports it; without a source it is unknown whether a checkpoint is needed
     if isinstance(source, TransactionalSource):
-        return [ok("checkpoint", "none needed: the source keeps the progress, in one transaction with the outputs")]
+        return [ok("checkpoint", "none needed: progress and outputs are one transaction of the source")]
     return _local_checkpoint(plant)
 
 
@@ -121,7 +121,7 @@ def _is_locked(lock: Path) -> bool:
     try:
         descriptor = try_lock(lock)
     except OSError:
-        return False  # a file system without locks; streamad run says so
+        return False  # a file system without locks; streamad run reports it
     if descriptor is None:
         return True
     os.close(descriptor)

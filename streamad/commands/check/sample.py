@@ -1,4 +1,4 @@
-"""Reads the first records of a source as ``streamad run`` would, and keeps what the checks ask about."""
+"""Reads the first records of a source as ``streamad run`` would, and collects data for the checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_WAIT_S = 10.0
 
 @dataclass(slots=True)
 class Sample:
-    """The beginning of a source: counters, sequences, and what was seen of streams and channels."""
+    """The beginning of a source: counters, sequences, and properties of its streams and channels."""
 
     seen: BoolArray
     """Bool [C]: the channel had a value."""
@@ -51,11 +51,11 @@ class Sample:
 
     @property
     def is_full(self) -> bool:
-        """Return whether enough was read."""
+        """Return whether the sample is large enough."""
         return self.counters.records >= MAX_RECORDS or len(self.sequences) >= MAX_SEQUENCES
 
     def note(self, block: SampleBlock) -> None:
-        """Keep what matters of the samples of one record."""
+        """Add the samples of one record."""
         self.has_markers |= block.end
         self.has_ids |= block.sequence is not None
         self.seen |= np.isfinite(block.values).any(axis=0)
@@ -88,7 +88,7 @@ async def read_sample(plant: Plant, source: Source) -> Sample:
             else:
                 sample.is_complete = True
     except TimeoutError:
-        pass  # a live source that is silent, or slow: what came has to do
+        pass  # a silent or slow live source: the sample is what has come
     finally:
         await source.close()
     return sample

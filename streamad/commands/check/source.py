@@ -1,4 +1,4 @@
-"""Checks that the source's messages become samples, sequences and windows as the config means them to."""
+"""Checks that the source's messages become samples, sequences and windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamad.commands.check.models import check_routes
 from streamad.commands.check.sample import Sample, read_sample
 from streamad.commands.shared.console import count, run_async
 from streamad.commands.shared.plants import name_config
-from streamad.commands.shared.topics import folded, kept_topics
+from streamad.commands.shared.topics import merged_errors, topics_of
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.plant import Plant
@@ -21,12 +21,12 @@ from streamad.runtime.wiring import sink_urls, source_for
 from streamad.settings.plant_yaml import SequenceSettings, WindowSettings
 
 _LIMITS = frozenset({"max_duration", "max_samples", "memory", "end_of_input"})
-_KEYS = {"source": "source.url"}  # where another check than its key is told
-_MANY = 0.2  # a share that is no accident any more
+_KEYS = {"source": "source.url"}  # checks that are not named as their key
+_MANY = 0.2  # a larger share is no accident
 
 
 def check_source(plant: Plant) -> list[Finding]:
-    """Read the first records of the source and say what becomes of them."""
+    """Read the first records of the source and check samples, sequences, windows and models."""
     try:
         source = source_for(plant)
         sample = run_async(read_sample(plant, _without_group(source)))
@@ -40,7 +40,7 @@ def check_source(plant: Plant) -> list[Finding]:
 
 
 def check_topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
-    """Say whether the source's topics are as they should be; with the roles of sinks that could not write to theirs."""
+    """Check the source's topics; also return the roles of sinks whose topic is broken."""
     try:
         return run_async(_topics(plant))
     except StreamadError as error:
@@ -48,27 +48,28 @@ def check_topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
 
 
 async def _topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
-    async with kept_topics(plant) as keeper:
-        if keeper is None:
+    async with topics_of(plant) as topics:
+        if topics is None:
             return [], frozenset()
-        found, topics = await keeper.check(), await keeper.wanted()
+        found, wanted = await topics.check(), await topics.wanted()
     outcomes: dict[str, Outcome] = {"ok": "ok", "warning": "warning", "error": "failed"}
     findings = [
-        Finding("topics", outcomes[level], name_config(f"{topic}: {text}")) for level, topic, text in folded(found)
+        Finding("topics", outcomes[level], name_config(f"{topic}: {text}"))
+        for level, topic, text in merged_errors(found)
     ]
     wrong = {finding.topic for finding in found if finding.level == "error"}
-    return findings, frozenset(role for topic in topics if topic.name in wrong for role in topic.role.split(", "))
+    return findings, frozenset(role for topic in wanted if topic.name in wrong for role in topic.role.split(", "))
 
 
 def _without_group(source: Source) -> Source:
-    # A member of the group would take partitions from the workers.
+    # A group member would take partitions from the workers.
     if isinstance(source, TransactionalSource) and isinstance(source, RangedSource):
         return source.between(None, None)
     return source
 
 
 def list_options(plant: Plant) -> list[Finding]:
-    """Say which options the source knows."""
+    """Return the options of the source."""
     scheme = split_url(plant.settings.source.url)[0]
     try:
         known = load("sources", scheme).options_model.model_fields
@@ -78,7 +79,7 @@ def list_options(plant: Plant) -> list[Finding]:
 
 
 def check_recordings(plant: Plant) -> list[Finding]:
-    """Say whether ``model.recordings`` can be read; nothing where there are none."""
+    """Check that ``model.recordings`` can be read; no finding if there are none."""
     if plant.settings.model.recordings is None:
         return []
     try:
@@ -98,7 +99,7 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
         if sample.is_complete and not is_live:
             return [failed(check, "no record in it", f"check {_KEYS.get(check, check)}")]
         when = "in it yet" if sample.is_complete else "came within ten seconds"
-        return [warning(check, f"no record {when}", "is the plant running, is it the right place?")]
+        return [warning(check, f"no record {when}", "is the plant running, is the URL right?")]
     unreadable = sum(counters.dead_letters.values())
     findings = []
     for kind, first in sample.unreadable.items():

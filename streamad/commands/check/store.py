@@ -1,4 +1,4 @@
-"""Checks the inlier store: can it be reached and written, and what does it hold?"""
+"""Checks that the inlier store can be read and written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOCAL = (None, "file", "local")
 
 
 def check_store(plant: Plant) -> list[Finding]:
-    """Say what the inlier store holds, or why it cannot be used; nothing where the plant does not learn."""
+    """Return the counts of the inlier store, or why it cannot be used; no finding without learning."""
     if plant.settings.learning is None:
         return []
     url = plant.settings.learning.store
@@ -32,7 +32,7 @@ def check_store(plant: Plant) -> list[Finding]:
         return failure(_CHECK, error)
     damaged = [problem for store in stores.values() for problem in store.problems]
     if damaged:
-        advice = "such a file stays where it is and is not used: see docs/learning/inliers.md"
+        advice = "such a file is left as it is and not used: see docs/learning/inliers.md"
         return [warning(_CHECK, f"{url}: {len(damaged)} unusable, first: {damaged[0]}", advice)]
     counts = ", ".join(f"{name} {sum(store.counts().values())}" for name, store in stores.items())
     return [ok(_CHECK, f"{url} ({f'sequences: {counts}' if counts else 'nothing stored yet'})")]

@@ -1,4 +1,4 @@
-"""``streamad inliers``: what learning keeps of the judged sequences; look at it, take it out, leave out, delete."""
+"""``streamad inliers``: lists, exports, vetoes and deletes the sequences stored for learning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamad.commands.inliers.listing import StoreReport, counted
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
 from streamad.commands.shared.marking import (
     ByOption,
-    Desk,
+    MarkWriter,
     NoteOption,
     SequenceOption,
     StreamOption,
@@ -38,17 +38,16 @@ from streamad.plant import Plant
 from streamad.ranges import Span, parse_time_us, span_of
 from streamad.system.files import write_atomically, writing
 
-inliers = typer.Typer(
-    help="Look at the sequences that learning keeps; export, leave out, delete some of them.", no_args_is_help=True
-)
+inliers = typer.Typer(help="List, export, veto and delete the sequences stored for learning.", no_args_is_help=True)
 
 ShareOption = Annotated[
     str | None, typer.Option("--share", metavar="SHARE", help=f"Only this share: {', '.join(SHARES)}.")
 ]
 SinceOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Ended then or later: 2026-11-01T08:00:00Z, 2026-11-01, 7d (ago).")
+    str | None,
+    typer.Option(metavar="TIME", help="Ended at this time or later: 2026-11-01T08:00:00Z, 2026-11-01, 7d (ago)."),
 ]
-UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Ended before then.")]
+UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Ended before this time.")]
 
 
 @inliers.command("list")
@@ -58,10 +57,10 @@ def list_stored(
     each: Annotated[bool, typer.Option("--each", help="Print every sequence with its id, not only counts.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is stored: counts of each share, their time span, the model versions that judged, marks, problems.
+    """Print the stored sequences by share: counts, time span, model versions that judged them, marks, problems.
 
-    accepted: may train. reserve: calibrates and compares models, never trains. aside: not accepted; kept for feedback
-    and for learning anew. --each shows the ids that `inliers veto` and `feedback --alert` take.
+    accepted: may be trained on. reserve: calibrates and compares models, is never trained on. aside: not accepted; kept
+    for feedback and for `models relearn`. --each prints the ids for `inliers veto` and `feedback --alert`.
 
     Example: streamad inliers list --each
     """
@@ -72,7 +71,7 @@ def list_stored(
         print_json({"models": [report.as_dict(each=each) for report in reports]})
         return
     if not reports:
-        out.print("nothing is stored yet: streamad run stores what it judges")
+        out.print("nothing is stored yet: streamad run stores the sequences that it judges")
     for report in reports:
         report.print(each=each)
 
@@ -89,11 +88,11 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write stored sequences into a recording that train, score and replay read: the same windows come out.
+    """Write stored sequences into a recording that train, score and replay read into the same windows.
 
-    An NPZ file is read whatever form the plant's messages have; its classes are what was decided or said of each
-    (normal, anomalous, learning, false_alarm, confirmed, veto), so that `FILE.npz?classes=normal,false_alarm` names
-    those. JSON lines keep streams and times, in streamad's own form.
+    An NPZ file can be read whatever the section decode is. Its classes are marks or decisions (normal, anomalous,
+    learning, false_alarm, confirmed, veto): `FILE.npz?classes=normal,false_alarm` selects by them. JSON lines keep
+    streams and times, in streamad's own format.
 
     Example: streamad inliers export --share accepted --since 7d --out week.npz
     """
@@ -108,7 +107,7 @@ def export(
         if _share_of(share) in (None, one.share) and _is_within(one.sequence.time_us, span)
     ]
     if not chosen:
-        raise UsageError("no stored sequence is of that model, share and time: see streamad inliers list")
+        raise UsageError("no stored sequence has that model, share and time: see streamad inliers list")
     content = _content(plant, chosen, to.suffix.lower())
     with writing(to):
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +121,7 @@ def export(
     out.print(escape(f"wrote {to}: {len(chosen)} sequences ({counted(counts)}), ended {span_text}"))
     period = plant.settings.window.resample.period if plant.settings.window.resample is not None else None
     if to.suffix.lower() == ".npz" and period is not None:
-        out.print(f"its times are made up: read it as '{to}?period={period / 1e6:g}s', the grid of window.resample")
+        out.print(f"its times are generated: read it as '{to}?period={period / 1e6:g}s', the grid of window.resample")
 
 
 def _share_of(name: str | None) -> Share | None:
@@ -140,14 +139,14 @@ def _is_within(time_us: int, span: Span) -> bool:
 
 def _check_target(to: Path, plant: Plant, *, force: bool) -> None:
     if to.suffix.lower() not in (".npz", ".jsonl"):
-        raise UsageError(f"--out {to}: its ending says the form: .npz or .jsonl")
+        raise UsageError(f"--out {to}: the name must end with .npz or .jsonl")
     if to.exists() and not force:
         raise UsageError(f"{to} exists: name another file with --out, or overwrite it with --force")
     decode = plant.settings.decode
     if to.suffix.lower() == ".jsonl" and (decode.fields or decode.time == "relative" or decode.format == "msgpack"):
         raise UsageError(
-            f"--out {to}: JSON lines would be in streamad's own form, and this plant reads another one (decode in the "
-            "config): export to .npz, which is read whatever decode says"
+            f"--out {to}: JSON lines would be in streamad's own format, and this plant reads another one (decode in "
+            "the config): export to .npz, which does not depend on decode"
         )
 
 
@@ -182,9 +181,9 @@ def veto(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Leave sequences out of all learning for ever: they neither train nor calibrate nor compare models.
+    """Exclude sequences from all learning: no training, calibration or comparison uses them.
 
-    Writes into the store itself; an operator without that right uses `streamad feedback --veto`.
+    Writes into the store; an operator without access to it uses `streamad feedback --veto`.
 
     Example: streamad inliers veto 5f0c2a... --note "sensor was being calibrated"
     """
@@ -192,10 +191,10 @@ def veto(
     if (stream is None) != (sequence is None):
         raise UsageError("--stream and --sequence go together: an id alone may occur on several streams")
     if not ids and stream is None:
-        raise UsageError("say which sequences: ids, or --stream and --sequence")
-    desk = Desk(plant, model, by=by, to_store=True)
-    chosen = [*(ids or []), *([desk.id_of(stream, sequence)] if stream and sequence else [])]
-    print_marked(desk.keep([desk.said(one, "veto", note) for one in chosen]), as_json=as_json)
+        raise UsageError("name the sequences: ids, or --stream and --sequence")
+    writer = MarkWriter(plant, model, by=by, to_store=True)
+    chosen = [*(ids or []), *([writer.id_of(stream, sequence)] if stream and sequence else [])]
+    print_marked(writer.write([writer.message(one, "veto", note) for one in chosen]), as_json=as_json)
 
 
 @inliers.command("purge")
@@ -203,16 +202,20 @@ def purge(
     *,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
-    before: Annotated[str | None, typer.Option(metavar="TIME", help="What ended before then, written as 90d.")] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Sequences that ended before this time, such as 90d (ago).")
+    ] = None,
     share: ShareOption = None,
-    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="This sequence; may be repeated.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Everything there is.")] = False,
+    ids: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="The id of a sequence; may be repeated.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All sequences.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete stored sequences for good: what meets every condition that is given. Asks before it does.
+    """Delete the stored sequences that meet every given condition, after a confirmation.
 
-    Their ids are remembered, so they do not come back; marks stay.
+    Their ids are remembered, so they are not stored again; marks stay.
 
     Example: streamad inliers purge --share aside --before 30d
     """
@@ -222,7 +225,7 @@ def purge(
     if everything and any(conditions):
         raise UsageError("--all and conditions contradict each other: leave one out")
     if not everything and not any(conditions):
-        raise UsageError("say what to delete: --before, --share or --id, or --all for everything")
+        raise UsageError("name the sequences: --before, --share or --id, or --all for everything")
     before_us = None if before is None else parse_time_us(before, plant.clock.now_us(), "--before")
     wanted = _share_of(share)
     models = stored_models(plant, model)
@@ -248,7 +251,7 @@ def purge(
 def _confirm(n: int, models: Sequence[str]) -> None:
     what = f"{n} stored sequences of {', '.join(models)}"
     if not sys.stdin.isatty():
-        raise UsageError(f"{what} would be deleted for good: nobody can be asked here, so say --yes")
-    if not typer.confirm(f"delete {what} for good?", err=True):
+        raise UsageError(f"{what} would be deleted: without a terminal that needs --yes")
+    if not typer.confirm(f"delete {what}?", err=True):
         err.print("nothing was deleted")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Stored sequences as recordings that train, score and replay read again: the same windows come out.
+"""Writes stored sequences as recordings that train, score and replay read into the same windows.
 
 Shapes: N sequences, C channels, L window length, n points of a sequence (n <= L).
 """
@@ -31,8 +31,8 @@ class Route(NamedTuple):
 def npz_bytes(stored: Sequence[StoreView], channels: Sequence[ChannelSpec], marks: Mapping[str, Mark]) -> bytes:
     """Return an archive (docs/guide/files.md): x [N, C, L], len, batch_id, channels; y and classes: mark or decision.
 
-    Arrays beyond those that streamad reads say where each sequence came from: stream, sequence, id, share, model,
-    model_version, time (RFC 3339, its end), score and p_value (NaN where it has none).
+    Further arrays, which streamad does not read: stream, sequence, id, share, model, model_version, time (RFC 3339, its
+    end), score and p_value (NaN if it has none).
     """
     sequences = [each.sequence for each in stored]
     labels = [marks[one.id].judgement if one.id in marks else one.decision for one in sequences]
@@ -59,7 +59,7 @@ def npz_bytes(stored: Sequence[StoreView], channels: Sequence[ChannelSpec], mark
 
 
 def _names(stored: Sequence[StoreView]) -> list[str]:
-    """Return the shortest kind of name that is different for each: sequence, stream and sequence, or id."""
+    """Return the shortest kind of name that is unique: sequence, stream and sequence, or id."""
     kinds = (
         [each.sequence.sequence for each in stored],
         [f"{each.sequence.stream}/{each.sequence.sequence}" for each in stored],
@@ -83,10 +83,10 @@ def jsonl_bytes(
     period_us: int | None = None,
     routes: Mapping[str, Route] | None = None,
 ) -> bytes:
-    """Return lines of streamad's own form, a sequence each, by time.
+    """Return lines of streamad's own format, one for each sequence, sorted by time.
 
-    The window keeps no times of samples: they lie ``period_us`` apart (default 1 ms), the last at the sequence's end,
-    later where the stream's sequence before has not ended by then. ``routes`` is the route of each model that has one.
+    Windows hold no times of samples: they are ``period_us`` apart (default 1 ms), the last at the sequence's end, or
+    later if the stream's previous sequence would overlap. ``routes``: the route of each model that has one.
     """
     period_us = period_us or _PERIOD_US
     free_us: dict[str, int] = {}
@@ -102,7 +102,7 @@ def jsonl_bytes(
         message["values"] = [[float(value) for value in row] for row in rows]
         message["end"] = True
         route = (routes or {}).get(each.model)
-        if route is not None and route.field not in message:  # it may be the stream itself
+        if route is not None and route.field not in message:  # the field may be the stream
             _set(message, route)
         lines.append(msgspec.json.encode(message) + b"\n")
     return b"".join(lines)

@@ -1,4 +1,4 @@
-"""What a model's inlier store holds, for people and for machines."""
+"""Reports on a model's inlier store, for people and for machines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from streamad.learn.store.records import SHARES, Mark, Share
 from streamad.plant import Plant
 from streamad.types import from_us
 
-_ID_CHARACTERS = 32  # whole also at a narrow terminal: it is there to be copied
+_ID_CHARACTERS = 32  # never cut off, so that it can be copied
 
 
 class StoreReport:
-    """What one model's store holds."""
+    """The content of one model's store."""
 
     def __init__(self, plant: Plant, model: str) -> None:
         self.model = model
@@ -35,7 +35,7 @@ class StoreReport:
         }
 
     def as_dict(self, *, each: bool) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the report for machines."""
         ids = {one.sequence.id for one in self.stored}
         return {
             "model": self.model,
@@ -58,7 +58,7 @@ class StoreReport:
         }
 
     def print(self, *, each: bool) -> None:
-        """Print it for people."""
+        """Print the report for people."""
         out.print(f"model [bold]{self.model}[/]")
         table = Table("share", "sequences", "at most", "from (UTC)", "to", "judged by", "decisions", box=None)
         for share in SHARES:
@@ -78,7 +78,7 @@ class StoreReport:
         if self.marks:
             gone = len(self.marks.keys() - {one.sequence.id for one in self.stored})
             words = counted(Counter(sorted(mark.judgement.replace("_", " ") for mark in self.marks.values())))
-            out.print(f"marks: {words}" + (f"; of {gone} of them no window is stored" if gone else ""))
+            out.print(f"marks: {words}" + (f"; {gone} of them without a stored window" if gone else ""))
         for problem in self.problems:
             err.print(f"[yellow]not used[/] {escape(problem)}")
 

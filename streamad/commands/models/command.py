@@ -1,4 +1,4 @@
-"""``streamad models``: what the registry holds, which version serves, what is trained."""
+"""``streamad models``: the versions in the registry, the version in service, and trainings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
 
-models = typer.Typer(
-    help="The versions of a model: list, show, compare, put into service, train anew.", no_args_is_help=True
-)
+models = typer.Typer(help="List, show, compare, promote and retrain the versions of a model.", no_args_is_help=True)
 
 
 def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
 def list_versions(
     config: ConfigOption = Path("plant.yaml"), model: ModelOption = None, as_json: JsonOption = False
 ) -> None:
-    """List the versions of the config's model, or models; the one in service is marked.
+    """List the versions of the config's model or models; the one in service is marked.
 
     Example: streamad models list
     """
@@ -91,12 +89,12 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 @models.command("show")
 def show(
-    version: Annotated[str | None, typer.Argument(help="Version; the one in service if left out.")] = None,
+    version: Annotated[str | None, typer.Argument(help="A version; default: the one in service.")] = None,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a version: when it was made and from what, its calibration, why it serves or does not, its files.
+    """Print a version: date, training data, calibration, promotion decision and files.
 
     --json prints the whole manifest.
 

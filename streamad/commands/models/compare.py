@@ -1,4 +1,4 @@
-"""``streamad models compare``: two versions on the same held-out sequences, injected faults and operators' labels."""
+"""``streamad models compare``: two versions on the same held-out sequences, injected faults and operators' marks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def compare(
     model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two versions: false alarms with their interval, detection of injected faults, operators' labels.
+    """Compare two versions: false alarms with their interval, detection of injected faults, operators' marks.
 
-    On the comparison half of the reserve, which trained neither; nothing is changed.
+    Both judge the comparison half of the reserve, on which neither was trained; nothing is changed.
 
     Example: streamad models compare 0003 0004
     """
@@ -39,7 +39,7 @@ def compare(
     if other is None:
         raise NoModelError(f"model {name!r} has no version in service: name both versions")
     if a == other:
-        raise UsageError(f"{a} and {other} are one version: name two")
+        raise UsageError(f"{a} and {other} are the same version: name two")
     with Bar("comparing", quiet=as_json) as bar:
         found = compare_versions(
             registry,
@@ -66,11 +66,9 @@ def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> N
     print_table(figures_table(found.figures(), heads))
     if found.n_sequences < least:
         out.print(
-            f"[yellow]note[/]: {found.n_sequences} sequences are few: a promotion asks for {least} "
+            f"[yellow]note[/]: {found.n_sequences} sequences are few: a promotion needs {least} "
             "(learning.promotion.min_comparison)"
         )
     if found.raised_threshold:
         who = heads["champion"]
-        out.print(
-            f"[yellow]note[/]: {who} alerts too often; what it finds is counted at a threshold raised until it does not"
-        )
+        out.print(f"[yellow]note[/]: {who} alerts too often; its detections are counted at a raised threshold")

@@ -1,4 +1,4 @@
-"""The figures of a promotion decision or a comparison as one table: two models, side by side."""
+"""The figures of a promotion decision or a comparison as a table of two models."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from streamad.injected_faults import STRENGTHS
 
 _Figures: TypeAlias = Mapping[str, float]
 _Text: TypeAlias = Callable[[_Figures, str], str]
-"""Takes the figures and whose they should be: challenger or champion; "" where they are not there."""
+"""Takes the figures, and "challenger" or "champion"; returns "" if the figure is missing."""
 
 
 def figures_table(figures: _Figures, heads: Mapping[str, str]) -> Table:
-    """Return the table of ``Comparison.figures()``; ``heads`` says what to call challenger and champion, in order.
+    """Return the table of ``Comparison.figures()``; ``heads`` are the names of challenger and champion, in order.
 
-    Rows without any figure are left out, so that those of an older manifest can be shown, too.
+    Rows without any figure are left out: manifests of earlier versions have fewer figures.
     """
     rows: dict[str, _Text] = {
         "normal sequences compared on": _compared_on,
@@ -66,7 +66,7 @@ def _percent(figures: _Figures, who: str, *, name: str) -> str:
 
 
 def _by_strength(figures: _Figures, who: str, *, kind: str) -> str:
-    """Return the share of a kind, and behind it those of its strengths: "48.3% (5 / 40 / 100 %)"."""
+    """Return the share of a kind, then those of its strengths: "48.3% (5 / 40 / 100 %)"."""
     share = _percent(figures, who, name=f"detection.{kind}")
     found = [figures.get(f"{who}.detection.{kind}.{strength}") for strength in STRENGTHS]
     if not share or all(each is None for each in found):

@@ -1,4 +1,4 @@
-"""``streamad models promote`` and ``rollback``: which version serves, and how running monitors hear of it."""
+"""``streamad models promote`` and ``rollback``: change the version in service."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from streamad.plant import Plant
 
 
 def promote(
-    version: Annotated[str, typer.Argument(help="Version to put into service; an older one rolls back.")],
+    version: Annotated[str, typer.Argument(help="The version, also an earlier one.")],
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a version into service, after its files were verified.
+    """Put a version into service, after verifying its files.
 
     Example: streamad models promote 0004
     """
@@ -37,13 +37,13 @@ def promote(
 
 def rollback(
     to: Annotated[
-        str | None, typer.Option("--to", metavar="VERSION", help="Version to go back to; default: the parent.")
+        str | None, typer.Option("--to", metavar="VERSION", help="The version to return to; default: the parent.")
     ] = None,
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go back to the version that the one in service was trained to replace (its parent).
+    """Return to the version that the one in service replaced (its parent).
 
     Example: streamad models rollback
     """
@@ -52,16 +52,16 @@ def rollback(
     registry = registry_of(plant)
     current = registry.current(name)
     if current is None:
-        raise NoModelError(f"model {name!r} has no version in service: there is nothing to go back from")
+        raise NoModelError(f"model {name!r} has no version in service: there is nothing to roll back")
     if to == current:
-        raise UsageError(f"--to {to}: that is the version in service")
+        raise UsageError(f"--to {to}: this is the version in service")
     _put_into_service(plant, registry, name, to or _parent(registry, name, current), current, as_json=as_json)
 
 
 def _parent(registry: Registry, name: str, current: str) -> str:
     parent = registry.manifest(name, current).parent
     others = ", ".join(version for version in registry.versions(name) if version != current)
-    way = f"name a version with --to (there are: {others})" if others else "there is no other version"
+    way = f"name a version with --to (versions: {others})" if others else "there is no other version"
     if parent is None:
         raise UsageError(f"model {name} {current} replaced no other: {way}")
     if parent not in registry.versions(name):
@@ -73,9 +73,9 @@ def _put_into_service(
     plant: Plant, registry: Registry, name: str, version: str, before: str | None, *, as_json: bool
 ) -> None:
     registry.promote(name, version, expected=before)
-    told = announce_promotion(plant, ModelRef(name, version))
+    announced = announce_promotion(plant, ModelRef(name, version))
     if as_json:
         print_json({"model": name, "current": version, "before": before})
         return
     was = f" (before: {before})" if before and before != version else ""
-    out.print(escape(f"model {name} {version} is now in service{was}; {told}"))
+    out.print(escape(f"model {name} {version} is now in service{was}; {announced}"))

@@ -1,4 +1,4 @@
-"""A version of a model on one page: what it is, what it learned from, how it is calibrated, why it serves or not."""
+"""Prints a version of a model: training data, calibration, scores, promotion decision and files."""
 
 from __future__ import annotations
 

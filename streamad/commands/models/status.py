@@ -1,4 +1,4 @@
-"""``streamad models status``: what learns, how far it is, what comes next."""
+"""``streamad models status``: the running training, the next one, and the stored sequences."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _PHASES = {"first": "first fit", "calibration": "calibrating", "final": "final f
 def status(
     config: ConfigOption = Path("plant.yaml"),
     model: ModelOption = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Update every second, until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is being trained, by whom and how far, what comes next, and what is stored to learn from.
+    """Print the running training and its progress, the next training, and the stored sequences.
 
     Example: streamad models status --watch
     """
@@ -72,7 +72,7 @@ def _page(reports: list[_Report]) -> Group:
 
 
 class _Report:
-    """What is known of one model."""
+    """The status of one model."""
 
     def __init__(self, plant: Plant, model: str) -> None:
         self.model = model
@@ -87,13 +87,13 @@ class _Report:
 
     @property
     def next_schedule(self) -> datetime | None:
-        """Return when the schedule is due next, None without one, or without a model that it would train anew."""
+        """Return when the schedule is due next, None without a schedule or without a model in service."""
         if self.learning is None or self.learning.schedule is None or self.champion is None:
             return None
         return next(CronSim(self.learning.schedule, from_us(self.now_us)))
 
     def cold_start(self, unit: str = "") -> str | None:
-        """Return how far the first training is, None once there is a model or where nothing learns."""
+        """Return the progress towards the first training, None if there is a model or no learning."""
         if self.champion is not None or self.learning is None:
             return None
         is_training = self.training.state == "running"
@@ -104,7 +104,7 @@ class _Report:
         return self.store.get("accepted", 0) + self.store.get("reserve", 0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for machines; times RFC 3339, UTC."""
+        """Return the status for machines; times RFC 3339, UTC."""
         training = self.training
         is_at_work = training.state != "idle"
         return {
@@ -138,7 +138,7 @@ class _Report:
         }
 
     def lines(self) -> list[str]:
-        """Return it for people, as markup."""
+        """Return the status for people, as markup."""
         serves = f"{self.champion} in service" if self.champion else "no version in service"
         found = [f"[bold]model {self.model}[/]: {serves}, {self.n_versions} version{'s' * (self.n_versions != 1)}"]
         if self.learning is None:
@@ -155,7 +155,7 @@ class _Report:
         return found + _line("store", self.store_problem or counts)
 
     def _next(self, learning: LearningSettings) -> str:
-        """Return what is trained next: before the first model, neither schedule nor drift makes anything due."""
+        """Return the next training; before the first model, schedule and drift have no effect."""
         if self.champion is None:
             if self.training.state != "idle":
                 return "as configured, once there is a model"
@@ -204,7 +204,7 @@ def _ended(result: TrainingResult, ended_us: int | None) -> str:
 
 
 def progress_text(training: TrainingStatus) -> str:
-    """Return what a training is at, and how far."""
+    """Return phase, epoch and loss of a training."""
     phase = _PHASES.get(training.phase, training.phase)
     if training.phase == "comparison":
         return f"{phase}, step {training.epoch} of {training.n_epochs}"

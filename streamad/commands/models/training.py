@@ -1,4 +1,4 @@
-"""``streamad models retrain`` and ``relearn``: a training from the inlier store, here or by a running monitor."""
+"""``streamad models retrain`` and ``relearn``: training from the inlier store, here or by a running monitor."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ _POLL_S = 0.2
 _INTERRUPTED_CODE = 130
 _GOES_ON_US = 3_600_000_000
 
-RequestOption = Annotated[
-    bool, typer.Option("--request", help="Do not train here: ask a running monitor to, and return at once.")
-]
+RequestOption = Annotated[bool, typer.Option("--request", help="Ask a running monitor to train, and return at once.")]
 
 
 def retrain(
@@ -48,10 +46,9 @@ def retrain(
     request: RequestOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a version on what is stored, compare it with the one in service, and promote the better one.
+    """Train a version on the stored sequences, compare it with the one in service, and promote the better one.
 
-    As the schedule does, but now. Runs at the lowest priority; Ctrl-C loses nothing: within an hour the same command
-    goes on.
+    The same training as by schedule, at the lowest priority. After Ctrl-C the same command goes on within an hour.
 
     Example: streamad models retrain
     """
@@ -71,10 +68,10 @@ def relearn(
     request: RequestOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Learn anew after a lasting change: from all stored sequences since then, whatever was decided of them.
+    """Train after a lasting change of the plant: on all sequences stored since then, whatever their decision.
 
-    For a plant that alerts at everything because it is another one now. Of confirmed anomalies nothing is learned.
-    Interrupted, it goes on within an hour, where it is asked for the same time.
+    For a plant whose normal sequences alert since the change. Confirmed anomalies are left out. After Ctrl-C the same
+    command with the same time goes on within an hour.
 
     Example: streamad models relearn --since 2026-11-01T08:00:00Z
     """
@@ -94,7 +91,7 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
         if as_json:
             print_json({"model": model, "requested": asked})
         else:
-            out.print("asked for: a running monitor takes it on; see streamad models status")
+            out.print("requested: a running monitor trains; see streamad models status")
         return
     result = run_async(_trained(plant, model, asked, quiet=as_json))
     if as_json:
@@ -105,22 +102,22 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
             raise typer.Exit(_INTERRUPTED_CODE)
         raise _TrainingError(result.error)
     if result.promoted and result.version is not None:
-        told = announce_promotion(plant, ModelRef(model, result.version))
+        announced = announce_promotion(plant, ModelRef(model, result.version))
         if not as_json:
-            out.print(escape(f"model {model} {result.version}: {result.reason}; {told}"))
+            out.print(escape(f"model {model} {result.version}: {result.reason}; {announced}"))
     elif result.version is None:
         raise _TrainingError(f"model {model}: {result.reason}")
     elif not as_json:
         out.print(escape(f"model {model} {result.version}: {result.reason}"))
-        out.print(escape(f"to put it into service all the same: streamad models promote {result.version}"))
+        out.print(escape(f"to promote it anyway: streamad models promote {result.version}"))
 
 
 class _TrainingError(StreamadError):
-    """Raised when the training came to nothing; its text is the trainer's own line."""
+    """Raised when the training gave no version; its text is that of the trainer."""
 
 
 async def _trained(plant: Plant, model: str, asked: TrainingRequest, *, quiet: bool) -> TrainingResult:
-    """Train in a process of its own and tell how far it is; the first Ctrl-C ends it, to go on later."""
+    """Train in a process of its own and show its progress; the first Ctrl-C interrupts it."""
     results: list[TrainingResult] = []
     registry = registry_of(plant)
     child = Child(plant, model, results.append)
@@ -135,17 +132,17 @@ async def _trained(plant: Plant, model: str, asked: TrainingRequest, *, quiet: b
             await asyncio.wait({stopping}, timeout=_POLL_S)
             try:
                 show_status(bar, model, await asyncio.to_thread(read_status, registry, model))
-            except RegistryError:  # the next look may succeed, and the result says what is wrong
+            except RegistryError:  # the next read may succeed, and the result has the error
                 continue
         await child.close()
     stopping.cancel()
-    if not results:  # it was ended before its process began
+    if not results:  # stopped before its process began
         return TrainingFailed(model=model, error="the training was interrupted", request=asked, kind="interrupted")
     return results[0]
 
 
 def how_it_goes_on(asked: TrainingRequest) -> str:
-    """Say which command takes an interrupted training up: a duration before now is another time by then."""
+    """Return the command that continues an interrupted training; ``--since`` as a time, since a duration moves."""
     text = "interrupted: the same command goes on from here within an hour"
     if asked.since_us is None:
         return text
@@ -153,9 +150,9 @@ def how_it_goes_on(asked: TrainingRequest) -> str:
 
 
 def same_as_before(status: TrainingStatus, asked: TrainingRequest) -> TrainingRequest:
-    """Return the request of a training that was interrupted less than an hour ago and asked for the same: it goes on.
+    """Return the request of a training interrupted less than an hour ago, if it asked for the same: it continues.
 
-    Later, whoever asks means what has been stored since as well.
+    After an hour ``asked`` is a new training, which includes the sequences stored since.
     """
     before = status.request
     if status.state != "interrupted" or before is None:

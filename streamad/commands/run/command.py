@@ -1,4 +1,4 @@
-"""``streamad run``: monitor the source of the config."""
+"""``streamad run``: monitors the source of the config."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ def run(
     *,
     config: ConfigOption = Path("plant.yaml"),
     as_json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts as they come.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts.")] = False,
     workers: Annotated[
         int,
-        typer.Option(min=1, help="Processes of one consumer group that share the partitions (a Kafka source)."),
+        typer.Option(min=1, help="Processes that share the partitions, as one consumer group (Kafka)."),
     ] = 1,
     instance: Annotated[
         str | None,
         typer.Option(
-            help="Name of this worker in its group (static membership, Kafka): a restart under the same name takes its "
-            "partitions up at once. Each worker needs its own.",
+            help="Name of this worker in its group (static membership, Kafka): after a restart it gets its partitions "
+            "back at once. Unique for each worker.",
             metavar="NAME",
         ),
     ] = None,
     accept_gap: Annotated[
         bool,
         typer.Option(
-            "--accept-gap", help="Go on although the topic no longer holds samples that have no verdict yet (Kafka)."
+            "--accept-gap", help="Continue although the topic no longer holds samples without a verdict (Kafka)."
         ),
     ] = False,
     supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
-    """Monitor: read the source, judge every finished sequence, write alerts to the sinks.
+    """Read the source, judge every finished sequence, and write alerts to the sinks.
 
-    Goes on where the last run stopped: the checkpoint (files) or the progress topic (Kafka) makes every verdict come
-    out exactly once, also after a crash. Ctrl-C stops after what is being scored is committed.
+    Continues where the last run stopped: with the checkpoint (files) or the progress topic (Kafka) every verdict is
+    written exactly once, also after a crash. Ctrl-C stops after the sequences being scored are committed.
 
     Example: streamad run --workers 4
     """
@@ -96,10 +96,10 @@ def run(
 
 
 def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
-    """Return ``plant`` with ``options`` of its source replaced, also those that its URL names."""
+    """Return ``plant`` with ``options`` of its source replaced, also those in its URL."""
     source = plant.settings.source
     body, mark, query = source.url.partition("?")
-    if not options or "=" not in query:  # without options it may be a pattern such as batch-?.csv
+    if not options or "=" not in query:  # without options the ? may be of a pattern such as batch-?.csv
         body, mark, query = source.url, "", ""
     kept = [pair for pair in query.split("&") if pair.partition("=")[0] not in options]
     url = body + (mark if any(kept) else "") + "&".join(kept)
@@ -108,7 +108,7 @@ def with_options(plant: Plant, options: dict[str, Any]) -> Plant:
 
 
 async def _supervise(plant: Plant, workers: int, program: list[str]) -> None:
-    """Run ``workers`` processes of ``program``, each a member of the group under a name of its own."""
+    """Run ``workers`` processes of ``program``, group members with names of their own."""
     source = source_for(plant)
     await source.close()
     if not isinstance(source, TransactionalSource):

@@ -1,4 +1,4 @@
-"""Several workers on one machine: processes of one consumer group, started anew when they die, stopped together."""
+"""Several workers on one machine: processes of one consumer group, restarted when they die, stopped together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USAGE = 2
 
 
 class WorkerError(StreamadError):
-    """Raised when a worker cannot be kept alive."""
+    """Raised when a worker cannot be kept running."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Worker:
     ended: bool = False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send its process a signal, if it has one that runs."""
+        """Send a signal to its process, if one runs."""
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 
@@ -43,10 +43,10 @@ class _Worker:
 class Supervisor:
     """Keeps ``n`` processes of ``command`` (given a worker's number) running until ``request_stop``.
 
-    A worker that fails is started again after a pause that grows from 1 s to 30 s; five deaths in a row, each within
-    60 s of its start, or an exit with code 2 (config or usage), end all. Workers run in sessions of their own, so that
-    Ctrl-C reaches them once, through here; should this process die, the end of their standard input tells them to stop.
-    Cancelled after ``request_stop`` (a second Ctrl-C), ``run`` ends them at once.
+    A worker that fails is restarted after 1 s to 30 s; five failures in a row, each within 60 s of the start,
+    or exit code 2 (config or usage), end all workers. Workers run in sessions of their own, so that Ctrl-C reaches only
+    the supervisor; if the supervisor dies, their standard input ends and they stop. Cancelled after ``request_stop`` (a
+    second Ctrl-C), ``run`` kills them.
     """
 
     def __init__(self, command: Callable[[int], Sequence[str]], n: int, *, stop_timeout_s: float) -> None:
@@ -59,27 +59,27 @@ class Supervisor:
 
     @property
     def restarts(self) -> int:
-        """Return how often a worker was started again."""
+        """Return the number of restarts of all workers."""
         return sum(worker.restarts for worker in self._workers)
 
     @property
     def pids(self) -> list[int]:
-        """Return the process ids of the workers that are running."""
+        """Return the process ids of the running workers."""
         processes = [worker.process for worker in self._workers]
         return [process.pid for process in processes if process is not None and process.returncode is None]
 
     def request_stop(self) -> None:
-        """Ask every worker to finish what it is scoring and to end."""
+        """Ask every worker to finish what it is scoring and to exit."""
         self._stopping.set()
         self._signal(signal.SIGTERM)
 
     async def run(self) -> None:
-        """Run until all workers have ended. Raises WorkerError where one cannot be kept alive."""
+        """Run until all workers have ended. Raises WorkerError if one cannot be kept running."""
         tasks = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
         try:
             await asyncio.gather(*tasks)
         except BaseException:
-            if self._stopping.is_set():  # they take a second SIGTERM for the first one
+            if self._stopping.is_set():  # they ignore a second SIGTERM
                 self._signal(signal.SIGKILL)
             raise
         finally:
@@ -91,11 +91,11 @@ class Supervisor:
             raise self._failure
 
     async def _keep(self, worker: _Worker) -> None:
-        """Run one worker's processes, one after the other, until it ended well or a stop was requested."""
+        """Run one worker's processes, one after the other, until exit code 0 or a requested stop."""
         while not self._stopping.is_set():
             started = time.monotonic()
             worker.process = await self._start(worker)
-            if self._stopping.is_set():  # requested while it was being started: nobody could tell it
+            if self._stopping.is_set():  # requested during the start, before it had a process
                 worker.signal(signal.SIGTERM)
             code = await worker.process.wait()
             if code == 0 or self._stopping.is_set():
@@ -125,7 +125,7 @@ class Supervisor:
         )
 
     async def _pause(self, seconds: float) -> None:
-        """Return after ``seconds``, or as soon as a stop is requested."""
+        """Return after ``seconds``, or when a stop is requested."""
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
@@ -143,7 +143,7 @@ class Supervisor:
             worker.signal(number)
 
     async def _end_all(self) -> None:
-        """End what still runs: by SIGTERM, and after the time it may take to stop, by SIGKILL."""
+        """End running workers by SIGTERM, after the stop timeout by SIGKILL."""
         self._signal(signal.SIGTERM)
         waits = [worker.process.wait() for worker in self._workers if worker.process is not None]
         try:
@@ -155,10 +155,10 @@ class Supervisor:
 
 
 def stop_with_parent(stop: Callable[[], None]) -> float:
-    """Call ``stop`` when standard input ends: the process that started this one has died.
+    """Call ``stop`` when standard input ends, which means that the parent process has died.
 
-    Returns for how many seconds further signals mean the same stop: who stops the supervisor may signal its workers,
-    too (systemd does), and then the supervisor passes the same on to them.
+    Returns for how many seconds further signals are repetitions of the first: systemd signals supervisor and workers,
+    and the supervisor then signals the workers again.
     """
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()

@@ -1,4 +1,4 @@
-"""Running monitors hear of a version that went into service."""
+"""Announces a promotion to running monitors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streamad.plant import Plant
 
 
 def announce_promotion(plant: Plant, model: ModelRef) -> str:
-    """Tell running monitors of a promotion where the plant has a place for that; return when they take it."""
+    """Announce ``model`` if the plant learns; return how soon running monitors load it, for people."""
     if plant.settings.learning is None:
         return "running monitors take it at their next start (with a section learning: at once)"
     try:
         asyncio.run(announce(plant, model))
     except StreamadError as error:
         err.print(
-            f"[yellow]note[/]: running monitors could not be told, they will see it by themselves: {escape(str(error))}"
+            f"[yellow]note[/]: no announcement, running monitors find the version by themselves: {escape(str(error))}"
         )
     return "running monitors take it within 2 s"

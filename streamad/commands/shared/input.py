@@ -1,4 +1,4 @@
-"""What replay, train, score and record read: a path or URL, or the config's source, over a range of time."""
+"""The input of replay, train, score and record: a path, a URL or the config's source, over a range of time."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ UntilOption = Annotated[
 
 
 def input_url(recordings: str | None, from_url: str | None) -> str | None:
-    """Return what was named on the command line, None where nothing was. Raises UsageError for both at once."""
+    """Return the URL given on the command line, None if there is none. Raises UsageError for two."""
     if recordings is not None and from_url is not None:
-        raise UsageError(f"{recordings} and --from {from_url} say the same thing twice: name one of them")
+        raise UsageError(f"{recordings} and --from {from_url} both name the input: leave one out")
     named = recordings if recordings is not None else from_url
     return None if named is None else local_url(named)
 
 
 def span_now(plant: Plant, since: str | None, until: str | None) -> Span:
-    """Return what ``--since`` and ``--until`` mean now. Raises UsageError."""
+    """Return the range that ``--since`` and ``--until`` mean now. Raises UsageError."""
     return span_of(since, until, plant.clock.now_us())
 
 
 def open_input(plant: Plant, url: str | None, span: Span = EVERYTHING) -> Source:
-    """Make the source of ``url`` (None: the config's) for what it holds now in ``span``.
+    """Return a finite source of the records of ``url`` (None: the config's source) in ``span``.
 
-    Raises UsageError where it has no times to cut by, and as ``source_for``; errors of ``url`` name --from.
+    Raises UsageError if its records have no times, and as ``source_for``; errors of ``url`` name --from.
     """
     try:
         source = source_for(plant, url)
@@ -57,5 +57,5 @@ def open_input(plant: Plant, url: str | None, span: Span = EVERYTHING) -> Source
 
 
 def _of_command_line(problem: Problem) -> Problem:
-    """A source calls its place source.url, which here is not where it was named."""
+    """Return the problem with the key --from instead of source.url."""
     return replace(problem, path="--from") if problem.path in ("source", "source.url") else problem

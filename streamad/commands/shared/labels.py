@@ -1,4 +1,4 @@
-"""Reads the truth about recordings: which sequences are normal."""
+"""Reads labels of recordings: which sequences are normal."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from streamad.ports import LabelledSource, Source
 NORMAL = "0"
 
 _Key: TypeAlias = tuple[str | None, str]
-"""Stream and sequence id: ids are unique within a stream only. Without a stream, the sequences of that id in any."""
+"""Stream (None: any) and sequence id; ids are unique within a stream only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The truth about recordings; never empty."""
+    """Labels of sequences, True for anomalous; never empty."""
 
     by_key: Mapping[_Key, bool]
 
     def is_anomalous(self, stream: str, sequence: str) -> bool | None:
-        """Return the truth about one sequence, None where it has no label."""
+        """Return the label of one sequence, None if it has none."""
         truth = self.by_key.get((stream, sequence))
         return self.by_key.get((None, sequence)) if truth is None else truth
 
     def is_normal(self, stream: str, sequence: str) -> bool:
-        """Return whether a sequence has a label that means normal."""
+        """Return whether a sequence has a label and is normal by it."""
         return self.is_anomalous(stream, sequence) is False
 
     @property
     def example(self) -> str:
-        """Return how one of the labelled sequences is called, with its stream if labels name streams."""
+        """Return the name of one labelled sequence, with its stream if labels name streams."""
         stream, sequence = next(iter(self.by_key))
         return sequence if stream is None else f"{stream}/{sequence}"
 
@@ -45,7 +45,7 @@ class Labels:
 def read_labels(where: str, source: Source, normal: str | None = None) -> Labels:
     """Read labels from a CSV file or ("source") the recordings; ``normal`` lists those that mean normal.
 
-    Where ``normal`` is not given it is 0, and if no sequence has that, all are anomalous, which is said on stderr.
+    The default of ``normal`` is 0; if no sequence has the label 0, all are anomalous, with a note on stderr.
     Raises SourceError.
     """
     labels = _of_source(source) if where == "source" else _of_csv(Path(where))
@@ -58,13 +58,13 @@ def read_labels(where: str, source: Source, normal: str | None = None) -> Labels
             raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
         err.print(
             f"[yellow]note[/]: no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
-            f"if some are normal, say with --normal which labels mean so: {escape(listed)}"
+            f"if some are normal, name their labels with --normal: {escape(listed)}"
         )
     return Labels({key: _plain(label) not in normal_labels for key, label in labels.items()})
 
 
 def _plain(label: str) -> str:
-    """Return ``label`` so that 1 and 1.0 are the same."""
+    """Return ``label`` with 1.0 as 1."""
     label = label.strip()
     try:
         number = float(label)
@@ -94,7 +94,7 @@ def _of_csv(path: Path) -> Mapping[_Key, str]:
             for row in reader:
                 stream, sequence, label = ((row.get(name) or "").strip() for name in ("stream", "sequence", "label"))
                 if labels.setdefault((stream or None, sequence), label) != label:
-                    raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label before")
+                    raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label above")
             if not labels:
                 raise SourceError(f"{path}: holds no labels")
             return labels

@@ -1,4 +1,4 @@
-"""Takes what an operator says of sequences: finds them in the stores, then writes to the topic or the stores."""
+"""An operator's marks on sequences: finds the sequences in the stores, writes to the feedback place or the stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamad.commands.shared.stored import (
 )
 from streamad.errors import StoreError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem, send_feedback
-from streamad.learn.store.records import JudgementWord, Mark, mark_of
+from streamad.learn.store.records import Mark, MarkKind, mark_of
 from streamad.messages import Feedback
 from streamad.plant import Plant
 from streamad.types import from_us
@@ -35,32 +35,33 @@ _SHORTEST_PREFIX = 6
 _WHOLE = re.compile(r"[0-9a-f]{32}")
 
 StreamOption = Annotated[
-    str | None, typer.Option("--stream", metavar="NAME", help="With --sequence: a stored sequence by its own name.")
+    str | None,
+    typer.Option("--stream", metavar="NAME", help="With --sequence: a stored sequence by its stream and name."),
 ]
 SequenceOption = Annotated[str | None, typer.Option("--sequence", metavar="NAME", help="See --stream.")]
-NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why, in your words.")]
-ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; default: your login name.")]
+NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="The reason, as free text.")]
+ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: your login name.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A word of an operator that was kept: of which stored sequence (None: its window is not there), and where.
+    """A mark that was written to ``place``; ``found`` is its stored sequence, None if there is none.
 
-    ``looked`` is False where nobody could look whether it is stored. ``stands``: a later word that counts instead.
+    ``looked`` is False if the stores could not be read. ``overridden_by`` is a later mark, which counts instead.
     """
 
     feedback: Feedback
     found: StoreView | None
     place: str
     looked: bool = True
-    stands: Mark | None = None
+    overridden_by: Mark | None = None
 
 
-class Desk:
-    """Where an operator's words are taken: looks sequences up in the stores of ``model`` or of all models.
+class MarkWriter:
+    """Looks sequences up in the stores of ``model`` (None: all models) and writes marks on them.
 
-    ``to_store``: write into the stores even where the plant has a place for feedback. Raises UsageError without
-    learning, StoreError where the stores must be written and cannot be read.
+    ``to_store``: write into the stores even if the plant has a place for feedback. Raises UsageError without a section
+    learning, StoreError if the stores are to be written and cannot be read.
     """
 
     def __init__(self, plant: Plant, model: str | None, *, by: str | None = None, to_store: bool = False) -> None:
@@ -70,7 +71,7 @@ class Desk:
         self._models = some_models(plant, model)
         self._model = None if model is None else self._models[0]
         if self._to_store and not self._models:
-            raise UsageError("no model has stored anything yet, so none can keep what is said of a sequence")
+            raise UsageError("no model has stored anything yet, so there is no store for a mark")
         self.by = _login() if by is None else by
         self.now_us = plant.clock.now_us()
         self._stored: list[StoreView] = []
@@ -88,32 +89,32 @@ class Desk:
             self._looked = bool(models) or self._to_store
         except StoreError:
             if self._to_store:
-                raise  # else who may write feedback need not be able to read the stores
+                raise  # an operator who may write feedback need not have access to the stores
 
     def _note(self, marks: Mapping[str, Mark]) -> None:
-        """Take over the latest word on each sequence, whichever model's store it is in."""
+        """Add ``marks``; the latest mark of each sequence counts, in whichever model's store it is."""
         for id_, mark in marks.items():
             if id_ not in self._marks or self._marks[id_].at_us < mark.at_us:
                 self._marks[id_] = mark
 
     def id_of(self, stream: str, sequence: str) -> str:
-        """Return the id of a stored sequence. Raises UsageError where none or several are called so."""
+        """Return the id of a stored sequence. Raises UsageError if none or several have this name."""
         found = [one for one in self._stored if (one.sequence.stream, one.sequence.sequence) == (stream, sequence)]
         if not found:
-            raise UsageError(f"no stored sequence {sequence!r} of stream {stream!r}: name it by its alert's id")
+            raise UsageError(f"no stored sequence {sequence!r} of stream {stream!r}: give its alert's id")
         if len(found) > 1:
             ids = ", ".join(one.sequence.id for one in found)
             raise UsageError(
-                f"{len(found)} stored sequences of {stream!r} are called {sequence!r}, name one by id: {ids}"
+                f"{len(found)} stored sequences of {stream!r} have the name {sequence!r}, give the id of one: {ids}"
             )
         return found[0].sequence.id
 
     def model_of(self, model: str | None) -> str | None:
-        """Return the full name of the model that a word names, or that was named for all. Raises UsageError."""
+        """Return the full name of ``model``, None: of the model given for all marks. Raises UsageError."""
         return self._model if model is None else some_models(self._plant, model)[0]
 
-    def said(self, alert_id: str, judgement: JudgementWord, note: str) -> Feedback:
-        """Return the message that says so now. Raises UsageError where it cannot be one."""
+    def message(self, alert_id: str, judgement: MarkKind, note: str) -> Feedback:
+        """Return the feedback message of a mark made now. Raises UsageError if it is invalid."""
         feedback = Feedback(
             alert_id=alert_id.strip(),
             judgement=judgement,
@@ -126,10 +127,10 @@ class Desk:
             raise UsageError(problem)
         return msgspec.structs.replace(feedback, alert_id=self._whole(feedback.alert_id))
 
-    def keep(self, feedback: Sequence[Feedback]) -> list[Marked]:
-        """Keep each word, with the model that holds its sequence. Raises StoreError, OutputError.
+    def write(self, feedback: Sequence[Feedback]) -> list[Marked]:
+        """Write each mark, with the model whose store holds its sequence. Raises StoreError, OutputError.
 
-        Those before a failing one are kept then.
+        After an error the marks before it are written.
         """
         feedback = self._addressed(feedback)
         place = "the inlier store"
@@ -137,19 +138,19 @@ class Desk:
             asyncio.run(send_feedback(self._plant, feedback))
             place = str(self._learning.feedback).partition("?")[0]
         else:
-            self._write(feedback)
+            self._write_to_stores(feedback)
         by_id = {one.sequence.id: one for one in self._stored}
         return [
             Marked(one, by_id.get(one.alert_id), place, self._looked, self._later(mark_of(one))) for one in feedback
         ]
 
     def _later(self, mark: Mark) -> Mark | None:
-        """Return the stored word that counts instead of ``mark``, None where ``mark`` is the latest."""
+        """Return a stored mark later than ``mark``, None if ``mark`` is the latest."""
         stored = self._marks.get(mark.id)
         return stored if stored is not None and stored.at_us > mark.at_us else None
 
     def _whole(self, alert_id: str) -> str:
-        """Return the one stored id that begins so, or the whole id that was given. Raises UsageError."""
+        """Return the only stored id that begins with ``alert_id``, or a whole id as it is. Raises UsageError."""
         if _WHOLE.fullmatch(alert_id):
             return alert_id
         if len(alert_id) < _SHORTEST_PREFIX:
@@ -161,13 +162,13 @@ class Desk:
                 f"{self._learning.flush_interval / 1e6:g} s): give the whole id, 32 hex digits"
             )
         if len(found) > 1:
-            raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of the one that is meant")
+            raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of its characters")
         return found.pop()
 
     def _addressed(self, feedback: Sequence[Feedback]) -> list[Feedback]:
-        """Return ``feedback``, each that names no model with the one whose store holds its sequence, if only one does.
+        """Return ``feedback`` with the model of each sequence that exactly one model's store holds.
 
-        The workers that read it may not have met that model yet.
+        The worker that reads the feedback may not have loaded that model yet.
         """
         holders: dict[str, set[str]] = {}
         for stored in self._stored:
@@ -175,8 +176,8 @@ class Desk:
         of = {alert_id: models.pop() for alert_id, models in holders.items() if len(models) == 1}
         return [msgspec.structs.replace(one, model=one.model or of.get(one.alert_id)) for one in feedback]
 
-    def _write(self, feedback: Sequence[Feedback]) -> None:
-        """Mark each in the store of its model; without one in all of them: its window may be on its way."""
+    def _write_to_stores(self, feedback: Sequence[Feedback]) -> None:
+        """Mark each in the store of its model, without a model in all stores: its window may come later."""
         stores = {}
         for one in feedback:
             for model in self._models if one.model is None else (one.model,):
@@ -193,9 +194,9 @@ def _login() -> str:
 
 
 def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
-    """Say what was kept, of which windows are not there, and of which a later word counts instead."""
+    """Print the marks, those without a stored window, and those that a later mark overrides."""
     unknown = [one for one in marked if one.looked and one.found is None]
-    overridden = [one for one in marked if one.stands is not None]
+    overridden = [one for one in marked if one.overridden_by is not None]
     if as_json:
         print_json(
             {
@@ -210,26 +211,26 @@ def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
         out.print(escape(f"{one.feedback.judgement.replace('_', ' ')}: {_name(one)}"))
     if len(marked) > _SHOWN:
         out.print(f"... and {len(marked) - _SHOWN} more")
-    out.print(escape(f"kept in {marked[0].place}") + ("" if len(marked) == 1 else f": {len(marked)} words"))
+    out.print(escape(f"kept in {marked[0].place}") + ("" if len(marked) == 1 else f": {len(marked)} marks"))
     for one in unknown[:_SHOWN]:
         err.print(
-            f"[yellow]note[/]: no sequence {one.feedback.alert_id} is stored (any more): the word counts if it comes, "
-            "but there is no window to learn from now"
+            f"[yellow]note[/]: no sequence {one.feedback.alert_id} is stored (any more): the mark counts if it comes, "
+            "but now there is no window to learn from"
         )
     if len(unknown) > _SHOWN:
-        err.print(f"[yellow]note[/]: nor are {len(unknown) - _SHOWN} more")
+        err.print(f"[yellow]note[/]: {len(unknown) - _SHOWN} more are not stored either")
     for one in overridden[:_SHOWN]:
         err.print(f"[yellow]note[/]: {escape(_overridden(one))}")
     if len(overridden) > _SHOWN:
-        err.print(f"[yellow]note[/]: so do later words on {len(overridden) - _SHOWN} more")
+        err.print(f"[yellow]note[/]: {len(overridden) - _SHOWN} more have a later mark")
 
 
 def _overridden(one: Marked) -> str:
-    mark = one.stands
+    mark = one.overridden_by
     assert mark is not None, "chosen by it"
     by = f", by {mark.by}" if mark.by else ""
-    word = mark.judgement.replace("_", " ")
-    return f"of {one.feedback.alert_id}: a later {word} ({time_text(mark.at_us)} UTC{by}) stands"
+    later = mark.judgement.replace("_", " ")
+    return f"{one.feedback.alert_id} has a later mark, which counts: {later} ({time_text(mark.at_us)} UTC{by})"
 
 
 def _name(one: Marked) -> str:

@@ -1,4 +1,4 @@
-"""The plant that a command was given, and the lines of its config where problems are."""
+"""Loads and checks the plant of a command, and finds the lines of its config that problems are about."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _configs_in_use: list[Path] = []
 
 
 def load_plant(config: Path) -> Plant:
-    """Load the config; relative paths in it mean its own folder. Raises ConfigError."""
+    """Load the config; paths in it are relative to its folder. Raises ConfigError."""
     _configs_in_use[:] = [config]
     return Plant(load_settings(config), config.absolute().parent, SystemClock())
 
 
 def load_whole_plant(config: Path) -> Plant:
-    """Load the config and try its decoder, plug-ins and their options; raises ConfigError with all that is wrong."""
+    """Load the config and check its decoder, plug-ins and their options. Raises ConfigError with all problems."""
     plant = load_plant(config)
     if problems := check_parts(plant):
         raise ConfigError(located(problems), source=str(config))
@@ -39,24 +39,24 @@ def load_whole_plant(config: Path) -> Plant:
 
 
 def name_config(text: str) -> str:
-    """Return a hint with the file that the command was given (the one last loaded) in place of ``--config FILE``."""
+    """Return ``text`` with the config that was loaded last in place of ``--config FILE``."""
     if not _configs_in_use:
         return text
     return text.replace(_CONFIG_HINT, f"--config {shlex.quote(str(_configs_in_use[0]))}")
 
 
 def located(problems: Sequence[Problem]) -> list[Problem]:
-    """Return problems with the lines of their keys in the config that was loaded last, where they stand in it."""
+    """Return problems with the lines of their keys in the config that was loaded last."""
     try:
         return [problem for config in _configs_in_use for problem in located_problems(problems, config)]
-    except ConfigError:  # the file was changed in between
+    except ConfigError:  # the file has changed since
         return list(problems)
 
 
 def check_parts(plant: Plant) -> list[Problem]:
-    """Return what is wrong with the config beyond its own keys.
+    """Return problems beyond the config's keys.
 
-    That is what decoder, plug-ins and their options say of it, and where an output would meet another one or an input.
+    Problems of decoder, plug-ins and their options, and outputs whose place is also that of another output or an input.
     """
     settings = plant.settings
     parts: dict[str, Callable[[], Any]] = {

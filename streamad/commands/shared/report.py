@@ -1,4 +1,4 @@
-"""The summary of a run, as a table for people."""
+"""The report of a run: figures for machines, a table for people."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def evaluation_dict(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluation | None = None) -> None:
-    """Print what a run did and, with labels, how well."""
+    """Print the figures of a run and, with labels, its detection and false-alarm rates."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     verdicts = ", ".join(f"{count} {decision}" for decision, count in sorted(report.counters["verdicts"].items()))
     table.add_row("model", report.model)
     if report.interrupted:
-        table.add_row("interrupted", "the figures are of what was judged until then")
+        table.add_row("interrupted", "the figures cover the sequences judged until then")
     table.add_row("sequences", f"{report.sequences}" + (f" ({verdicts})" if verdicts else ""))
     for name, learned in report.counters.get("learning", {}).items():
         what = "learned" if len(report.counters["learning"]) == 1 else f"learned ({name})"
@@ -55,7 +55,7 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
 
 
 def _learned(counters: dict[str, Any]) -> str:
-    """Return what became of one model: what was kept, and what happened."""
+    """Return the counters of one model for people: sequences stored, then events."""
     kept = f"{counters['accepted']} accepted, {counters['reserved']} reserved, {counters['aside']} aside"
     happened = [
         f"{counters[name]} {name if counters[name] != 1 else name.removesuffix('s')}"
@@ -84,7 +84,7 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run did, for the summary; ``verdicts`` only where they were asked for, latencies of the latest ones."""
+    """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones."""
 
     counters: dict[str, Any]
     wall_s: float
@@ -103,7 +103,7 @@ class RunReport:
         return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
 
     def evaluation(self, labels: Labels) -> Evaluation:
-        """Compare the judged sequences that have a label with it. Raises SourceError where none has."""
+        """Compare the verdicts with the labels. Raises SourceError if no judged sequence has a label."""
         truths = [labels.is_anomalous(verdict.stream, verdict.sequence) for verdict in self.verdicts]
         labelled = [(verdict, truth) for verdict, truth in zip(self.verdicts, truths, strict=True) if truth is not None]
         if self.verdicts and not labelled:

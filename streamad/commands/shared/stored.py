@@ -1,4 +1,4 @@
-"""What the commands about learning share: which model is meant, its inlier store, and who holds a sequence."""
+"""Models and inlier stores, as commands name and open them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamad.types import from_us
 
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="Which of several models (models in the config), by name or value."),
+    typer.Option("--model", metavar="NAME", help="One of several models (models in the config): its name or value."),
 ]
 
 
@@ -32,16 +32,16 @@ class StoreView(NamedTuple):
 
 
 def learning_of(plant: Plant) -> LearningSettings:
-    """Return the config's learning section. Raises UsageError where it has none."""
+    """Return the config's learning section. Raises UsageError if it has none."""
     if plant.settings.learning is None:
         raise UsageError("the config has no section learning: without it nothing is stored and nothing retrains")
     return plant.settings.learning
 
 
 def known_models(plant: Plant) -> tuple[str, ...]:
-    """Return the models that the config names, that have versions, or that have stored sequences; theirs first."""
+    """Return the models that the config names, that have versions or that have stored sequences, in this order."""
     stored: set[str] = set()
-    with suppress(StoreError):  # a store that is away: what needs it says so
+    with suppress(StoreError):  # whatever needs the store reports that it cannot be read
         stored = stored_names(plant)
     return parts.known_models(plant, stored)
 
@@ -67,7 +67,7 @@ def one_model(plant: Plant, model: str | None) -> str:
     """Return the model that ``--model`` names, or the only one there is. Raises UsageError."""
     names = some_models(plant, model)
     if len(names) != 1:
-        raise UsageError(f"there are several models, say which one is meant with --model: {', '.join(names)}")
+        raise UsageError(f"there are several models, name one with --model: {', '.join(names)}")
     return names[0]
 
 

@@ -1,4 +1,4 @@
-"""The topics that a plant's source keeps, for the commands that ask about them."""
+"""The topics of a plant whose source is a broker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from streamad.runtime.wiring import sinks_for, source_for
 
 
 @asynccontextmanager
-async def kept_topics(plant: Plant) -> AsyncIterator[Topics | None]:
-    """Give the keeper of the plant's topics, None where its source has none; afterwards close all that was made.
+async def topics_of(plant: Plant) -> AsyncIterator[Topics | None]:
+    """Yield the plant's topics, None if its source has none; then close all connections.
 
     Raises ConfigError, PluginError, OutputError.
     """
@@ -26,19 +26,16 @@ async def kept_topics(plant: Plant) -> AsyncIterator[Topics | None]:
         sinks = {**sinks_for(plant), **exchange_sinks(plant)}
         for sink in sinks.values():
             stack.push_async_callback(sink.close)
-        keeper = source.topics(sinks)
-        stack.push_async_callback(keeper.close)
-        yield keeper
+        topics = source.topics(sinks)
+        stack.push_async_callback(topics.close)
+        yield topics
 
 
-def folded(findings: Sequence[TopicFinding]) -> list[TopicFinding]:
-    """Return errors of one and the same text as one, with all their topics, where the first of them was."""
-    lines: list[TopicFinding] = []
+def merged_errors(findings: Sequence[TopicFinding]) -> list[TopicFinding]:
+    """Return ``findings`` with errors of the same text merged into the first of them, which names all topics."""
+    merged: dict[str | int, TopicFinding] = {}
     for finding in findings:
-        told = [(line.level, line.text) for line in lines]
-        if finding.level == "error" and ("error", finding.text) in told:
-            place = told.index(("error", finding.text))
-            lines[place] = finding._replace(topic=f"{lines[place].topic}, {finding.topic}")
-        else:
-            lines.append(finding)
-    return lines
+        key = finding.text if finding.level == "error" else id(finding)
+        first = merged.get(key)
+        merged[key] = finding if first is None else first._replace(topic=f"{first.topic}, {finding.topic}")
+    return list(merged.values())

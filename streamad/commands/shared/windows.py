@@ -1,4 +1,4 @@
-"""Reads recordings into windows, with progress; for ``train`` and ``score``."""
+"""Reads recordings into windows, with a progress bar; for ``train`` and ``score``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ from streamad.types import FinishedSequence, Window, WindowSet
 
 @dataclass(slots=True)
 class Recordings:
-    """The windows of recordings, and the sequences that have none, with the reason.
-
-    ``models`` names the model of each window (``Router``).
-    """
+    """The windows of recordings with the model of each (``Router``), and the unscorable sequences with the reason."""
 
     counters: Counters
     sequences: list[FinishedSequence] = field(default_factory=list)
@@ -39,7 +36,7 @@ class Recordings:
         return dict(sorted(found.items()))
 
     def window_sets(self) -> dict[str, WindowSet]:
-        """Return the windows of each model as one set, by name; raises TrainingDataError where there is none."""
+        """Return the windows of each model as one set, by name. Raises TrainingDataError if there is none."""
         if not self.windows:
             raise TrainingDataError(self._why_empty())
         return {name: self._window_set(indexes) for name, indexes in self.indexes().items()}
@@ -64,7 +61,7 @@ class Recordings:
 
 
 async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str], bool] | None = None) -> Recordings:
-    """Read a finite source; ``keep`` says of stream and sequence id whether to keep it. Raises SourceError."""
+    """Read a finite source and close it; ``keep`` selects by stream and sequence id. Raises SourceError."""
     recordings = Recordings(Counters())
     router = Router.of(plant.settings)
     with Bar("reading") as bar:

@@ -1,4 +1,4 @@
-"""``streamad simulate``: a simulated plant with known faults, as recordings with a config, or fed to a broker."""
+"""``streamad simulate``: simulates a plant with known faults, as recordings with a config, or fed to a broker."""
 
 from __future__ import annotations
 
@@ -38,25 +38,26 @@ def simulate(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="Feed the plant to a broker instead, as it runs: kafka://HOST:PORT/TOPIC.", metavar="URL"),
+        typer.Option(
+            help="Send the samples of the running plant to a broker instead: kafka://HOST:PORT/TOPIC.", metavar="URL"
+        ),
     ] = None,
     train: Annotated[
-        int, typer.Option(min=0, help="Normal batches to learn from; what is fed are the ones after them.")
+        int, typer.Option(min=0, help="Normal batches to train on; --to begins with the batch after them.")
     ] = 200,
     normal: Annotated[int, typer.Option(min=0, help="Normal batches to monitor.")] = 300,
     faulty: Annotated[int, typer.Option(min=0, help="Faulty batches to monitor.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same plant.")] = 0,
-    streams: Annotated[int, typer.Option(min=1, max=1000, help="Fermenters that run side by side.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same plant.")] = 0,
+    streams: Annotated[int, typer.Option(min=1, max=1000, help="Number of fermenters.")] = 2,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier simulation.")] = False,
-    speed: Annotated[
-        str, typer.Option(help="max, real, or a factor (times real time).", rich_help_panel=_FED)
-    ] = "3600",
+    speed: Annotated[str, typer.Option(help="max, real, or a factor of real time.", rich_help_panel=_FED)] = "3600",
     batches: Annotated[
         int | None,
-        typer.Option(min=1, help="So many batches, of all fermenters; default: no end.", rich_help_panel=_FED),
+        typer.Option(min=1, help="Number of batches of all fermenters; default: no end.", rich_help_panel=_FED),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option("--for", help="So long, such as 10m.", metavar="TIME", rich_help_panel=_FED)
+        str | None,
+        typer.Option("--for", help="Duration of the feed, such as 10m.", metavar="TIME", rich_help_panel=_FED),
     ] = None,
     fault_share: Annotated[
         float, typer.Option(min=0, max=1, help="Share of faulty batches.", rich_help_panel=_FED)
@@ -64,13 +65,13 @@ def simulate(
     chunk: Annotated[int, typer.Option(min=1, help="Samples in a message.", rich_help_panel=_FED)] = 1,
     labels: Annotated[
         Path | None,
-        typer.Option(help="Append the truth about each batch to this CSV.", metavar="FILE", rich_help_panel=_FED),
+        typer.Option(help="Append the label of each batch to this CSV file.", metavar="FILE", rich_help_panel=_FED),
     ] = None,
     start: Annotated[
         str | None,
         typer.Option(
-            help="Let the plant's time begin here (RFC 3339, or 30d: so long ago) and keep its ten minutes between "
-            "samples; default: times are those of the clock, the plant runs that much faster.",
+            help="First time of the samples (RFC 3339, or 30d: ago), which stay ten minutes apart. Default: the "
+            "current time, with samples closer together by the factor --speed.",
             metavar="TIME",
             rich_help_panel=_FED,
         ),
@@ -80,18 +81,17 @@ def simulate(
         typer.Option(
             "--config",
             "-c",
-            help="A plant's config, for --to kafka:///TOPIC: its brokers and its credentials. [default: plant.yaml]",
+            help="A plant's config with brokers and credentials, for --to kafka:///TOPIC. [default: plant.yaml]",
             metavar="FILE",
             rich_help_panel=_FED,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Simulate a fermenter plant: recordings, the truth and a plant.yaml (--out), or live to a broker (--to).
+    """Simulate a plant of fermenters: recordings, labels and a plant.yaml (--out), or live samples to a broker (--to).
 
-    The plant.yaml works at once. DIR/train holds normal batches to learn from, DIR/live later ones, normal and faulty,
-    to monitor; labels.csv beside each says which batch has which fault. With --to the plant runs: its samples go to a
-    broker when they fall due.
+    DIR/train holds normal batches for training, DIR/live later batches, normal and faulty, to monitor; labels.csv
+    beside each lists the faults. The plant.yaml is ready for use. With --to each sample is sent when it is due.
 
     Example: streamad simulate --out demo
     """
@@ -178,7 +178,7 @@ def _config(folders: tuple[str, ...], seed: int) -> str:
     sections = (
         Section(
             "source",
-            ("Where samples come from: a file, a folder or a pattern; relative paths begin at this file's folder.",),
+            ("Where samples come from: a file, a folder or a pattern; paths are relative to this file's folder.",),
             (Entry("url", live),),
         ),
         Section(
@@ -234,10 +234,10 @@ def _emit(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) 
     out.print(escape(f"wrote {out_dir / _CONFIG}"))
     if (out_dir / "checkpoint").exists():
         err.print(
-            "[yellow]note[/]: checkpoint/ and out/ are of an earlier run; delete both to monitor these recordings"
+            "[yellow]note[/]: checkpoint/ and out/ are from an earlier run; delete both to monitor these recordings"
         )
     if "live" not in recordings:
-        return  # learning material for a plant that is elsewhere
+        return  # training batches alone
     out.print(escape(f"next: cd {shlex.quote(str(out_dir))}"))
     if "train" in recordings:
         out.print("      streamad train")

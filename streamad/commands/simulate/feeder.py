@@ -1,4 +1,4 @@
-"""Feeds the simulated plant to a broker, message by message as they fall due."""
+"""Sends the messages of the simulated plant to a broker when they are due."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AHEAD_US = 3_600_000_000
 
 @dataclass(slots=True)
 class FeedReport:
-    """What was fed so far, counted once the broker has it; ``behind_us`` is how late the latest messages were sent."""
+    """Counts of what the broker has; ``behind_us`` is the delay of the latest messages."""
 
     batches: int = 0
     faulty: int = 0
@@ -63,10 +63,10 @@ class FeedReport:
 
 
 class PlantFeeder:
-    """Sends ``messages`` to ``feed``, each when it is due; ``rate`` is microseconds of theirs in one of the clock's.
+    """Sends ``messages`` to ``feed`` when they are due; ``rate``: microseconds of theirs in one of the clock's.
 
-    ``rate`` None: at once. The truth about a batch is appended to ``labels`` before its last message is sent, so it is
-    there before any verdict. A broker that is slow delays the messages and does not change them.
+    ``rate`` None: at once. The label of a batch is appended to ``labels`` before its last message is sent, so it
+    precedes any verdict. A slow broker delays messages and does not change them.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class PlantFeeder:
         self.report = FeedReport()
 
     def stop(self) -> None:
-        """Send nothing more; ``run`` returns after what is on its way."""
+        """Send nothing more; ``run`` returns after the delivery that is under way."""
         self._stop.set()
 
     async def run(self, for_us: int | None = None) -> FeedReport:
-        """Feed until all is sent, ``for_us`` has passed or ``stop`` was called. Raises OutputError."""
+        """Send until all is sent, ``for_us`` has passed or ``stop`` was called. Raises OutputError."""
         began_us = self._clock.monotonic_us()
-        # The first batches are simulated here, which no other task needs to wait for.
+        # This simulates the first batches, in a thread so that other tasks go on.
         self._head = await asyncio.to_thread(next, self._messages, None)
         if for_us is not None:
             for_us += self._clock.monotonic_us() - began_us
@@ -137,7 +137,7 @@ class PlantFeeder:
                 raise
             raise OutputError(
                 f"{error}; these samples lie {ahead_us / _AHEAD_US:.0f} h ahead of the clock, and brokers refuse more "
-                "than one: begin earlier with --start, or leave it out"
+                "than one: choose an earlier --start, or leave it out"
             ) from error
         for message in group:
             self.report.add(message)
@@ -145,7 +145,7 @@ class PlantFeeder:
                 self._on_progress(self.report, message)
 
     async def _deliver(self, records: list[FeedRecord]) -> None:
-        """Return once the broker has ``records``; a stop lets that go on only for as long as closing takes."""
+        """Return once the broker has ``records``; after a stop, close the feed if that takes longer than 2 s."""
         delivering = asyncio.ensure_future(self._sent(records))
         await wait_for_either(self._stop, delivering)
         _, pending = await asyncio.wait({delivering}, timeout=_GRACE_S)
@@ -159,7 +159,7 @@ class PlantFeeder:
 
 
 def _record(message: PlantMessage) -> FeedRecord:
-    # Brokers keep milliseconds: rounded up, so that no sample lies ahead of its record.
+    # Brokers store milliseconds: rounded up, so that no sample is ahead of its record.
     return FeedRecord(message.text.encode(), message.stream.encode(), -(-message.time_us // 1000) * 1000)
 
 
@@ -171,6 +171,6 @@ def _append_labels(path: Path, batches: list[Recording]) -> None:
 
 
 def batch_line(batch: Recording) -> str:
-    """Return one line for a person about a batch that was fed."""
+    """Return one line for a person about a batch that was sent."""
     truth = f"[yellow]{batch.fault}[/]" if batch.fault else "normal"
     return f"{escape(batch.stream)} {escape(batch.sequence)}  {len(batch.times_us)} samples, {truth}"

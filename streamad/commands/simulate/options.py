@@ -1,4 +1,4 @@
-"""``streamad simulate --to``: what its options mean, and what is said while the plant is fed."""
+"""``streamad simulate --to``: reads its options, feeds the plant and prints progress."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from streamad.simulation.sensors import CHANNELS
 from streamad.system.clock import SystemClock
 from streamad.types import ChannelSpec, from_us
 
-_MAX_SPEED = 1e6  # samples lie ten minutes apart; faster, their times would be hard to tell apart
+_MAX_SPEED = 1e6  # samples are ten minutes apart: at a higher speed their times would be nearly equal
 
 
 @dataclass(frozen=True, slots=True)
 class FeedOptions:
-    """The options of ``streamad simulate`` that say what is fed, as they were typed."""
+    """The options of ``streamad simulate --to``, as typed."""
 
     to: str
     config: Path | None
@@ -44,7 +44,7 @@ class FeedOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """``time`` of the samples; ``rate`` microseconds of it pass in one of the clock's (None: as fast as it goes)."""
+    """``time`` of the samples; ``rate``: microseconds of it in one of the clock's (None: at full speed)."""
 
     time: PlantTime
     rate: float | None
@@ -53,14 +53,14 @@ class _Pace:
         """Return the pace for a person."""
         begins = f"from {from_us(self.time.start_us):%Y-%m-%d %H:%M:%S} UTC on"
         if self.rate is None:
-            return f"as fast as it goes, {begins}"
+            return f"at full speed, {begins}"
         if self.time.shrink == 1:
             return f"{self.rate:g} times as fast as real, {begins}"
         return f"{self.time.shrink:g} times as fast as real, times are those of the clock"
 
 
 def feed_plant(options: FeedOptions) -> None:
-    """Feed the simulated plant until it is done, its time is over or it is interrupted, and sum up.
+    """Feed the simulated plant to its end, for the duration asked for or until Ctrl-C, and print a summary.
 
     Raises UsageError, ConfigError, PluginError, OutputError.
     """
@@ -118,9 +118,9 @@ def _pace(options: FeedOptions, now_us: int) -> _Pace:
     factor = parse_speed(options.speed, _MAX_SPEED)
     if factor is None:
         if start_us is None and options.batches is None:
-            raise UsageError("--speed max needs --batches or --start: where would the samples' times begin?")
+            raise UsageError("--speed max needs --batches or --start, for the times of the samples")
         if start_us is None:
-            # All of them then lie in the past: a broker refuses records of the future.
+            # All samples are then in the past: a broker refuses records of the future.
             assert options.batches is not None
             start_us = now_us - longest_us(options.batches, options.streams)
         return _Pace(PlantTime(start_us), None)
@@ -139,7 +139,7 @@ def _duration_us(text: str) -> int:
 def _context(options: FeedOptions, clock: Clock) -> ConnectorContext:
     config, scheme = options.config, split_url(options.to)[0]
     if config is None and scheme != "file" and options.to.lower().startswith(f"{scheme}:///"):
-        config = Path("plant.yaml")  # whose host is meant
+        config = Path("plant.yaml")  # it names the host
         if not config.exists():
             text = f"write {scheme}://HOST:PORT/..., or name the plant's config: --config plant.yaml"
             raise UsageError(f"--to {options.to} names no host: {text}")

@@ -93,7 +93,7 @@ def test_several_alerts_and_the_beginning_of_an_id(tmp_path: Path) -> None:
 def test_a_sequence_by_its_own_name(config: Path) -> None:
     assert run(config, "--stream", "r0", "--sequence", "B-2", "--false-alarm").exit_code == 0
     assert set(marks(config)) == {identity(2)}
-    assert "name it by its alert's id" in refusal(config, "--stream", "r1", "--sequence", "B-2", "--veto")
+    assert "give its alert's id" in refusal(config, "--stream", "r1", "--sequence", "B-2", "--veto")
     add(config, {"accepted": [sequence(12, stream="r0", sequence="B-2")]})
     text = refusal(config, "--stream", "r0", "--sequence", "B-2", "--veto")
     assert identity(2) in text
@@ -103,15 +103,15 @@ def test_a_sequence_by_its_own_name(config: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--confirmed"], "say of which sequence"),
-        (["--alert", identity(1)], "say one of --false-alarm, --confirmed and --veto"),
+        (["--confirmed"], "name a sequence: --alert"),
+        (["--alert", identity(1)], "give one of --false-alarm, --confirmed and --veto"),
         (["--alert", identity(1), "--confirmed", "--veto"], "only one of"),
         (["--stream", "r0", "--confirmed"], "go together"),
         (["--sequence", "B-1", "--confirmed"], "go together"),
         (["--alert", "../../x", "--confirmed"], "alert_id '../../x' is none"),
         (["--alert", identity(1), "--confirmed", "--note", "x" * 2_001], "note has 2001 characters"),
         (["--alert", identity(1), "--confirmed", "--model", "other"], "no such model"),
-        (["--alert", identity(1), "--confirmed", "--import", "a.csv"], "--import says of which"),
+        (["--alert", identity(1), "--confirmed", "--import", "a.csv"], "--import names sequences"),
         (["--alert", identity(1), "--confirmed", "--skip-bad"], "--skip-bad goes with --import"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_table_is_imported_with_the_words_of_each_line(config: Path) -> None:
     )
     result = run(config, "--import", path, "--by", "desk")
     assert result.exit_code == 0, result.output
-    assert "kept in the inlier store: 3 words" in result.stdout
+    assert "kept in the inlier store: 3 marks" in result.stdout
     assert result.stderr.startswith(f"note: no sequence {identity(9)} is stored")
     found = marks(config)
     at_us = round(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp() * 1e6)
@@ -214,7 +214,7 @@ def test_a_word_that_a_later_stored_one_overrides_is_told(config: Path) -> None:
     result = run(config, "--import", path)
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
-        f"note: of {identity(2)}: a later veto ({said_at:%Y-%m-%d %H:%M:%S} UTC, by Kim) stands"
+        f"note: {identity(2)} has a later mark, which counts: veto ({said_at:%Y-%m-%d %H:%M:%S} UTC, by Kim)"
     ]
     assert marks(config)[identity(2)].judgement == "veto"
     assert json.loads(run(config, "--import", path, "--json").stdout)["overridden"] == [identity(2)]

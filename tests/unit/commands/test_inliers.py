@@ -78,7 +78,7 @@ def test_people_see_the_same(config: Path) -> None:
     for words in (r"accepted +6 +2000 ", r"reserve +3 +800 .* 0001 \(2\), 0002 \(1\) +1 anomalous, 2 normal"):
         assert re.search(words, said), said
     assert re.search(r"no model \(1\)", said)
-    assert "marks: 1 confirmed, 1 veto; of 1 of them no window is stored" in said
+    assert "marks: 1 confirmed, 1 veto; 1 of them without a stored window" in said
     each = run(config, "list", "--each").stdout
     assert re.search(rf"{identity(9)} +r1 +B-9 .* aside +anomalous +0.0040 +confirmed", each)
     assert len(re.findall(r" [rR]\d +B-\d+ ", each)) == 11
@@ -260,7 +260,7 @@ def test_a_veto_by_name(config: Path) -> None:
     assert store_of(config).marks()[identity(3)].judgement == "veto"
     assert "no stored sequence 'B-3' of stream 'r0'" in refusal(config, "veto", "--stream", "r0", "--sequence", "B-3")
     assert "go together" in refusal(config, "veto", "--sequence", "B-3")
-    assert "say which" in refusal(config, "veto")
+    assert "name the sequences" in refusal(config, "veto")
 
 
 # --- purge ---
@@ -279,9 +279,9 @@ def test_a_purge_deletes_what_meets_every_condition(config: Path) -> None:
 
 
 def test_a_purge_asks_or_wants_to_be_told(config: Path) -> None:
-    assert "say --yes" in refusal(config, "purge", "--all")
+    assert "needs --yes" in refusal(config, "purge", "--all")
     assert "11 stored sequences of default would be deleted" in refusal(config, "purge", "--all")
-    assert "say what to delete" in refusal(config, "purge")
+    assert "name the sequences: --before" in refusal(config, "purge")
     assert "contradict" in refusal(config, "purge", "--all", "--share", "aside")
     assert "is no time" in refusal(config, "purge", "--before", "soon")
     assert sum(store_of(config).counts().values()) == 11
@@ -295,6 +295,6 @@ def test_at_a_terminal_the_answer_decides(config: Path, answer: str, n_left: int
     done = subprocess.run(words, stdin=side, capture_output=True, text=True, timeout=60, check=False)
     os.close(terminal)
     os.close(side)
-    assert "delete 2 stored sequences of default for good?" in done.stderr
+    assert "delete 2 stored sequences of default?" in done.stderr
     assert done.returncode == (0 if answer == "y" else 1), done.stderr
     assert sum(store_of(config).counts().values()) == n_left

@@ -40,7 +40,7 @@ def test_with_a_stream_it_holds_there_only_and_an_empty_one_stands_for_the_other
 
 
 def test_two_labels_of_one_sequence_are_an_error_but_not_of_two_streams(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="line 3: 'a' has another label before"):
+    with pytest.raises(SourceError, match="line 3: 'a' has another label above"):
         read(tmp_path, "stream,sequence,label\nx,a,0\nx,a,1\n")
     assert read(tmp_path, "stream,sequence,label\nx,a,0\ny,a,1\n").is_anomalous("y", "a") is True
 

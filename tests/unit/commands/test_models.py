@@ -282,7 +282,7 @@ def test_sequences_too_few_for_a_promotion_are_compared_with_a_note(trained: Pat
 
 
 def test_what_cannot_be_compared(trained: Path) -> None:
-    assert "one version" in refusal(trained, "compare", "0001")
+    assert "are the same version" in refusal(trained, "compare", "0001")
     assert "has no version 0009 (there are: 0001)" in refusal(trained, "compare", "0001", "0009", kind=RegistryError)
     second = another(trained)
     store_of(trained).purge(share="reserve")
@@ -353,7 +353,7 @@ def test_promote_and_rollback_tell_workers(trained: Path) -> None:
 
 def test_where_there_is_nothing_to_go_back_to(trained: Path) -> None:
     assert "0001 replaced no other: there is no other version" in refusal(trained, "rollback")
-    assert "that is the version in service" in refusal(trained, "rollback", "--to", "0001")
+    assert "this is the version in service" in refusal(trained, "rollback", "--to", "0001")
     assert "has no version 0009" in refusal(trained, "rollback", "--to", "0009", kind=RegistryError)
     second = another(trained)
     (trained.parent / "registry/default/versions/0001").rename(trained.parent / "elsewhere")
@@ -392,7 +392,7 @@ def test_of_several_models_one_must_be_named(tmp_path: Path) -> None:
     assert "no model yet" in said(config, "status")
     for name in ("default.A", "default.B"):
         add(config, {share: [sequence(n) for n in numbers] for share, numbers in SHARES.items()}, name)  # type: ignore[misc]
-    assert "which one is meant with --model: default.A, default.B" in refusal(config, "retrain")
+    assert "name one with --model: default.A, default.B" in refusal(config, "retrain")
     assert json_of(config, "retrain", "--model", "B")["model"] == "default.B"
     found = {one["model"]: one["current"] for one in json_of(config, "list")["models"]}
     assert found == {"default.A": None, "default.B": "0001"}

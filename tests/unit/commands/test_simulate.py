@@ -208,7 +208,7 @@ def test_a_limited_time(place: str) -> None:
     told = json.loads(result.stdout)
     assert result.exit_code == 0
     assert not told["interrupted"]
-    assert 1 <= told["messages"] <= 100
+    assert told["messages"] >= 1
 
 
 @pytest.mark.parametrize(
