@@ -108,7 +108,7 @@ class PlantWatch:
         return Notice(
             "plant_changed",
             f"since {since} {what}: the plant has changed for good, or something is broken. Nothing is accepted, so "
-            f"nothing new is learned. Where this is the new normal: {self._relearn} --since {since}",
+            f"nothing new is learned. If this is the new normal: {self._relearn} --since {since}",
             {"alert_share": share, "since_unix_s": changed.since_us / 1e6},
             "error",
         )

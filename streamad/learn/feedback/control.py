@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from streamad.errors import StreamadError
-from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send, subscription_to
+from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send
 from streamad.messages import ModelRef, OutputRecord, Promotion
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
@@ -55,40 +55,24 @@ class Announcer:
         try:
             await announce(self._plant, model)
         except StreamadError as error:
-            text = f"other workers will see {model.name} {model.version} by themselves, they could not be told: {error}"
+            text = f"{model.name} {model.version} could not be announced, other workers find it by polling: {error}"
             self._on_event("control_unwritable", text)
 
 
-class ControlReader:
+class ControlReader(Follower):
     """Calls ``on_wake`` for every new message in ``learning.control``, whatever its content.
 
     A lost message costs one polling interval, a forged one costs one poll: no message can swap a model. A place that
     cannot be read is one event and is tried again.
     """
 
-    def __init__(
-        self,
-        plant: Plant,
-        on_wake: Callable[[], None],
-        on_event: OnEvent = log_event,
-    ) -> None:
-        self._has_place = "control" in exchange_urls(plant.settings)
+    def __init__(self, plant: Plant, on_wake: Callable[[], None], on_event: OnEvent = log_event) -> None:
+        def on_trouble(why: str) -> None:
+            on_event("control_unreadable", f"promotions are found by polling alone: {why}")
+
+        super().__init__(plant, "control", on_trouble, start="latest")
         self._on_wake = on_wake
-        self._follower = Follower(
-            lambda: subscription_to(plant, "control", start="latest"),
-            plant.clock,
-            self._take,
-            lambda why: on_event("control_unreadable", f"promotions are noticed by polling alone: {why}"),
-        )
 
-    async def run(self) -> None:
-        """Read until ``close``; returns at once without ``learning.control``."""
-        if self._has_place:
-            await self._follower.run()
-
-    async def close(self) -> None:
-        """Stop reading; safe to call twice."""
-        await self._follower.close()
-
-    async def _take(self, message: StoredMessage) -> None:
+    async def take(self, message: StoredMessage) -> None:
+        """Call ``on_wake``."""
         self._on_wake()

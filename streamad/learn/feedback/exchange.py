@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -13,7 +13,7 @@ from streamad.errors import StreamadError
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_subscription, load, split_url
-from streamad.ports import Clock, Sink, StoredMessage, Subscription
+from streamad.ports import Sink, StoredMessage, Subscription
 from streamad.settings.places import place_key
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import append_lines
@@ -98,35 +98,34 @@ async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
 
 
 class Follower:
-    """Passes every message of a place to ``take``, endlessly; a failure is reported once and tried again.
+    """Passes every message in the place of ``role`` to ``take``, endlessly; a failure is reported once, tried again.
 
     A message is done when ``take`` has returned; with a group, an unfinished one comes again (at least once).
+    ``wanted`` are options of the subscription.
     """
 
-    def __init__(
-        self,
-        subscribe: Callable[[], Subscription],
-        clock: Clock,
-        take: Callable[[StoredMessage], Awaitable[None]],
-        on_trouble: Callable[[str], None],
-    ) -> None:
-        self._subscribe = subscribe
-        self._clock = clock
-        self._take = take
+    def __init__(self, plant: Plant, role: Role, on_trouble: Callable[[str], None], **wanted: str) -> None:
+        self._plant = plant
+        self._role = role
         self._on_trouble = on_trouble
+        self._wanted = wanted
         self._is_reported = False
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Read until ``close``; an unreadable place never raises."""
-        if self._is_closed:
+        """Read until ``close``; returns at once if the config names no place. An unreadable place never raises."""
+        if self._is_closed or self._role not in exchange_urls(self._plant.settings):
             return
         self._task = asyncio.ensure_future(self._follow())
         try:
             await asyncio.wait({self._task})
         finally:
             await self.close()
+
+    async def take(self, message: StoredMessage) -> None:
+        """Handle one message."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Stop and disconnect for good; safe to call twice, and before ``run``."""
@@ -146,7 +145,7 @@ class Follower:
                 if self._is_closed:
                     return
                 self._note(error)
-            await self._clock.sleep(_RETRY_S)
+            await self._plant.clock.sleep(_RETRY_S)
 
     def _note(self, error: Exception) -> None:
         if self._is_reported:
@@ -157,11 +156,11 @@ class Follower:
         self._on_trouble(str(error) if isinstance(error, StreamadError) else repr(error))
 
     async def _read(self) -> None:
-        subscription = self._subscribe()
+        subscription = subscription_to(self._plant, self._role, **self._wanted)
         messages = subscription.messages()
         try:
             async for message in messages:
-                await self._take(message)
+                await self.take(message)
                 self._is_reported = False
         finally:
             try:

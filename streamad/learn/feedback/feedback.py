@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from streamad.errors import StreamadError
-from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send, subscription_to
+from streamad.learn.feedback.exchange import Follower, OnEvent, log_event, send
 from streamad.messages import Feedback, OutputRecord
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
@@ -46,7 +46,7 @@ async def send_feedback(plant: Plant, feedback: Sequence[Feedback]) -> None:
     await send(plant, [OutputRecord("feedback", each.alert_id, each) for each in feedback])
 
 
-class FeedbackReader:
+class FeedbackReader(Follower):
     """Reads ``learning.feedback`` and passes each message to ``on_feedback``, at least once, in order.
 
     A message is done when ``on_feedback`` has returned (or its result was awaited); a StreamadError makes it try again,
@@ -61,10 +61,13 @@ class FeedbackReader:
         on_feedback: Callable[[Feedback], Awaitable[None] | None],
         on_event: OnEvent = log_event,
     ) -> None:
+        def on_trouble(why: str) -> None:
+            on_event("feedback_unreadable", f"feedback is not read: {why}")
+
+        super().__init__(plant, "feedback", on_trouble, group=plant.context.feedback_group)
         self.n_read = 0
         self.n_malformed = 0
         settings = plant.settings
-        self._has_place = "feedback" in exchange_urls(settings)
         self._clock = plant.clock
         self._own_model = settings.model.name
         self._is_routed = settings.models is not None
@@ -73,23 +76,9 @@ class FeedbackReader:
         self._on_event = on_event
         self._reported_us: int | None = None
         self._n_unreported = 0
-        self._follower = Follower(
-            lambda: subscription_to(plant, "feedback", group=plant.context.feedback_group),
-            plant.clock,
-            self._take,
-            lambda why: on_event("feedback_unreadable", f"feedback is not read: {why}"),
-        )
 
-    async def run(self) -> None:
-        """Read until ``close``; returns at once without ``learning.feedback``."""
-        if self._has_place:
-            await self._follower.run()
-
-    async def close(self) -> None:
-        """Stop reading; safe to call twice."""
-        await self._follower.close()
-
-    async def _take(self, message: StoredMessage) -> None:
+    async def take(self, message: StoredMessage) -> None:
+        """Pass the message on, or skip it if it is malformed."""
         try:
             feedback = decode_json(message.value, Feedback)  # also without ``type``, as people write it
             problem = feedback_problem(feedback, self._clock.now_us() + self._skew_us) or self._foreign(feedback)

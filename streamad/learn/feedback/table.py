@@ -83,7 +83,7 @@ def _sorted_out(found: Iterator[FeedbackRow | str], path: Path) -> tuple[list[Fe
         first = rows.setdefault((row.key, row.feedback.created_at), row)
         if first.feedback.judgement != row.feedback.judgement:
             problems.append(
-                f"line {row.line}: says {row.feedback.judgement}, line {first.line} of the same time says "
+                f"line {row.line}: {row.feedback.judgement}, but line {first.line} of the same time has "
                 f"{first.feedback.judgement}"
             )
     if not rows and not problems:

@@ -271,9 +271,7 @@ class Learner:
 
     def _on_store(self, failure: StoreError | None) -> None:
         if failure is not None and not self._is_failing:
-            self._notify(
-                Notice("store_failed", f"{failure}; scoring goes on, what waits is kept in memory", level="error")
-            )
+            self._notify(Notice("store_failed", f"{failure}; scoring goes on, sequences wait in memory", level="error"))
         if failure is None and self._is_failing:
             self._notify(Notice("store_back", "the inlier store takes sequences again", level="info"))
         self._is_failing = failure is not None

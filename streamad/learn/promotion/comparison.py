@@ -276,12 +276,4 @@ def load_version(
     registry: Registry, model: str, version: str, *, settings: Settings, detector: Detector, device: str | None
 ) -> LoadedModel:
     """Verify and load a version as it would go into service. Raises RegistryError, ArtifactError."""
-    return registry.load(
-        model,
-        version,
-        kind=settings.model.detector,
-        detector=detector,
-        channels=settings.channel_specs,
-        window=settings.window,
-        device=device or settings.model.device,
-    )
+    return registry.load(model, version, settings=settings, detector=detector, device=device)

@@ -19,8 +19,8 @@ from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
 from streamad.messages import ModelRef
 from streamad.ports import Detector, Scorer
-from streamad.settings.plant_yaml import WindowSettings
-from streamad.types import ChannelSpec, FloatArray, IntArray
+from streamad.settings.plant_yaml import Settings
+from streamad.types import FloatArray, IntArray
 
 AnyArray = npt.NDArray[Any]
 
@@ -118,25 +118,16 @@ def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
     return float(np.max(np.abs(found - wide) / (_PROBE_FLOOR + np.abs(wide)), initial=0.0))
 
 
-def load_artifact(
-    folder: Path,
-    ref: ModelRef,
-    *,
-    kind: str,
-    detector: Detector,
-    channels: tuple[ChannelSpec, ...],
-    window: WindowSettings,
-    device: str,
-) -> LoadedModel:
+def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Detector, device: str) -> LoadedModel:
     """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service."""
     label = f"model {ref.name} {ref.version}"
     manifest = read_manifest(folder, label)
-    check_detector(manifest, kind, label)
-    check_channels(manifest.channels, channels, label)
-    check_window(manifest.window, window, label)
+    check_detector(manifest, settings.model.detector, label)
+    check_channels(manifest.channels, settings.channel_specs, label)
+    check_window(manifest.window, settings.window, label)
     verify_files(folder, manifest, label)
     scorer = _load_scorer(folder, detector, device, label)
-    shape = (len(channels), window.length)
+    shape = (len(settings.channels), settings.window.length)
     if scorer.window_shape != shape:
         raise ArtifactError(f"{label}: scores windows of {scorer.window_shape}, its manifest says {shape}: train anew")
     _check_probe(folder, scorer, shape, device, label)

@@ -38,15 +38,7 @@ class RegistryVersions:
     def load(self, version: str | None = None) -> ModelInService:
         """Verify and load a version (None: the one in service). Raises NoModelError, RegistryError, ArtifactError."""
         settings = self.settings
-        loaded = self.registry.load(
-            self.name,
-            version,
-            kind=settings.model.detector,
-            detector=self.detector,
-            channels=settings.channel_specs,
-            window=settings.window,
-            device=settings.model.device,
-        )
+        loaded = self.registry.load(self.name, version, settings=settings, detector=self.detector)
         return ModelInService(
             loaded.ref,
             loaded.scorer,

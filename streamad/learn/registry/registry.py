@@ -24,10 +24,9 @@ from streamad.learn.registry.staging import StagedVersion, staged_version
 from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, verify_files
 from streamad.messages import ModelRef
 from streamad.ports import Detector
-from streamad.settings.plant_yaml import WindowSettings
+from streamad.settings.plant_yaml import Settings
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import locked
-from streamad.types import ChannelSpec
 
 _LOCK_TIMEOUT_S = 10.0
 _CURRENT_MAX_BYTES = 256
@@ -139,27 +138,18 @@ class Registry:
         name: str,
         version: str | None = None,
         *,
-        kind: str,
+        settings: Settings,
         detector: Detector,
-        channels: tuple[ChannelSpec, ...],
-        window: WindowSettings,
-        device: str,
+        device: str | None = None,
     ) -> LoadedModel:
-        """Verify and load a version (None: the one in service) for a plant with these channels and windows.
+        """Verify and load a version (None: the one in service) for a plant with ``settings``.
 
-        ``kind`` is the detector's entry point. Raises NoModelError, RegistryError, and ArtifactError for an artifact
+        ``device`` replaces that of the settings. Raises NoModelError, RegistryError, and ArtifactError for an artifact
         that is damaged, foreign, does not fit the plant, or scores otherwise than when it was trained.
         """
         chosen = version if version is not None else self._in_service(name)
-        return load_artifact(
-            self._existing(name, chosen),
-            ModelRef(name, chosen),
-            kind=kind,
-            detector=detector,
-            channels=channels,
-            window=window,
-            device=device,
-        )
+        folder = self._existing(name, chosen)
+        return load_artifact(folder, ModelRef(name, chosen), settings, detector, device or settings.model.device)
 
     def _home(self, name: str) -> Path:
         return self.root / _plain(name, "model name")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from streamad.judge.calibration import Calibration
+from streamad.learn.parts import store_for
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
@@ -17,6 +18,7 @@ from streamad.learn.trainer.requests import TrainingOutcome, TrainingReason, Tra
 from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.training.fits import FitProgress
 from streamad.messages import Decision
+from streamad.plant import Plant
 from streamad.settings.plant_yaml import Settings
 from streamad.types import Window
 from tests.support.learning.plant import NOW_US, C, FixedClock, L, MeanDetector, load, settings_of
@@ -46,15 +48,7 @@ class Life:
 
     def open_store(self) -> InlierStore:
         """The store as another process would open it."""
-        store = InlierStore(
-            self.learning.store,
-            MODEL,
-            channels=self.settings.channel_specs,
-            window=self.settings.window,
-            settings=self.learning,
-            clock=FixedClock(),
-            base_dir=self.root,
-        )
+        store = store_for(Plant(self.settings, self.root, FixedClock()), MODEL)
         store.open()
         return store
 

@@ -158,20 +158,7 @@ def train(
 
 
 def load(
-    root: Path,
-    version: str | None = None,
-    *,
-    settings: Settings | None = None,
-    detector: MeanDetector | None = None,
-    kind: str = "mean",
+    root: Path, version: str | None = None, *, settings: Settings | None = None, detector: MeanDetector | None = None
 ) -> LoadedModel:
-    plant = settings or settings_of()
-    return Registry(root).load(
-        "default",
-        version,
-        kind=kind,
-        detector=detector or MeanDetector(),
-        channels=plant.channel_specs,
-        window=plant.window,
-        device="cpu",
-    )
+    plant, made = settings or settings_of(), detector or MeanDetector()
+    return Registry(root).load("default", version, settings=plant, detector=made)

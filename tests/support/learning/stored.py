@@ -9,13 +9,12 @@ import numpy as np
 import yaml
 
 from streamad.commands.shared.plants import load_plant
-from streamad.learn.parts import detector_for, registry_of
+from streamad.learn.parts import detector_for, registry_of, store_for
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Share, StoredSequence
 from streamad.learn.trainer.requests import TrainingRequest
 from streamad.learn.trainer.retrain import Retraining
-from streamad.plant import Plant
 from streamad.system.clock import SystemClock
 from streamad.types import Window
 
@@ -69,17 +68,7 @@ def sequence(n: int, **changes: Any) -> StoredSequence:
 
 def store_of(config: Path, model: str = "default") -> InlierStore:
     """Return the opened store of a model."""
-    plant: Plant = load_plant(config)
-    assert plant.settings.learning is not None
-    store = InlierStore(
-        plant.settings.learning.store,
-        model,
-        channels=plant.settings.channel_specs,
-        window=plant.settings.window,
-        settings=plant.settings.learning,
-        clock=plant.clock,
-        base_dir=plant.base_dir,
-    )
+    store = store_for(load_plant(config), model)
     store.open()
     return store
 
@@ -95,8 +84,7 @@ def add(config: Path, shares: dict[Share, list[StoredSequence]], model: str = "d
 
 def registry_at(config: Path) -> Registry:
     """Return the plant's registry."""
-    plant = load_plant(config)
-    return registry_of(plant)
+    return registry_of(load_plant(config))
 
 
 def train(config: Path) -> str | None:

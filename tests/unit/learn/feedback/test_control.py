@@ -85,7 +85,7 @@ async def test_a_worker_announces_beside_its_work_and_outlives_a_place_that_is_a
     await announcer.close()
     ((kind, text),) = worker.told
     assert kind == "control_unwritable"
-    assert "other workers will see default 0007 by themselves" in text
+    assert "default 0007 could not be announced, other workers find it by polling" in text
 
 
 async def test_each_worker_is_woken_by_what_comes_from_now_on_even_if_it_is_forged(tmp_path: Path) -> None:

@@ -364,7 +364,7 @@ def test_every_bad_line_is_named_with_its_number(tmp_path: Path) -> None:
         7: "lies in the future",
         8: "has more cells than the header",
         9: "note has 2001 characters",
-        10: "says confirmed, line 2 of the same time says false_alarm",
+        10: "confirmed, but line 2 of the same time has false_alarm",
     }
     assert [problem.partition(": ")[0] for problem in problems] == [f"line {number}" for number in expected]
     for problem, text in zip(problems, expected.values(), strict=True):

@@ -167,7 +167,8 @@ def test_an_artifact_of_another_plant(root: Path, plant: Any, expected: str) -> 
 
 
 def test_an_artifact_of_another_detector(root: Path) -> None:
-    assert "made by detector 'mean', the config says model.detector: neutral_ad" in refused(root, kind="neutral_ad")
+    plant = settings_of(model={"detector": "neutral_ad", "device": "cpu"})
+    assert "made by detector 'mean', the config says model.detector: neutral_ad" in refused(root, settings=plant)
 
 
 @pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])
