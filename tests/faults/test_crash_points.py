@@ -30,6 +30,7 @@ from tests.support.runtime.pipeline import (
     TickingClock,
     messy_recordings,
     model_of,
+    outputs,
     records_of,
     routed,
     settings_of,
@@ -79,19 +80,6 @@ async def life(settings: Settings, folder: Path, partitions: dict[str, list[Reco
         await batcher.close()
         await committer.close()
     return pipeline.counters.commits
-
-
-def outputs(folder: Path) -> dict[str, list[str]]:
-    """Everything that was written, in the order of its streams, without what depends on the wall clock."""
-    result = {}
-    for role in ROLES:
-        lines = [json.loads(text) for text in (folder / "out" / f"{role}.jsonl").read_text().splitlines()]
-        for message in lines:
-            del message["created_at"]
-        # Partitions may interleave otherwise; a stream's messages may not. The sort is stable.
-        lines.sort(key=lambda message: message.get("stream") or message["origin"]["partition"])
-        result[role] = [json.dumps(message) for message in lines]
-    return result
 
 
 @pytest.mark.parametrize(("synced", "left"), [((), {"old"}), (("folder",), {""}), (("content", "folder"), {"new"})])

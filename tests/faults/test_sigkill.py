@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import sys
@@ -15,7 +14,7 @@ import pytest
 
 from tests.support.forks import fork_server_context
 from tests.support.runtime import child
-from tests.support.runtime.pipeline import ROLES, messy_recordings
+from tests.support.runtime.pipeline import messy_recordings, outputs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs SIGKILL and a fork server")
 
@@ -51,18 +50,6 @@ def children() -> Iterator[list[ForkServerProcess]]:
             process.kill()
         process.join(10)
         process.close()
-
-
-def outputs(folder: Path) -> dict[str, list[str]]:
-    """Every message that was written, less its wall-clock time, in the order of its stream."""
-    result = {}
-    for role in ROLES:
-        messages = [json.loads(text) for text in (folder / "out" / f"{role}.jsonl").read_text().splitlines()]
-        for message in messages:
-            del message["created_at"]
-        messages.sort(key=lambda message: message.get("stream") or message["origin"]["partition"])
-        result[role] = [json.dumps(message) for message in messages]
-    return result
 
 
 def start(

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,19 @@ async def until(is_so: Callable[[], bool], timeout_s: float = 30.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110 - any of many things may make it so
             await asyncio.sleep(0)
+
+
+def outputs(folder: Path) -> dict[str, list[str]]:
+    """Everything that was written, in the order of its streams, without what depends on the wall clock."""
+    result = {}
+    for role in ROLES:
+        lines = [json.loads(text) for text in (folder / "out" / f"{role}.jsonl").read_text().splitlines()]
+        for message in lines:
+            del message["created_at"]
+        # Partitions may interleave otherwise; a stream's messages may not. The sort is stable.
+        lines.sort(key=lambda message: message.get("stream") or message["origin"]["partition"])
+        result[role] = [json.dumps(message) for message in lines]
+    return result
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
