@@ -51,7 +51,7 @@ class Mean:
 
 
 class Detector:
-    """A good one; what a test breaks, it overrides."""
+    """A good one; tests override what they break."""
 
     options_model: type[BaseModel] = Options
     fitted_as: type[Mean] = Mean
@@ -90,7 +90,7 @@ def test_a_good_detector_passes(case: Case, tmp_path: Path) -> None:
     check(Detector, tmp_path, case)
 
 
-# --- what is trained, scored or loaded wrongly ----------------------------------------------------------------------
+# --- training, scoring and loading wrongly ----------------------------------------------------------------------
 
 
 def scoring(change: Callable[[Mean, FloatArray, IntArray, FloatArray], Any]) -> type[Detector]:
@@ -137,7 +137,7 @@ def scale_in_place(data: WindowSet, arguments: dict[str, Any]) -> WindowSet:
     return data
 
 
-def tell_wrongly(data: WindowSet, arguments: dict[str, Any]) -> WindowSet:
+def report_wrongly(data: WindowSet, arguments: dict[str, Any]) -> WindowSet:
     if progress := arguments.get("progress"):
         progress(TrainingStep(2, 2, 0.0))
     return data
@@ -158,7 +158,7 @@ def add_one(data: WindowSet, arguments: dict[str, Any]) -> WindowSet:
         (fitting(draw_from_torch), "fit must leave the caller's random state alone"),
         (fitting(seed_from_python), "the same seed must give the same scores"),
         (fitting(scale_in_place), "fit must not change its arguments"),
-        (fitting(tell_wrongly), r"progress must count epochs .* \[2, 1, 2\]"),
+        (fitting(report_wrongly), r"progress must count epochs .* \[2, 1, 2\]"),
         (fitting(fill_missing), "NaN in training must be a TrainingDataError"),
         (fitting(add_one), "the summary must state the sequences trained on: 37 of 36"),
         (scoring(lambda m, w, n, t: -t), r"anomalies must score higher .* AUC 0\.000"),
@@ -175,70 +175,64 @@ def add_one(data: WindowSet, arguments: dict[str, Any]) -> WindowSet:
         (scoring(lambda m, w, n, t: t if m.mean[0].std() > 0.1 else t * np.nan), "constant"),
     ],
 )
-def test_a_broken_detector_is_told_its_law(broken: type[Detector], law: str, tmp_path: Path) -> None:
+def test_a_broken_detector_breaks_its_law(broken: type[Detector], law: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=law):
         check(broken, tmp_path)
 
 
 class Forgetful(Detector):
     def load(self, folder: Path, *, device: str) -> Mean:
-        loaded = super().load(folder, device=device)
-        return self.fitted_as(loaded.mean * np.float32(0.5))
+        return self.fitted_as(super().load(folder, device=device).mean * np.float32(0.5))
 
 
-class Rooted(Detector):
+class DrawsWhileLoading(Detector):
     def load(self, folder: Path, *, device: str) -> Mean:
         np.random.random()
         return super().load(folder, device=device)
 
 
-class Careless(Detector):
+class LoadsNothing(Detector):
     def load(self, folder: Path, *, device: str) -> Mean:
         return super().load(folder, device=device) if (folder / FILE).exists() else Mean(np.zeros((3, 24), np.float32))
 
 
-class SilentExport(Mean):
+class OtherNames(Mean):
     def export(self, folder: Path) -> tuple[str, ...]:
         super().export(folder)
         return ("model.ts",)
 
 
-class SpoilingExport(Mean):
+class SpoilsItself(Mean):
     def export(self, folder: Path) -> tuple[str, ...]:
         names = super().export(folder)
         self.mean = self.mean * np.float32(1.00001)
         return names
 
 
-class Silent(Detector):
-    fitted_as = SilentExport
-
-
-class Spoiling(Detector):
-    fitted_as = SpoilingExport
-
-
-class Loose(Detector):
-    options_model = LooseOptions
+def with_class(**attributes: Any) -> type[Detector]:
+    return type("Broken", (Detector,), attributes)
 
 
 @pytest.mark.parametrize(
     ("broken", "law"),
     [
         (Forgetful, "a loaded model must score like the one that was exported"),
-        (Rooted, "load must leave the caller's random state alone"),
-        (Careless, "loading from an empty folder must be an ArtifactError"),
-        (Silent, r"export must return the files it wrote, \['mean\.npz'\], not \['model\.ts'\]"),
-        (Spoiling, "export must leave the fitted model as it was"),
-        (Loose, "options_model must forbid unknown options"),
+        (DrawsWhileLoading, "load must leave the caller's random state alone"),
+        (LoadsNothing, "loading from an empty folder must be an ArtifactError"),
+        (
+            with_class(fitted_as=OtherNames),
+            r"export must return the files it wrote, \['mean\.npz'\], not \['model\.ts'\]",
+        ),
+        (with_class(fitted_as=SpoilsItself), "export must leave the fitted model as it was"),
+        (with_class(options_model=LooseOptions), "options_model must forbid unknown options"),
     ],
 )
-def test_a_broken_export_or_model_of_options_is_told_its_law(broken: type[Detector], law: str, tmp_path: Path) -> None:
+def test_a_broken_export_or_load_breaks_its_law(broken: type[Detector], law: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=law):
         check(broken, tmp_path)
 
 
-def test_how_far_the_direction_must_hold_is_the_callers_choice(tmp_path: Path) -> None:
+def test_the_caller_chooses_the_least_auc(tmp_path: Path) -> None:
     backwards = scoring(lambda m, w, n, t: -t)
     with pytest.raises(AssertionError, match=r"at least 0\.5 is due"):
         check(backwards, tmp_path, min_auc=0.5)
@@ -246,7 +240,7 @@ def test_how_far_the_direction_must_hold_is_the_callers_choice(tmp_path: Path) -
     check(backwards, tmp_path / "other", min_auc=0.0)
 
 
-def test_the_global_generators_stand_where_they_stood(tmp_path: Path) -> None:
+def test_the_global_random_state_is_unchanged(tmp_path: Path) -> None:
     before = random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state()
     check(Detector, tmp_path)
     assert random.getstate() == before[0]
@@ -254,6 +248,6 @@ def test_the_global_generators_stand_where_they_stood(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), before[2])
 
 
-def test_too_few_windows_prove_nothing(tmp_path: Path) -> None:
+def test_too_few_windows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="at least 16 normal and 2 anomalous"):
         check(Detector, tmp_path, Case(SEQUENCES.normal.take(np.arange(15)), SEQUENCES.anomalous))
