@@ -1,4 +1,4 @@
-"""The detectors that come with streamad, behind its ports; each is found by entry point."""
+"""The detectors that come with streamad, found by entry point."""
 
 import os
 

@@ -1,11 +1,10 @@
-"""A trained torch module as the application wants it: it scores, and becomes the artifact file.
+"""A trained torch module: it scores, and exports itself as one self-contained, unfrozen TorchScript file.
 
-TorchScript, unfrozen, self-contained. Legend: B windows, C channels, L window length, K terms.
+Legend: B windows, C channels, L window length, K terms.
 """
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from streamad.errors import OutputError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray
-from streamad_models.torchscript import FILE_NAME, score_in_chunks
+from streamad_models.torchscript import FILE_NAME, deprecation_silenced, score_in_chunks
 
 
 class FittedModule:
@@ -22,12 +21,7 @@ class FittedModule:
 
     def __init__(self, model: Any, summary: TrainingSummary) -> None:
         self.model = model
-        self._summary = summary
-
-    @property
-    def summary(self) -> TrainingSummary:
-        """Return what the training did."""
-        return self._summary
+        self.summary = summary
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return terms float32 [B, K] of windows float32 [B, C, L] in engineering units, lengths int64 [B]."""
@@ -35,12 +29,8 @@ class FittedModule:
 
     def export(self, folder: Path) -> tuple[str, ...]:
         """Write ``model.ts`` (TorchScript, on the CPU) into ``folder`` and return its name. Raises OutputError."""
-        path = folder / FILE_NAME
-        device = self.model.mean_C.device
-        with warnings.catch_warnings():
-            # The artifact is TorchScript until torch.export can serve it (DESIGN, the model artifact).
-            for category in (DeprecationWarning, FutureWarning):  # which one depends on torch's version
-                warnings.filterwarnings("ignore", message=".*torch.jit", category=category)
+        path, device = folder / FILE_NAME, self.model.mean_C.device
+        with deprecation_silenced():
             script = torch.jit.script(self.model.cpu().eval())
             try:
                 torch.jit.save(script, str(path))

@@ -1,4 +1,4 @@
-"""Serving a TorchScript artifact: loading, warm-up, and scoring in pieces that stay in cache.
+"""A TorchScript artifact in service: loading, warm-up, and scoring in pieces that stay in cache.
 
 Legend: B windows, C channels, L window length, K terms.
 """
@@ -14,21 +14,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from streamad.errors import ArtifactError
+from streamad.errors import ArtifactError, DetectorError
 from streamad.types import FloatArray, IntArray
 
 FILE_NAME = "model.ts"
 _FORMATS = (1,)
-_CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; measured in benchmarks/speed/scoring.py
+CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; measured in benchmarks/speed/scoring.py
 _CPU_ROWS = 512  # rows of a table (windows of one sample), whose activations are as much smaller
 _CUDA_CHUNK = 1024  # bounds the memory of one call
 _WARM_UP_BATCHES = (1, 2, 8)
 
 
+def resolve_device(device: str) -> torch.device:
+    """Return the torch device of ``auto``, ``cpu`` or ``cuda[:i]``. Raises DetectorError."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except RuntimeError as error:
+        raise DetectorError(f"unknown device {device!r}: use auto, cpu, cuda or cuda:0") from error
+    if resolved.type not in ("cpu", "cuda"):
+        raise DetectorError(f"device {device!r} is not supported: use auto, cpu, cuda or cuda:0")
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
+        raise DetectorError(f"device {device!r} is not there (of {torch.cuda.device_count()}): use auto or cpu")
+    return resolved
+
+
+class TorchScriptDetector:
+    """The half of ``streamad.ports.Detector`` that loads: any detector whose artifact is one TorchScript file."""
+
+    def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
+        """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""
+        return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
+
+
 class TorchScriptScorer:
     """A TorchScript model in service (``streamad.ports.Scorer``).
 
-    The file must have been verified (sha256) by the caller: loading TorchScript can run its code. The script states its
+    The caller must have verified the file (sha256): loading TorchScript can run its code. The script states its
     ``n_channels``, ``window_length``, ``n_terms`` and ``streamad_format``, and maps windows float32 [B, C, L], lengths
     int64 [B] to terms float32 [B, K]. Raises ArtifactError for anything else.
     """
@@ -36,37 +59,27 @@ class TorchScriptScorer:
     def __init__(self, path: Path, *, device: torch.device) -> None:
         script = _load(path, device)
         self._device = device
-        self._shape = (_attribute(script, "n_channels", path), _attribute(script, "window_length", path))
-        self._n_terms = _attribute(script, "n_terms", path)
+        self.window_shape = (_attribute(script, "n_channels", path), _attribute(script, "window_length", path))
+        self.n_terms = _attribute(script, "n_terms", path)
         if _attribute(script, "streamad_format", path) not in _FORMATS:
             raise ArtifactError(f"{path} was written by another version of streamad: train the model again")
         self._script = _frozen(script)
         self._warm_up(path)
 
-    @property
-    def window_shape(self) -> tuple[int, int]:
-        """Return (C, L)."""
-        return self._shape
-
-    @property
-    def n_terms(self) -> int:
-        """Return K."""
-        return self._n_terms
-
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return the terms float32 [B, K] of windows float32 [B, C, L] in engineering units, lengths int64 [B].
 
-        Raises ArtifactError where the windows do not have the model's shape.
+        Raises ArtifactError if the windows do not have the model's shape.
         """
-        if windows.shape[1:] != self._shape or lengths.shape != windows.shape[:1]:
-            raise ArtifactError(f"the model takes windows [B, {self._shape[0]}, {self._shape[1]}], not {windows.shape}")
-        return score_in_chunks(self._script, self._device, self._n_terms, windows, lengths)
+        if windows.shape[1:] != self.window_shape or lengths.shape != windows.shape[:1]:
+            raise ArtifactError("the model takes windows [B, {}, {}], not {}".format(*self.window_shape, windows.shape))
+        return score_in_chunks(self._script, self._device, self.n_terms, windows, lengths)
 
     def _warm_up(self, path: Path) -> None:
-        """Run each kind of batch a few times: the executor specialises on its first calls, and a wrong script shows."""
+        """Run each batch size twice: the executor specialises on its first calls, and a wrong script fails."""
         try:
             for n in _WARM_UP_BATCHES * 2:
-                self.score(np.zeros((n, *self._shape), np.float32), np.full(n, self._shape[1], np.int64))
+                self.score(np.zeros((n, *self.window_shape), np.float32), np.full(n, self.window_shape[1], np.int64))
         except (RuntimeError, ValueError, TypeError) as error:
             reason = str(error).strip().splitlines()[-1]
             raise ArtifactError(f"{path} does not run as a streamad model ({reason})") from error
@@ -80,8 +93,8 @@ def score_in_chunks(
     windows: FloatArray,
     lengths: IntArray,
 ) -> FloatArray:
-    """Return ``model(windows, lengths)`` computed in chunks; float32 throughout, also on CUDA (no TF32)."""
-    on_cpu = _CPU_ROWS if windows.shape[2] == 1 else _CPU_CHUNK
+    """Return ``model(windows, lengths)``, computed in chunks, in float32 also on CUDA (no TF32)."""
+    on_cpu = _CPU_ROWS if windows.shape[2] == 1 else CPU_CHUNK
     chunk = on_cpu if device.type == "cpu" else _CUDA_CHUNK
     terms = np.empty((len(windows), n_terms), np.float32)
     x_BCL = torch.from_numpy(np.ascontiguousarray(windows, dtype=np.float32))
@@ -98,7 +111,7 @@ def score_in_chunks(
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
-    """Switch off TF32 (and reduced CPU precision) for the calls inside, whatever the process chose."""
+    """Switch off TF32 and reduced CPU precision inside, whatever the process chose."""
     before = torch.get_float32_matmul_precision()
     if before == "highest":
         yield
@@ -111,7 +124,7 @@ def _full_precision() -> Iterator[None]:
 
 
 def _load(path: Path, device: torch.device) -> torch.jit.ScriptModule:
-    with _deprecation_silenced():
+    with deprecation_silenced():
         try:
             script: torch.jit.ScriptModule = torch.jit.load(str(path), map_location=device)  # type: ignore[no-untyped-call]
         except (OSError, RuntimeError, ValueError) as error:
@@ -122,7 +135,7 @@ def _load(path: Path, device: torch.device) -> torch.jit.ScriptModule:
 
 
 def _frozen(script: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
-    with _deprecation_silenced():
+    with deprecation_silenced():
         frozen: torch.jit.ScriptModule = torch.jit.freeze(script.eval())
         return frozen
 
@@ -135,7 +148,7 @@ def _attribute(script: torch.jit.ScriptModule, name: str, path: Path) -> int:
 
 
 @contextmanager
-def _deprecation_silenced() -> Iterator[None]:
+def deprecation_silenced() -> Iterator[None]:
     """Silence upstream's deprecation of TorchScript, the artifact here (docs/model/model.md)."""
     with warnings.catch_warnings():
         for category in (DeprecationWarning, FutureWarning):  # which one depends on torch's version

@@ -1,1 +1,1 @@
-"""What NeuTraL AD is compared with: the paper's baselines and the peers of today, each behind the ``Detector`` port."""
+"""The detectors that NeuTraL AD is compared with: the paper's baselines and today's peers, behind ``Detector``."""

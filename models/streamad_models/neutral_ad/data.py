@@ -1,4 +1,4 @@
-"""What must hold of a training set before an epoch is spent on it, and the scaling fitted on it.
+"""The checks of a training set before an epoch is spent on it, its scaling, and its validation split.
 
 Legend: N windows, C channels, L window length.
 """
@@ -22,41 +22,41 @@ AUTO_VALIDATION_FROM = 200
 
 
 def check_training_data(data: WindowSet) -> None:
-    """Raise TrainingDataError, with the channel's index where one is at fault, unless ``data`` can give a model."""
-    _check_windows(data)
-    if data.values.shape[2] < MIN_LENGTH:
-        raise TrainingDataError(f"windows of length {data.values.shape[2]}: at least {MIN_LENGTH} steps are needed")
+    """Raise TrainingDataError unless ``data`` can give a model; the message names the channels at fault."""
+    check_windows(data, MIN_SEQUENCES)
+    check_length(data.values.shape[2], MIN_LENGTH, "the model")
     constant = data.constant_channels()
     if len(constant):
         raise TrainingDataError(f"{_channels(constant)} never changes in the training sequences: leave it out")
 
 
 def check_training_rows(data: WindowSet) -> None:
-    """Raise TrainingDataError unless the rows [N, D, 1] can give a model; an attribute that never changes is fine."""
-    _check_windows(data)
+    """Raise TrainingDataError unless the rows [N, D, 1] can give a model; an attribute may be constant."""
+    check_windows(data, MIN_SEQUENCES)
     if data.values.shape[2] != 1:
         raise TrainingDataError(f"windows of length {data.values.shape[2]}: a table's rows are windows of one sample")
     if data.values.shape[1] < MIN_ATTRIBUTES:
         raise TrainingDataError("rows of one attribute: networks without bias see its sign alone, give at least 2")
 
 
-def _check_windows(data: WindowSet) -> None:
+def check_length(length: int, at_least: int, who: str) -> None:
+    """Raise TrainingDataError if windows of ``length`` steps are too short for ``who``."""
+    if length < at_least:
+        raise TrainingDataError(f"windows of length {length}: {who} needs at least {at_least} steps")
+
+
+def check_windows(data: WindowSet, at_least: int) -> None:
+    """Raise TrainingDataError for wrong shapes or lengths, too few windows, and values that are not finite."""
     values = data.values
     if values.ndim != 3 or data.lengths.shape != values.shape[:1]:
         raise TrainingDataError(f"training windows must be [N, C, L] with N lengths, not {values.shape}")
-    if len(values) < MIN_SEQUENCES:
-        raise TrainingDataError(f"{len(values)} training sequences: at least {MIN_SEQUENCES} are needed, record more")
+    if len(values) < at_least:
+        raise TrainingDataError(f"{len(values)} training sequences: at least {at_least} are needed, record more")
     if data.lengths.min() < 1 or data.lengths.max() > values.shape[2]:
         raise TrainingDataError(f"sequence lengths must lie within 1..{values.shape[2]}")
     not_finite = np.flatnonzero(~np.isfinite(values).all(axis=(0, 2)))
     if len(not_finite):
         raise TrainingDataError(f"NaN or infinite values in {_channels(not_finite)}: fill or drop them first")
-
-
-def valid_samples(data: WindowSet) -> npt.NDArray[np.float64]:
-    """Return the samples before each window's length as float64 [n, C]."""
-    valid_NL = np.arange(data.values.shape[2])[None, :] < data.lengths[:, None]
-    return data.values.transpose(0, 2, 1)[valid_NL].astype(np.float64)
 
 
 def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -65,7 +65,8 @@ def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32]
     "standard" gives mean and 1 / standard deviation, "range" smallest value and 1 / range, "none" 0 and 1. The factor
     of a channel that never changes is 1.
     """
-    samples = valid_samples(data)
+    valid_NL = np.arange(data.values.shape[2])[None, :] < data.lengths[:, None]
+    samples = data.values.transpose(0, 2, 1)[valid_NL].astype(np.float64)
     if kind == "standard":
         origin, spread = samples.mean(axis=0), samples.std(axis=0)
     elif kind == "range":
@@ -77,9 +78,9 @@ def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32]
 
 
 def split_validation(data: WindowSet, share: float | str, seed: int) -> tuple[WindowSet, WindowSet | None]:
-    """Return the sequences to train on and those to watch; "auto" watches a tenth from 200 sequences on.
+    """Return the training and the validation sequences; "auto" takes a tenth for validation from 200 sequences on.
 
-    Raises TrainingDataError where the split leaves too few to train on.
+    Raises TrainingDataError if the split leaves too few to train on.
     """
     if share == "auto":
         share = 0.1 if len(data) >= AUTO_VALIDATION_FROM else 0.0

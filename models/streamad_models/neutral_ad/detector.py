@@ -1,4 +1,4 @@
-"""NeuTraL AD as a detector: what the application finds under the kind ``neutral_ad``."""
+"""NeuTraL AD as a detector: the application's kind ``neutral_ad``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import NeutralADOptions
-from streamad_models.neutral_ad.training import fit_model, resolve_device
-from streamad_models.torchscript import FILE_NAME, TorchScriptScorer
+from streamad_models.neutral_ad.training import fit_model
+from streamad_models.torchscript import TorchScriptDetector, resolve_device
 
 
-class NeutralAD:
+class NeutralAD(TorchScriptDetector):
     """Neural Transformation Learning for Anomaly Detection (Qiu et al., ICML 2021, arXiv:2103.16440).
 
     Higher scores are more anomalous; an untrained model scores about 1.
@@ -36,22 +36,18 @@ class NeutralAD:
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
     ) -> FittedModule:
-        """Train on ``data``: same data, settings, seed and threads give the same weights, bit by bit, on a CPU.
+        """Train on ``data``: the same data, settings, seed and threads give the same weights, bit by bit, on a CPU.
 
-        The caller's random state is left alone. ``resume`` names a file that keeps the run's state every few seconds
-        and at any interruption: called again with the same arguments, the run continues and ends exactly as if it had
-        never stopped. The state of another run (other data, settings, seed or kind of device) is replaced; a file that
-        is no such state is refused. The file stays after the end, so that a repeated call returns at once: the caller
-        deletes it.
+        The caller's random state does not change. ``resume`` names a file for the run's state, written every few
+        seconds and at any interruption: called again with the same arguments, the run continues and ends exactly as
+        if it had never stopped. The state of another run (other data, settings, seed or kind of device) is replaced; a
+        file that is no such state is refused. The file stays after the end, so that a repeated call returns at once;
+        the caller deletes it.
 
-        Raises TrainingDataError where the data cannot give a model, DetectorError for an unknown device, a foreign
-        resume file, or a loss that diverges, OutputError where the resume file cannot be written.
+        Raises TrainingDataError if the data cannot give a model, DetectorError for an unknown device, a foreign resume
+        file or a loss that diverges, OutputError if the resume file cannot be written.
         """
         check_training_data(data)
         target = resolve_device(device)
         model = NeutralADModel(data.values.shape[1], data.values.shape[2], self.options, seed)
         return fit_model(model, data, self.options, seed=seed, device=target, progress=progress, resume=resume)
-
-    def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
-        """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""
-        return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))

@@ -1,4 +1,4 @@
-"""The encoder f_phi that embeds the original window and all of its views (FACTS, encoder).
+"""The encoder f_phi that embeds the original window and all of its views.
 
 Legend: L time, N views, I/O input/output width, Z embedding dimension, T taps (3).
 """
@@ -34,7 +34,7 @@ def depth_for_length(length: int) -> int:
 
 
 def lengths_after(length: int, n_blocks: int) -> int:
-    """Return what ``n_blocks`` blocks of stride 2 (k3, padded by 1) leave of ``length`` steps."""
+    """Return the steps left of ``length`` after ``n_blocks`` blocks of stride 2 (k3, padded by 1)."""
     for _ in range(n_blocks):
         length = (length + 1) // 2
     return length
@@ -73,7 +73,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """One block of stride 1, ``n_blocks`` of stride 2, then one conv over all that remains, with bias.
+    """One block of stride 1, ``n_blocks`` of stride 2, then one conv over the remaining steps, with bias.
 
     ``trains_in_bfloat16``: the blocks compute in bfloat16 while the model trains; weights are float32 always.
     """

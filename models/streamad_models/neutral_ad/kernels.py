@@ -1,4 +1,4 @@
-"""The two operations that the model is made of: a k3 convolution and an instance norm, G groups at once.
+"""The model's two operations: a k3 convolution and an instance norm, G groups at once.
 
 Arrays are time-major, so that a shift in time is a contiguous slice and each tap of a convolution one batched matrix
 product that accumulates into the output: no padding, no im2col copy, one layout for batch 1 and batch 256.
@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 
 def convolve3(x_GLNI: Tensor, weight_GTIO: Tensor, stride: int, reflect: bool) -> Tensor:
-    """Return the k3 convolution over L, padded by one step: zeros, or the reflection of L where ``reflect``.
+    """Return the k3 convolution over L, padded by one step of zeros, or with ``reflect`` by the reflected edge.
 
     x [G, L, N, I] and weight [G, 3, I, O] give [G, ceil(L / stride), N, O]; stride is 1 or 2, reflection needs stride 1
     and L >= 2. Equals ``conv1d(padding=1)`` of each group.
@@ -71,7 +71,7 @@ def _convolve3(x_GLNI: Tensor, weight_GTIO: Tensor, stride: int, reflect: bool) 
 
 
 class _Convolve3(torch.autograd.Function):
-    """``_convolve3`` with its own backward: in-place accumulation makes it fast, and autograd cannot follow it."""
+    """``_convolve3`` with its own backward: autograd cannot follow the in-place accumulation."""
 
     @staticmethod
     def forward(ctx: Any, x_GLNI: Tensor, weight_GTIO: Tensor, stride: int, reflect: bool) -> Tensor:

@@ -20,7 +20,7 @@ class NeutralADModel(nn.Module):
     """Maps windows to terms; pure per window, deterministic, scriptable.
 
     ``mean_C`` and ``scale_C`` are the per-channel scaling: ``(x - mean) * scale`` before everything else. The starting
-    weights depend on ``seed`` alone and leave torch's global generator as it was. Raises DetectorError for L < 2.
+    weights depend on ``seed`` alone; torch's global generator does not change. Raises DetectorError for L < 2.
     """
 
     def __init__(self, n_channels: int, length: int, options: NeutralADOptions, seed: int) -> None:
@@ -71,5 +71,5 @@ class NeutralADModel(nn.Module):
         return x_LBC.masked_fill(self.steps_L11 >= lengths_B[None, :, None], 0.0)
 
     def resolved_options(self) -> dict[str, int]:
-        """Return what became of the options that may be "auto"."""
+        """Return the values of the options that may be "auto"."""
         return {"n_blocks": self.encoder.n_blocks, "embedding_dim": self.encoder.embedding_dim}

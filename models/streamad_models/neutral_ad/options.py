@@ -1,8 +1,9 @@
-"""What a user may set about NeuTraL AD, with the ranges that make sense."""
+"""The settings of NeuTraL AD, for sequences and for tables, and the published ones of the paper's data sets."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
@@ -11,6 +12,10 @@ from streamad_models.neutral_ad.transformations import Parametrisation
 
 PresetName = Literal["spoken_arabic_digits", "natops", "character_trajectories", "epilepsy", "racket_sports"]
 TabularPresetName = Literal["arrhythmia", "thyroid", "kdd", "kdd_rev"]
+Width = Literal["auto"] | PositiveInt
+
+MAX_AUTO_BATCH = 256
+_NARROWEST = 24
 
 # K = 11, Adam 1e-3 with weight decay 1e-5, 100 epochs, batch = a quarter, no input scaling, in all five.
 _COMMON: Final[dict[str, Any]] = {
@@ -34,7 +39,7 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
 
 _TABULAR: Final[dict[str, Any]] = {"n_transformations": 11, "temperature": 0.1, "validation": 0.0}
 
-# The continuous attributes of KDD are standardised with its symbolic ones made one-hot, before the detector sees them.
+# The study makes KDD's symbolic attributes one-hot and standardises the others before the detector sees them.
 _KDD: Final[dict[str, Any]] = {
     **_TABULAR,
     "transformation": "multiplicative",
@@ -79,13 +84,14 @@ TABULAR_PRESETS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-MAX_AUTO_BATCH = 256
-
-
 class TrainingOptions(BaseModel):
-    """Settings of the views, the loss and the training, whatever the networks are made of."""
+    """Settings of the views, the loss and the training, whatever the networks are made of.
+
+    ``preset`` takes a published data set's settings as the starting point; the keys named beside it override it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
     n_transformations: int = Field(default=11, ge=2, le=64, description="K")
@@ -98,6 +104,17 @@ class TrainingOptions(BaseModel):
         default="auto", description="quarter = a quarter of the training set; auto = the same, at most 256"
     )
     validation: Literal["auto"] | float = Field(default="auto", description="share watched, not trained on")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_preset(cls, values: Any) -> Any:
+        name = values.get("preset") if isinstance(values, dict) else None
+        return {**cls.presets[name], **values} if isinstance(name, str) and name in cls.presets else values
+
+    @classmethod
+    def from_preset(cls, name: str, **changes: Any) -> Self:
+        """Return the settings published for a data set, with ``changes`` applied."""
+        return cls.model_validate({"preset": name, **changes})
 
     @model_validator(mode="after")
     def _check_validation(self) -> Self:
@@ -119,11 +136,9 @@ class TrainingOptions(BaseModel):
 
 
 class NeutralADOptions(TrainingOptions):
-    """Settings of the model and its training; defaults and their reasons are in docs/model/model.md.
+    """Settings of the model of sequences and its training; docs/model/model.md has the reasons for the defaults."""
 
-    ``preset`` takes a published data set's settings as the starting point; what is named beside it wins.
-    """
-
+    presets = PRESETS
     preset: PresetName | None = Field(default=None, description="published settings to start from")
     embedding_dim: Literal["auto"] | PositiveInt = Field(default="auto", description="z; auto = 64")
     n_blocks: Literal["auto"] | int = Field(default="auto", description="stride-2 blocks; auto = from the length")
@@ -132,34 +147,17 @@ class NeutralADOptions(TrainingOptions):
         default="float32", description="of the encoder's products in training; scores are float32 always"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _start_from_preset(cls, values: Any) -> Any:
-        name = values.get("preset") if isinstance(values, dict) else None
-        return {**PRESETS[name], **values} if isinstance(name, str) and name in PRESETS else values
-
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
         if self.n_blocks != "auto" and not 0 <= self.n_blocks <= 16:
             raise ValueError("n_blocks must be auto or within 0..16")
         return self
 
-    @classmethod
-    def from_preset(cls, name: PresetName, **changes: Any) -> Self:
-        """Return the settings published for a data set, with ``changes`` applied."""
-        return cls.model_validate({"preset": name, **changes})
-
-
-Width = Literal["auto"] | PositiveInt
-_NARROWEST = 24
-
 
 class NeutralADTabularOptions(TrainingOptions):
-    """Settings of the model and its training; defaults and their reasons are in docs/model/model.md.
+    """Settings of the model of rows and its training; docs/model/model.md has the reasons for the defaults."""
 
-    ``preset`` takes a published data set's settings as the starting point; what is named beside it wins.
-    """
-
+    presets = TABULAR_PRESETS
     preset: TabularPresetName | None = Field(default=None, description="published settings to start from")
     transformation: Parametrisation = Field(default="residual", description="form of T_k")
     mask_width: Width = Field(default="auto", description="hidden width of M_k; auto = D, within 24..200")
@@ -173,22 +171,11 @@ class NeutralADTabularOptions(TrainingOptions):
     epochs: PositiveInt = 200
     halve_rate_after: PositiveInt | None = Field(default=None, description="epoch after which the rate is halved")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _start_from_preset(cls, values: Any) -> Any:
-        name = values.get("preset") if isinstance(values, dict) else None
-        return {**TABULAR_PRESETS[name], **values} if isinstance(name, str) and name in TABULAR_PRESETS else values
-
     @model_validator(mode="after")
     def _batch_norm_needs_two_rows(self) -> Self:
         if self.batch_norm and self.batch_size == 1:
             raise ValueError("batch_size 1: batch norm needs at least 2 rows a batch")
         return self
-
-    @classmethod
-    def from_preset(cls, name: TabularPresetName, **changes: Any) -> Self:
-        """Return the settings published for a data set, with ``changes`` applied."""
-        return cls.model_validate({"preset": name, **changes})
 
     def learning_rate_of(self, epoch: int) -> float:
         """Return the learning rate of ``epoch`` (the first is 1)."""

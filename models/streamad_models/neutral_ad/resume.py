@@ -23,7 +23,7 @@ _KIND = "streamad neutral_ad training run, format 1"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a run is after ``epoch`` epochs; tensors are copies."""
+    """The whole state of a run after ``epoch`` epochs; tensors are copies."""
 
     fingerprint: str
     epoch: int
@@ -64,9 +64,9 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
 
 
 def read_snapshot(path: Path, wanted: str) -> Snapshot | None:
-    """Return the run to continue; None where there is no file, or one of another run (which will be replaced).
+    """Return the run to continue, or None if there is no file or one of another run (which will be replaced).
 
-    Raises DetectorError where the file is no resume file at all, so that nothing foreign is ever overwritten.
+    Raises DetectorError if the file is no resume file, so that no foreign file is overwritten.
     """
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Training: Adam on the contrastive loss, the model of the lowest training loss wins (paper, appendix; FACTS).
+"""Training: Adam on the contrastive loss; the model of the lowest training loss is kept (paper, appendix).
 
 Legend: N training windows, B windows of a batch, C channels, L window length.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from streamad.errors import DetectorError
 from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
 from streamad_models.fitted import FittedModule
-from streamad_models.neutral_ad.data import fit_scaling, split_validation
+from streamad_models.neutral_ad.data import Scaling, fit_scaling, split_validation
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import TrainingOptions
 from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
@@ -32,22 +32,7 @@ _PIECE_BYTES_CPU = 4_000_000  # measured: a batch of 150 windows of NATOPS takes
 _PIECE_BYTES_CUDA = 256_000_000
 
 
-def resolve_device(device: str) -> torch.device:
-    """Return the torch device of ``auto``, ``cpu`` or ``cuda[:i]``. Raises DetectorError."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except RuntimeError as error:
-        raise DetectorError(f"unknown device {device!r}: use auto, cpu, cuda or cuda:0") from error
-    if resolved.type not in ("cpu", "cuda"):
-        raise DetectorError(f"device {device!r} is not supported: use auto, cpu, cuda or cuda:0")
-    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
-        raise DetectorError(f"device {device!r} is not there (of {torch.cuda.device_count()}): use auto or cpu")
-    return resolved
-
-
-class _Run:
+class TrainingRun:
     """One training run: model, optimizer, order of the data, and the best epoch so far."""
 
     def __init__(
@@ -57,12 +42,10 @@ class _Run:
         self.options = options
         self.device = device
         self.model = model
-        origin, factor = fit_scaling(training, options.scaling)
-        self.model.mean_C.copy_(torch.from_numpy(origin))
-        self.model.scale_C.copy_(torch.from_numpy(factor))
+        set_scaling(model, training, options.scaling)
         self.model.to(device)
-        self.windows, self.lengths = _on(device, training)
-        self.watched = _on(device, watched) if watched is not None else None
+        self.windows, self.lengths = tensors_of(training, device)
+        self.watched = tensors_of(watched, device) if watched is not None else None
         self.generator = torch.Generator().manual_seed(seed)
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
@@ -115,7 +98,7 @@ class _Run:
         return {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
 
     def snapshot(self, mark: str) -> Snapshot:
-        """Return copies of all that the rest of the run depends on."""
+        """Return copies of the state that the rest of the run depends on."""
         optimizer = self.optimizer.state_dict()
         optimizer["state"] = {
             index: {name: value.cpu().clone() for name, value in state.items()}
@@ -145,8 +128,8 @@ class _Run:
 def piece_size(model: TrainableModel, batch_size: int, device: torch.device) -> int:
     """Return how many windows of a batch are computed at once.
 
-    So many that the widest array of their views stays in a core's cache, or in a small share of a GPU's memory. A
-    table's batch stays whole: its rows are small, and batch norm is a matter of the batch.
+    The widest array of their views then fits a core's cache, or a small share of a GPU's memory. A table's batch is not
+    divided: its rows are small, and batch norm needs the whole batch.
     """
     if isinstance(model, TabularModel):
         return batch_size
@@ -167,7 +150,7 @@ def fit_model(
     resume: Path | None,
 ) -> FittedModule:
     """Train the untrained ``model`` on checked ``data``."""
-    run = _train(model, data, options, seed=seed, device=device, progress=progress, resume=resume)
+    run = _finished_run(model, data, options, seed=seed, device=device, progress=progress, resume=resume)
     summary = TrainingSummary(
         n_sequences=len(run.windows),
         n_epochs=run.epoch,
@@ -182,7 +165,7 @@ def fit_model(
 
 
 def remarks_on(loss: float) -> tuple[str, ...]:
-    """Return what to say of a training whose lowest loss this is: at 1 all views are embedded alike."""
+    """Return the remarks on a training with this lowest loss; at 1 all views are embedded alike."""
     if loss < _LOSS_OF_THE_START:
         return ()
     told = f"training did not leave its start (loss {loss:.3f}; 1: all views are embedded alike), so the model tells"
@@ -195,7 +178,7 @@ def summary_settings(model: TrainableModel, options: TrainingOptions, batch_size
     return {**options.model_dump(mode="json"), **chosen}
 
 
-def _train(
+def _finished_run(
     model: TrainableModel,
     data: WindowSet,
     options: TrainingOptions,
@@ -204,18 +187,18 @@ def _train(
     device: torch.device,
     progress: TrainingProgress | None,
     resume: Path | None,
-) -> _Run:
+) -> TrainingRun:
     """Return the finished run with the model of the lowest training loss loaded; ``data`` was checked before.
 
-    With ``resume``, the run's state is saved every few seconds, at the end, and when anything interrupts it (also
-    KeyboardInterrupt): always that of the last finished epoch. A run that finds its own state continues it.
+    With ``resume``, the state after the last finished epoch is saved every few seconds, at the end, and at any
+    interruption (also KeyboardInterrupt). A run that finds its own state continues it.
     """
-    run = _Run(model, data, options, seed, device)
+    run = TrainingRun(model, data, options, seed, device)
     mark = fingerprint(data, options, seed, device) if resume else ""
     if resume and (earlier := read_snapshot(resume, mark)):
         run.restore(earlier)
     elif resume:
-        write_snapshot(resume, run.snapshot(mark))  # where it cannot be written, the user learns so before an epoch
+        write_snapshot(resume, run.snapshot(mark))  # a path that cannot be written fails before the first epoch
     latest: Snapshot | None = None
     saved_at = time.monotonic()
     try:
@@ -236,5 +219,13 @@ def _train(
     return run
 
 
-def _on(device: torch.device, data: WindowSet) -> tuple[Tensor, Tensor]:
+def set_scaling(model: Any, data: WindowSet, kind: Scaling) -> None:
+    """Set the buffers ``mean_C`` and ``scale_C`` of ``model`` as ``fit_scaling`` finds them in ``data``."""
+    origin, factor = fit_scaling(data, kind)
+    model.mean_C.copy_(torch.from_numpy(origin))
+    model.scale_C.copy_(torch.from_numpy(factor))
+
+
+def tensors_of(data: WindowSet, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the windows [N, C, L] and lengths [N] on ``device``."""
     return torch.from_numpy(data.values).to(device), torch.from_numpy(data.lengths).to(device)

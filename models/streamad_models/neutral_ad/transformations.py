@@ -24,7 +24,7 @@ class Transformations(nn.Module):
 
     Each mask network M_k (hidden width C, no bias): reflection-padded conv k3, instance norm, ReLU; three residual
     blocks (conv k3, norm, ReLU, conv k3, norm, plus the input, ReLU); reflection-padded conv k3. The networks share
-    nothing but the computation. Raises DetectorError for fewer than two transformations or an unknown parametrisation.
+    no weights. Raises DetectorError for fewer than two transformations or an unknown parametrisation.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class MaskBlocks(nn.Module):
         self.second = conv3_weight(n_transformations, n_in, n_out, generator)
 
     def forward(self, h_KLBC: Tensor) -> Tensor:
-        """Return [K, L, B, C] of the same."""
+        """Return [K, L, B, C] of inputs of that shape."""
         inner_KLBC = instance_norm_relu(convolve3(h_KLBC, self.first, 1, False), None)
         return instance_norm_relu(convolve3(inner_KLBC, self.second, 1, False), h_KLBC)
 
@@ -82,6 +82,6 @@ def check_transformations(n_transformations: int, parametrisation: Parametrisati
 
 
 def conv3_weight(groups: int, n_in: int, n_out: int, generator: torch.Generator) -> nn.Parameter:
-    """Return [G, 3, I, O] weights, uniform within 1/sqrt(3 I): what torch.nn.Conv1d starts from."""
+    """Return [G, 3, I, O] weights, uniform within 1/sqrt(3 I), as torch.nn.Conv1d starts."""
     bound = (3 * n_in) ** -0.5
     return nn.Parameter(torch.empty(groups, 3, n_in, n_out).uniform_(-bound, bound, generator=generator))

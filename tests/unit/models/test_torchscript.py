@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from streamad.errors import ArtifactError
+from streamad.errors import ArtifactError, DetectorError
 from streamad.testing import check_scorer
 from streamad_models import torchscript
 from streamad_models.neutral_ad import NeutralAD
-from streamad_models.torchscript import TorchScriptScorer
+from streamad_models.torchscript import TorchScriptScorer, resolve_device
 from tests.unit.models.small import options, sines
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def test_the_chunk_size_decides_no_score(artifact: Path, chunk: int, monkeypatch
     scorer = TorchScriptScorer(artifact, device=CPU)
     data = sines(37, seed=2)
     expected = scorer.score(data.values, data.lengths)
-    monkeypatch.setattr(torchscript, "_CPU_CHUNK", chunk)
+    monkeypatch.setattr(torchscript, "CPU_CHUNK", chunk)
     np.testing.assert_allclose(scorer.score(data.values, data.lengths), expected, atol=1e-6, rtol=0)
 
 
@@ -122,3 +122,13 @@ def _matmul_precision(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta", ""])
+def test_a_device_that_is_not_there_is_refused(device: str) -> None:
+    with pytest.raises(DetectorError, match="use auto"):
+        resolve_device(device)
+
+
+def test_auto_takes_cuda_if_there_is_one() -> None:
+    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from streamad.errors import TrainingDataError
 from streamad.types import FloatArray, IntArray, WindowSet
 from streamad_models.baselines.data import flat
 from streamad_models.baselines.estimators.nearest import nearest_distance
-from streamad_models.baselines.estimators.refit import RefitDetector, Score, study_module
+from streamad_models.baselines.estimators.refit import EstimatorOptions, RefitDetector, Score, study_module
+from streamad_models.neutral_ad.data import check_length
 
 MIN_LENGTH = 9  # of MiniRocket's kernels
 
 
-class MiniRocketOptions(BaseModel):
+class MiniRocketOptions(EstimatorOptions):
     """Settings of the features."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     n_features: int = Field(default=10_000, ge=84, description="rounded down to a multiple of the 84 kernels")
 
@@ -33,19 +31,15 @@ class MiniRocketNearest(RefitDetector[MiniRocketOptions]):
     Score: the Euclidean distance to the nearest training window's features.
     """
 
-    options_model: type[BaseModel] = MiniRocketOptions
+    options_model = MiniRocketOptions
     kind = "minirocket"
-
-    def __init__(self, options: MiniRocketOptions | None = None) -> None:
-        super().__init__(options or MiniRocketOptions())
 
     def train(self, data: WindowSet, seed: int) -> Score:
         """Return the distance to ``data``; ``seed`` draws channels and biases.
 
-        Raises TrainingDataError where L is below 9.
+        Raises TrainingDataError if L is below 9.
         """
-        if data.values.shape[2] < MIN_LENGTH:
-            raise TrainingDataError(f"windows of length {data.values.shape[2]}: MiniRocket takes {MIN_LENGTH} and more")
+        check_length(data.values.shape[2], MIN_LENGTH, "MiniRocket")
         make = study_module("aeon.transformations.collection.convolution_based").MiniRocket
         rocket = make(n_kernels=self.options.n_features, random_state=seed)
         rocket.fit(padded(data.values, data.lengths))
@@ -55,7 +49,7 @@ class MiniRocketNearest(RefitDetector[MiniRocketOptions]):
 
         known = features(data.values, data.lengths)
         mean, spread = known.mean(axis=0), known.std(axis=0)
-        spread[spread < 1e-9] = 1.0  # as scikit-learn's StandardScaler: a feature that never changes is left as it is
+        spread[spread < 1e-9] = 1.0  # as scikit-learn's StandardScaler: a feature that never changes is only centred
         known = (known - mean) / spread
         return lambda windows, lengths: nearest_distance((features(windows, lengths) - mean) / spread, known)
 

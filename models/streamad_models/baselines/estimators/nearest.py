@@ -7,32 +7,22 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
 from streamad.types import WindowSet
 from streamad_models.baselines.data import flat
-from streamad_models.baselines.estimators.refit import RefitDetector, Score
+from streamad_models.baselines.estimators.refit import EstimatorOptions, RefitDetector, Score
 
-_CHUNK_BYTES = 64 << 20  # bounds the table of distances of one step
-
-
-class NearestNeighbourOptions(BaseModel):
-    """No settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+CHUNK_BYTES = 64 << 20  # bounds the table of distances of one step
 
 
-class NearestNeighbour(RefitDetector[NearestNeighbourOptions]):
+class NearestNeighbour(RefitDetector[EstimatorOptions]):
     """Euclidean distance to the nearest training window, zero-padded, unscaled (Cover and Hart, 1967, turned around).
 
     Score: that distance, in the unit of the channels; 0 for a training window.
     """
 
-    options_model: type[BaseModel] = NearestNeighbourOptions
+    options_model = EstimatorOptions
     kind = "nearest"
-
-    def __init__(self, options: NearestNeighbourOptions | None = None) -> None:
-        super().__init__(options or NearestNeighbourOptions())
 
     def train(self, data: WindowSet, seed: int) -> Score:
         """Return the distance to ``data``; nothing is random."""
@@ -42,9 +32,9 @@ class NearestNeighbour(RefitDetector[NearestNeighbourOptions]):
 
 def nearest_distance(rows: npt.NDArray[np.float64], known: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return for each of ``rows`` [B, D] the Euclidean distance to the nearest of ``known`` [N, D]."""
-    centre = known.mean(axis=0)  # |a|^2 + |b|^2 - 2 a b loses digits where the rows lie far from 0
+    centre = known.mean(axis=0)  # |a|^2 + |b|^2 - 2 a b loses digits if the rows lie far from 0
     rows, known = rows - centre, known - centre
-    squares, step = (known**2).sum(axis=1), max(1, _CHUNK_BYTES // known.itemsize // len(known))
+    squares, step = (known**2).sum(axis=1), max(1, CHUNK_BYTES // known.itemsize // len(known))
     nearest = np.concatenate(
         [
             (part**2).sum(axis=1) + (squares - 2 * (part @ known.T)).min(axis=1)

@@ -1,8 +1,8 @@
 """Estimators of other libraries as detectors: exported as their training set, loaded by training again.
 
-Their own file format is pickle, which can run code. Training is deterministic and takes seconds, so the training
-windows, the options and the seed say as much and are safe to read. Another release of the library may train otherwise:
-whoever keeps such a model compares a stored probe's scores, as the registry does.
+Their own file format is pickle, which can run code. Training is deterministic and takes seconds, so that the training
+windows, the options and the seed define the same model and are safe to read. Another release of the library may train
+another model: the registry finds that by a stored probe's scores.
 
 Legend: B windows, N training windows, C channels, L window length.
 """
@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ from streamad.errors import ArtifactError, DetectorError, TrainingDataError
 from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.system.files import writing
 from streamad.types import FloatArray, IntArray, WindowSet
-from streamad_models.baselines.data import check_windows
+from streamad_models.baselines.data import MIN_SEQUENCES
+from streamad_models.neutral_ad.data import check_windows
 
 WINDOWS_FILE = "training.npz"
 RECORD_FILE = "estimator.json"
@@ -40,10 +41,14 @@ Score: TypeAlias = Callable[[FloatArray, IntArray], npt.NDArray[np.float64]]
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
-class _Record(BaseModel):
-    """What training takes besides the windows."""
+class EstimatorOptions(BaseModel):
+    """The settings of an estimator; a subclass adds them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EstimatorRecord(EstimatorOptions):
+    """The inputs of a training besides the windows."""
 
     format: int = 1
     kind: str
@@ -56,26 +61,15 @@ class Refitted:
 
     n_terms = 1
 
-    def __init__(self, score: Score, training: WindowSet, record: _Record, summary: TrainingSummary) -> None:
-        self._score = score
-        self._training = training
-        self._record = record
-        self._summary = summary
-
-    @property
-    def summary(self) -> TrainingSummary:
-        """Return what the training did; there are no epochs."""
-        return self._summary
-
-    @property
-    def window_shape(self) -> tuple[int, int]:
-        """Return (C, L)."""
-        return self._training.values.shape[1], self._training.values.shape[2]
+    def __init__(self, score: Score, training: WindowSet, record: EstimatorRecord, summary: TrainingSummary) -> None:
+        self._score, self._training, self._record = score, training, record
+        self.summary = summary
+        self.window_shape = (training.values.shape[1], training.values.shape[2])
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return the score as the one term, float32 [B, 1], of windows float32 [B, C, L], lengths int64 [B].
 
-        Raises ArtifactError where the windows do not have the model's shape.
+        Raises ArtifactError if the windows do not have the model's shape.
         """
         if windows.shape[1:] != self.window_shape or lengths.shape != windows.shape[:1]:
             raise ArtifactError("the model takes windows [B, {}, {}], not {}".format(*self.window_shape, windows.shape))
@@ -85,7 +79,7 @@ class Refitted:
         return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float32)[:, None]
 
     def export(self, folder: Path) -> tuple[str, ...]:
-        """Write the training windows and what else the training takes; return the files' names. Raises OutputError."""
+        """Write the training windows and the record; return the files' names. Raises OutputError."""
         with writing(folder / WINDOWS_FILE):
             np.savez(folder / WINDOWS_FILE, values=self._training.values, lengths=self._training.lengths)
         with writing(folder / RECORD_FILE):
@@ -94,13 +88,13 @@ class Refitted:
 
 
 class RefitDetector(ABC, Generic[OptionsT]):
-    """A detector (``streamad.ports.Detector``) around one estimator; subclasses say how it is trained."""
+    """A detector (``streamad.ports.Detector``) around one estimator, which a subclass trains."""
 
     options_model: type[BaseModel]
     kind: ClassVar[str]
 
-    def __init__(self, options: OptionsT) -> None:
-        self.options = options
+    def __init__(self, options: OptionsT | None = None) -> None:
+        self.options = options or cast("OptionsT", self.options_model())
 
     @abstractmethod
     def train(self, data: WindowSet, seed: int) -> Score:
@@ -115,17 +109,17 @@ class RefitDetector(ABC, Generic[OptionsT]):
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
     ) -> Refitted:
-        """Train on ``data``, deterministic per seed; the caller's random state is left alone.
+        """Train on ``data``, deterministic per seed; the caller's random state does not change.
 
-        Always on the CPU, without epochs to tell of or a state to resume. Raises TrainingDataError, and DetectorError
-        where the library is not installed.
+        Always on the CPU, without epochs to report or a state to resume. Raises TrainingDataError, and DetectorError if
+        the library is not installed.
         """
-        check_windows(data)
+        check_windows(data, MIN_SEQUENCES)
         own = WindowSet(np.array(data.values, np.float32), np.array(data.lengths, np.int64), data.ids)
         began_s = time.perf_counter()
         with _random_state_kept():
             score = self.train(own, seed % 2**32)
-        record = _Record(kind=self.kind, options=self.options.model_dump(mode="json"), seed=seed)
+        record = EstimatorRecord(kind=self.kind, options=self.options.model_dump(mode="json"), seed=seed)
         summary = TrainingSummary(
             n_sequences=len(own),
             n_epochs=0,
@@ -140,7 +134,7 @@ class RefitDetector(ABC, Generic[OptionsT]):
     def load(self, folder: Path, *, device: str = "auto") -> Refitted:
         """Train the exported model in ``folder`` again, with its options, not this detector's. Raises ArtifactError."""
         try:
-            record = _Record.model_validate_json((folder / RECORD_FILE).read_text(encoding="utf-8"))
+            record = EstimatorRecord.model_validate_json((folder / RECORD_FILE).read_text(encoding="utf-8"))
             if (record.format, record.kind) != (1, self.kind):
                 found, wanted = f"{record.kind}, format {record.format}", f"{self.kind}, format 1"
                 raise ArtifactError(f"{folder} holds another model ({found}) than this release loads ({wanted})")
@@ -155,7 +149,7 @@ class RefitDetector(ABC, Generic[OptionsT]):
 
 
 def study_module(name: str) -> Any:
-    """Return a module of a library that only the study needs. Raises DetectorError where it is not installed."""
+    """Return a module of a library that only the study needs. Raises DetectorError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -165,7 +159,7 @@ def study_module(name: str) -> Any:
 
 @contextmanager
 def _random_state_kept() -> Iterator[None]:
-    """Put the global generators back as they were: aeon seeds numpy's, importing scikit-learn draws from Python's."""
+    """Restore the global generators: aeon seeds numpy's, the import of scikit-learn draws from Python's."""
     state, numpy_state = random.getstate(), np.random.get_state()
     try:
         yield

@@ -1,22 +1,20 @@
 """One-class SVM, isolation forest and local outlier factor of scikit-learn on the flattened, zero-padded window.
 
-Their defaults, with which the printed values of Qiu et al. (ICML 2021, tables 1 to 3) come out.
+The settings are the library's defaults, which give the printed values of Qiu et al. (ICML 2021, tables 1 to 3).
 """
 
 from __future__ import annotations
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
 from streamad.types import WindowSet
 from streamad_models.baselines.data import flat
-from streamad_models.baselines.estimators.refit import RefitDetector, Score, study_module
+from streamad_models.baselines.estimators.refit import EstimatorOptions, RefitDetector, Score, study_module
 
 
-class OneClassSvmOptions(BaseModel):
+class OneClassSvmOptions(EstimatorOptions):
     """Settings of the one-class SVM."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     nu: float = Field(default=0.5, gt=0, le=1, description="upper bound of the share of training windows outside")
 
@@ -24,15 +22,13 @@ class OneClassSvmOptions(BaseModel):
 class OneClassSvm(RefitDetector[OneClassSvmOptions]):
     """One-class SVM (Schölkopf et al., Neural Computation 13, 2001), RBF kernel of scale 1 / (C L variance).
 
-    Score: the negative signed distance to the boundary. Training takes time quadratic in the windows that differ: such
-    as repeat others weigh what their number is, which is the same problem (its dual's variables of equal rows add up).
+    Score: the negative signed distance to the boundary. Training takes time quadratic in the number of distinct
+    windows: a repeated window has its count as weight, which is the same problem (the dual's variables of equal rows
+    add up).
     """
 
-    options_model: type[BaseModel] = OneClassSvmOptions
+    options_model = OneClassSvmOptions
     kind = "oc_svm"
-
-    def __init__(self, options: OneClassSvmOptions | None = None) -> None:
-        super().__init__(options or OneClassSvmOptions())
 
     def train(self, data: WindowSet, seed: int) -> Score:
         """Return the score of the SVM; nothing is random."""
@@ -46,10 +42,8 @@ class OneClassSvm(RefitDetector[OneClassSvmOptions]):
         return lambda windows, lengths: -svm.decision_function(flat(windows, lengths))
 
 
-class IsolationForestOptions(BaseModel):
+class IsolationForestOptions(EstimatorOptions):
     """Settings of the isolation forest."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     n_trees: PositiveInt = 100
 
@@ -60,11 +54,8 @@ class IsolationForest(RefitDetector[IsolationForestOptions]):
     Score: 2^-(mean depth / expected depth), within 0..1.
     """
 
-    options_model: type[BaseModel] = IsolationForestOptions
+    options_model = IsolationForestOptions
     kind = "isolation_forest"
-
-    def __init__(self, options: IsolationForestOptions | None = None) -> None:
-        super().__init__(options or IsolationForestOptions())
 
     def train(self, data: WindowSet, seed: int) -> Score:
         """Return the score of the forest grown from ``seed``."""
@@ -73,25 +64,20 @@ class IsolationForest(RefitDetector[IsolationForestOptions]):
         return lambda windows, lengths: -forest.score_samples(flat(windows, lengths))
 
 
-class LocalOutlierFactorOptions(BaseModel):
+class LocalOutlierFactorOptions(EstimatorOptions):
     """Settings of the local outlier factor."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    n_neighbors: PositiveInt = Field(default=20, description="all others, where there are fewer training windows")
+    n_neighbors: PositiveInt = Field(default=20, description="all others if there are fewer training windows")
 
 
 class LocalOutlierFactor(RefitDetector[LocalOutlierFactorOptions]):
     """Local outlier factor (Breunig et al., SIGMOD 2000) of a window among the training windows (novelty detection).
 
-    Score: the factor; about 1 where a window lies as densely as its neighbours.
+    Score: the factor; about 1 if a window lies as densely as its neighbours.
     """
 
-    options_model: type[BaseModel] = LocalOutlierFactorOptions
+    options_model = LocalOutlierFactorOptions
     kind = "lof"
-
-    def __init__(self, options: LocalOutlierFactorOptions | None = None) -> None:
-        super().__init__(options or LocalOutlierFactorOptions())
 
     def train(self, data: WindowSet, seed: int) -> Score:
         """Return the score among ``data``; nothing is random."""

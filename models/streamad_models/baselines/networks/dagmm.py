@@ -1,8 +1,8 @@
-"""DAGMM: an autoencoder and the density of what it gives in one training (Zong et al., "Deep Autoencoding Gaussian
+"""DAGMM: an autoencoder and the density of its output, trained together (Zong et al., "Deep Autoencoding Gaussian
 Mixture Model for Unsupervised Anomaly Detection", ICLR 2018).
 
-Legend: B windows, C channels, L window length, E latent dimension, Z = E + 2 what the mixture is over, K components.
-"""
+Legend: B windows, C channels, L window length, E latent dimension, Z = E + 2 dimensions of the mixture, K components.
+"""  # no postponed annotations: TorchScript reads the types of the buffers
 
 import math
 from collections.abc import Sequence
@@ -14,96 +14,27 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 
-from streamad_models.baselines.networks.network import Network, NetworkOptions, embed_shape, make_encoder
+from streamad_models.baselines.networks.network import (
+    Network,
+    NetworkOptions,
+    embed_shape,
+    in_chunks,
+    make_encoder,
+)
 from streamad_models.baselines.networks.selection import SelectingDetector
 from streamad_models.neutral_ad.encoder import block_widths, depth_for_length, lengths_after
 
-
-class SequenceDecoder(nn.Module):
-    """A linear layer to the encoder's last width and length; per block, twice the length and one k3 convolution."""
-
-    def __init__(self, n_channels: int, length: int, *, n_blocks: int, embedding_dim: int, base_width: int) -> None:
-        super().__init__()
-        widths = block_widths(n_blocks, base_width)[::-1]
-        self.lengths = [lengths_after(length, left) for left in range(n_blocks - 1, -1, -1)]
-        self.n_inner = widths[0]
-        self.inwards = nn.Linear(embedding_dim, widths[0] * lengths_after(length, n_blocks))
-        self.blocks = nn.ModuleList(nn.Conv1d(n_in, n_out, 3, padding=1) for n_in, n_out in pairwise(widths))
-        self.outwards = nn.Conv1d(widths[-1], n_channels, 3, padding=1)
-
-    def forward(self, z_BZ: Tensor) -> Tensor:
-        """Return windows [B, C, L] of embeddings [B, Z]."""
-        h_BWL = torch.relu(self.inwards(z_BZ)).view(len(z_BZ), self.n_inner, -1)
-        for index, block in enumerate(self.blocks):
-            h_BWL = torch.relu(block(F.interpolate(h_BWL, size=self.lengths[index])))
-        window_BCL: Tensor = self.outwards(h_BWL)
-        return window_BCL
-
-
-def tanh_layers(sizes: Sequence[int]) -> nn.Sequential:
-    """Return linear layers between ``sizes`` with tanh between them."""
-    layers: list[nn.Module] = []
-    for n_in, n_out in pairwise(sizes):
-        layers += [nn.Tanh()] if layers else []
-        layers.append(nn.Linear(n_in, n_out))
-    return nn.Sequential(*layers)
-
-
+_CHUNK = 1024  # windows at a time when the mixture is fitted
 _RIDGE = 1e-6  # on the covariances' diagonals, besides this share of their mean
 
 
-def fit_mixture(points_NZ: Tensor, shares_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return weights [K], means [K, Z] and Cholesky factors of the covariances [K, Z, Z] (Zong 2018, eq. 5), float64.
-
-    ``shares_NK`` says how much of each point belongs to each component. A covariance beyond repair gives NaN.
-    """
-    points_NZ, shares_NK = points_NZ.double(), shares_NK.double()
-    total_K = shares_NK.sum(0) + 1e-12
-    means_KZ = shares_NK.t() @ points_NZ / total_K[:, None]
-    centred_KNZ = points_NZ - means_KZ[:, None]
-    weighted_KNZ = shares_NK.t()[:, :, None] * centred_KNZ
-    covariance_KZZ = weighted_KNZ.transpose(1, 2) @ centred_KNZ / total_K[:, None, None]
-    return total_K / total_K.sum(), means_KZ, _factors(covariance_KZZ)
-
-
-def matched_gaussian(weights_K: Tensor, means_KZ: Tensor, factors_KZZ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the one Gaussian with the mixture's mean and covariance, as a mixture of one component."""
-    mean_Z = weights_K @ means_KZ
-    apart_KZ = means_KZ - mean_Z
-    within_KZZ = factors_KZZ @ factors_KZZ.transpose(1, 2)
-    between_KZZ = apart_KZ[:, :, None] * apart_KZ[:, None, :]
-    covariance_ZZ = (weights_K[:, None, None] * (within_KZZ + between_KZZ)).sum(0)
-    return torch.ones_like(weights_K[:1]), mean_Z[None], _factors(covariance_ZZ[None])
-
-
-def energy(points_NZ: Tensor, weights_K: Tensor, means_KZ: Tensor, factors_KZZ: Tensor) -> Tensor:
-    """Return [N]: minus the log-likelihood of each point (Zong 2018, eq. 6), float64. Scriptable."""
-    centred_KZN = (points_NZ.double() - means_KZ[:, None]).transpose(1, 2)
-    whitened_KZN = torch.linalg.solve_triangular(factors_KZZ, centred_KZN, upper=False)
-    log_volume_K = factors_KZZ.diagonal(dim1=1, dim2=2).log().sum(1)
-    constant_K = torch.log(weights_K) - log_volume_K - 0.5 * math.log(2 * math.pi) * means_KZ.shape[1]
-    return -torch.logsumexp(constant_K[:, None] - 0.5 * whitened_KZN.square().sum(1), dim=0)
-
-
-def _factors(covariance_KZZ: Tensor) -> Tensor:
-    size_K = covariance_KZZ.diagonal(dim1=1, dim2=2).mean(1)
-    ridge_K11 = (_RIDGE * (1 + size_K.detach()))[:, None, None]
-    identity_ZZ = torch.eye(covariance_KZZ.shape[1], dtype=covariance_KZZ.dtype, device=covariance_KZZ.device)
-    factors_KZZ, failed_K = torch.linalg.cholesky_ex(covariance_KZZ + ridge_K11 * identity_ZZ)
-    checked_KZZ: Tensor = factors_KZZ.masked_fill((failed_K > 0)[:, None, None], torch.nan)
-    return checked_KZZ
-
-
-_CHUNK = 1024  # windows at a time when the mixture is fitted
-
-
 class DagmmOptions(NetworkOptions):
-    """Settings beside those of the encoder; the weights of energy and variance are the published ones (section 4.3)."""
+    """Settings besides the encoder's; the weights of energy and variance are the published ones (section 4.3)."""
 
     n_components: Literal["auto"] | PositiveInt = Field(
         default="auto", description="Gaussians in the mixture; auto: 4, 8 or 12, chosen on held-out windows"
     )
-    latent_dim: PositiveInt = Field(default=2, description="values that the encoder gives; two errors join them")
+    latent_dim: PositiveInt = Field(default=2, description="outputs of the encoder; two errors join them")
     table: bool = Field(
         default=False, description="windows of one step: the published encoder of table_widths, not NeuTraL AD's"
     )
@@ -113,7 +44,7 @@ class DagmmOptions(NetworkOptions):
     estimation_dim: PositiveInt = Field(default=10, description="width of the network that assigns to components")
     energy_weight: NonNegativeFloat = Field(default=0.1, description="of the mean energy in the loss")
     variance_weight: NonNegativeFloat = Field(
-        default=0.005, description="of the inverse variances in the loss, which keeps components from collapsing"
+        default=0.005, description="of the inverse variances in the loss, against collapsing components"
     )
     epochs: PositiveInt = 400
     batch_size: Literal["auto"] | PositiveInt = 1024
@@ -157,8 +88,8 @@ class DagmmNetwork(Network):
     def compress(self, x_BCL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return squared errors of reconstruction [B] of prepared windows [B, C, L], and the mixture's points [B, Z].
 
-        A point is the latent values, the relative Euclidean distance and the cosine similarity (eq. 2); padding has no
-        part in either.
+        A point is the latent values, the relative Euclidean distance and the cosine similarity (eq. 2), both of them
+        without the padding.
         """
         latent_BE = self.encoder(embed_shape(x_BCL))
         back_BCL = self.decoder(latent_BE)
@@ -187,11 +118,8 @@ class DagmmNetwork(Network):
 
     def after_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
         """Fit the mixture that scores to all training windows [B, C, L]."""
-        points = []
-        for part in torch.split(torch.arange(len(windows_BCL), device=lengths_B.device), _CHUNK):
-            x_BCL = self.prepare(windows_BCL[part], lengths_B[part])
-            points.append(self.compress(x_BCL, lengths_B[part])[1])
-        points_NZ = torch.cat(points)
+        parts = in_chunks(windows_BCL, lengths_B, _CHUNK)
+        points_NZ = torch.cat([self.compress(self.prepare(*part), part[1])[1] for part in parts])
         shares_NK = self.head(self.hidden(points_NZ)).softmax(1)
         weights_K, means_KZ, factors_KZZ = fit_mixture(points_NZ, shares_NK)
         self.weights_K.copy_(weights_K)
@@ -200,13 +128,10 @@ class DagmmNetwork(Network):
 
 
 class Dagmm(SelectingDetector[DagmmOptions]):
-    """The detector; the score is the energy, minus the log density of the mixture."""
+    """Scores a window by its energy: minus the log density of the mixture."""
 
     options_model = DagmmOptions
     selected = "n_components"
-
-    def __init__(self, options: DagmmOptions | None = None) -> None:
-        super().__init__(options or DagmmOptions())
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> DagmmNetwork:
         """Return the untrained network."""
@@ -217,8 +142,80 @@ class Dagmm(SelectingDetector[DagmmOptions]):
         return (4, 8, 12)
 
     def judge(self, network: Network, windows_BCL: Tensor, lengths_B: Tensor) -> float:
-        """Return by how much the mixture explains held-out windows better than one Gaussian does."""
+        """Return the gain in mean log density of held-out windows over the one Gaussian of the same moments."""
         assert isinstance(network, DagmmNetwork)
         _, points_BZ = network.compress(network.prepare(windows_BCL, lengths_B), lengths_B)
         mixture = (network.weights_K, network.means_KZ, network.factors_KZZ)
         return float((energy(points_BZ, *matched_gaussian(*mixture)) - energy(points_BZ, *mixture)).mean())
+
+
+class SequenceDecoder(nn.Module):
+    """A linear layer to the encoder's last width and length; per block, twice the length and one k3 convolution."""
+
+    def __init__(self, n_channels: int, length: int, *, n_blocks: int, embedding_dim: int, base_width: int) -> None:
+        super().__init__()
+        widths = block_widths(n_blocks, base_width)[::-1]
+        self.lengths = [lengths_after(length, left) for left in range(n_blocks - 1, -1, -1)]
+        self.n_inner = widths[0]
+        self.inwards = nn.Linear(embedding_dim, widths[0] * lengths_after(length, n_blocks))
+        self.blocks = nn.ModuleList(nn.Conv1d(n_in, n_out, 3, padding=1) for n_in, n_out in pairwise(widths))
+        self.outwards = nn.Conv1d(widths[-1], n_channels, 3, padding=1)
+
+    def forward(self, z_BZ: Tensor) -> Tensor:
+        """Return windows [B, C, L] of embeddings [B, Z]."""
+        h_BWL = torch.relu(self.inwards(z_BZ)).view(len(z_BZ), self.n_inner, -1)
+        for index, block in enumerate(self.blocks):
+            h_BWL = torch.relu(block(F.interpolate(h_BWL, size=self.lengths[index])))
+        window_BCL: Tensor = self.outwards(h_BWL)
+        return window_BCL
+
+
+def tanh_layers(sizes: Sequence[int]) -> nn.Sequential:
+    """Return linear layers between ``sizes`` with tanh between them."""
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(sizes):
+        layers += [nn.Tanh()] if layers else []
+        layers.append(nn.Linear(n_in, n_out))
+    return nn.Sequential(*layers)
+
+
+def fit_mixture(points_NZ: Tensor, shares_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return weights [K], means [K, Z] and Cholesky factors of the covariances [K, Z, Z] (Zong 2018, eq. 5), float64.
+
+    ``shares_NK`` is the share of each point in each component. A covariance that has no factor even so gives NaN.
+    """
+    points_NZ, shares_NK = points_NZ.double(), shares_NK.double()
+    total_K = shares_NK.sum(0) + 1e-12
+    means_KZ = shares_NK.t() @ points_NZ / total_K[:, None]
+    centred_KNZ = points_NZ - means_KZ[:, None]
+    weighted_KNZ = shares_NK.t()[:, :, None] * centred_KNZ
+    covariance_KZZ = weighted_KNZ.transpose(1, 2) @ centred_KNZ / total_K[:, None, None]
+    return total_K / total_K.sum(), means_KZ, _factors(covariance_KZZ)
+
+
+def matched_gaussian(weights_K: Tensor, means_KZ: Tensor, factors_KZZ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the one Gaussian with the mixture's mean and covariance, as a mixture of one component."""
+    mean_Z = weights_K @ means_KZ
+    apart_KZ = means_KZ - mean_Z
+    within_KZZ = factors_KZZ @ factors_KZZ.transpose(1, 2)
+    between_KZZ = apart_KZ[:, :, None] * apart_KZ[:, None, :]
+    covariance_ZZ = (weights_K[:, None, None] * (within_KZZ + between_KZZ)).sum(0)
+    return torch.ones_like(weights_K[:1]), mean_Z[None], _factors(covariance_ZZ[None])
+
+
+def energy(points_NZ: Tensor, weights_K: Tensor, means_KZ: Tensor, factors_KZZ: Tensor) -> Tensor:
+    """Return [N]: minus the log-likelihood of each point (Zong 2018, eq. 6), float64. Scriptable."""
+    centred_KZN = (points_NZ.double() - means_KZ[:, None]).transpose(1, 2)
+    whitened_KZN = torch.linalg.solve_triangular(factors_KZZ, centred_KZN, upper=False)
+    log_volume_K = factors_KZZ.diagonal(dim1=1, dim2=2).log().sum(1)
+    constant_K = torch.log(weights_K) - log_volume_K - 0.5 * math.log(2 * math.pi) * means_KZ.shape[1]
+    return -torch.logsumexp(constant_K[:, None] - 0.5 * whitened_KZN.square().sum(1), dim=0)
+
+
+def _factors(covariance_KZZ: Tensor) -> Tensor:
+    size_K = covariance_KZZ.diagonal(dim1=1, dim2=2).mean(1)
+    ridge_K11 = (_RIDGE * (1 + size_K.detach()))[:, None, None]
+    identity_ZZ = torch.eye(covariance_KZZ.shape[1], dtype=covariance_KZZ.dtype, device=covariance_KZZ.device)
+    factors_KZZ, failed_K = torch.linalg.cholesky_ex(covariance_KZZ + ridge_K11 * identity_ZZ)
+    checked_KZZ: Tensor = factors_KZZ.masked_fill((failed_K > 0)[:, None, None], torch.nan)
+    return checked_KZZ

@@ -1,10 +1,10 @@
 """Deep SVDD: windows embedded close to one centre; the distance from it is the score.
 
 Legend: B windows, C channels, L window length, Z embedding dimension, D attributes of a table's row.
-"""
+"""  # no postponed annotations: TorchScript reads the types of the buffers
 
 import torch
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from streamad_models.baselines.networks.network import (
@@ -12,6 +12,7 @@ from streamad_models.baselines.networks.network import (
     NetworkDetector,
     NetworkOptions,
     embed_shape,
+    in_chunks,
     make_encoder,
     run_epochs,
 )
@@ -25,9 +26,9 @@ _CHUNK = 256
 class DeepSvddOptions(NetworkOptions):
     """Training as published for one-class Deep SVDD: 150 epochs, the rate a tenth after 50, weight decay 0.5e-6.
 
-    As published, a table's encoder is trained as an autoencoder first, by the same settings, and its columns ought to
-    be standardised (``scaling``, unless they are). The paper names no decoder of sequences: their encoder starts as it
-    is.
+    As published, a table's encoder is trained as an autoencoder first, with the same settings, and its columns should
+    be standardised (``scaling``, unless they are). The paper names no decoder of sequences, so that their encoder has
+    no such training.
     """
 
     epochs: PositiveInt = 150
@@ -55,22 +56,17 @@ class DeepSvddNetwork(Network):
         z_BZ: Tensor = self.encoder(embed_shape(self.prepare(windows_BCL, lengths_B)))
         return (z_BZ - self.centre_Z).square().sum(dim=1, keepdim=True)
 
-    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the mean squared distance."""
-        distances: Tensor = self(windows_BCL, lengths_B)
-        return distances.mean()
-
     def before_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
-        """Set the centre to the mean embedding of the encoder as it is now, its entries pushed away from zero.
+        """Set the centre to the untrained encoder's mean embedding, with its entries moved away from zero.
 
-        A unit of the centre at zero could be met by weights of zero. Published is a distance of 0.1, for networks whose
-        batch norm makes embeddings of order one; this encoder has none and gives hundredths, hence a share of them.
+        Weights of zero could reach an entry of zero. The published distance is 0.1, for networks whose batch norm makes
+        embeddings of order one; this encoder has none and gives hundredths, hence a share of their root mean square.
         """
         if self.window_length == 1 and self.options.pretraining:
             self._train_as_autoencoder(windows_BCL, lengths_B)
         was_training = self.encoder.training
         self.encoder.eval()
-        parts = zip(torch.split(windows_BCL, _CHUNK), torch.split(lengths_B, _CHUNK), strict=True)
+        parts = in_chunks(windows_BCL, lengths_B, _CHUNK)
         z_NZ = torch.cat([self.encoder(embed_shape(self.prepare(*part))) for part in parts])
         centre_Z, least = z_NZ.mean(dim=0), _LEAST_SHARE * z_NZ.square().mean().sqrt()
         pushed_Z = torch.where(centre_Z < 0, -least, least)
@@ -85,7 +81,7 @@ class DeepSvddNetwork(Network):
 
 
 class RowAutoencoder(Network):
-    """A network's encoder of rows and its mirror image: terms [B, 1] are squared errors of reconstruction."""
+    """A network's encoder of rows and a mirrored decoder: terms [B, 1] are squared errors of reconstruction."""
 
     def __init__(self, network: DeepSvddNetwork, options: DeepSvddOptions, generator: torch.Generator) -> None:
         super().__init__(network.n_channels, 1)
@@ -106,22 +102,14 @@ class RowAutoencoder(Network):
         back_BD: Tensor = self.decoder(self.encoder(x_BD))
         return (back_BD - x_BD).square().sum(dim=1, keepdim=True)
 
-    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the mean squared error."""
-        errors: Tensor = self(windows_BCL, lengths_B)
-        return errors.mean()
-
 
 class DeepSvdd(NetworkDetector[DeepSvddOptions]):
     """One-class Deep SVDD (Ruff et al., Deep One-Class Classification, ICML 2018) on NeuTraL AD's encoder.
 
-    The encoder has no bias, which could make every embedding the centre. Higher scores are more anomalous.
+    The encoder has no bias, since one could make every embedding the centre. Higher scores are more anomalous.
     """
 
-    options_model: type[BaseModel] = DeepSvddOptions
-
-    def __init__(self, options: DeepSvddOptions | None = None) -> None:
-        super().__init__(options or DeepSvddOptions())
+    options_model = DeepSvddOptions
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> DeepSvddNetwork:
         """Return the untrained network."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from streamad_models.baselines.networks.network import (
@@ -24,12 +24,12 @@ _SMALLEST_NORM = 1e-12
 
 
 class DroccOptions(NetworkOptions):
-    """The shell, the ascent on it and what it weighs; rate, decay and batch are NeuTraL AD's for sequences.
+    """The shell, the ascent on it and its weight; rate, decay and batch are NeuTraL AD's for sequences.
 
-    The radius "auto" is half the root of the number of a window's valid values, published for standardised ones, hence
-    the scaling. Published are 50 steps of 0.1: 10 of 0.5 reach as far in a fifth of the time. The weight 1 is the
-    published one but for its time series (0.5), whose published learning rate is 1e-5. For tables the published ascents
-    hardly move (0.001), after 50 epochs without adversarial rows: ``warm_up_epochs``.
+    The radius "auto" is half the root of the number of a window's valid values, as published for standardised values,
+    hence the scaling. Published are 50 steps of 0.1: 10 of 0.5 reach as far in a fifth of the time. The weight 1 is
+    the published one except for time series (0.5, at a learning rate of 1e-5). For tables the published ascents hardly
+    move (0.001), after 50 epochs without adversarial rows: ``warm_up_epochs``.
     """
 
     scaling: Literal["standard", "none"] = Field(default="standard", description="per channel, on training windows")
@@ -64,7 +64,7 @@ class DroccNetwork(Network):
         return torch.addmm(self.bias, z_BZ, self.head_Z1)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Add adversarial windows once the classifier is warm."""
+        """Add adversarial windows after ``warm_up_epochs``."""
         self.adversarial = epoch > self.options.warm_up_epochs
 
     def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
@@ -73,7 +73,7 @@ class DroccNetwork(Network):
         normal = F.softplus(-self.logits(x_BCL)).mean()
         if not self.adversarial:
             return normal
-        # Windows that do not exist must not reach a batch norm's statistics.
+        # Adversarial windows must not reach a batch norm's statistics.
         was_training = self.encoder.training
         self.encoder.eval()
         adversarial = F.softplus(self.logits(self.attack(x_BCL, lengths_B, generator))).mean()
@@ -106,13 +106,10 @@ class DroccNetwork(Network):
 class Drocc(NetworkDetector[DroccOptions]):
     """DROCC (Goyal et al., Deep Robust One-Class Classification, ICML 2020) on NeuTraL AD's encoder.
 
-    The published program keeps the epoch of the best test score; here it is the last one. Higher is more anomalous.
+    The published program keeps the epoch of the best test score, this one the last. Higher is more anomalous.
     """
 
-    options_model: type[BaseModel] = DroccOptions
-
-    def __init__(self, options: DroccOptions | None = None) -> None:
-        super().__init__(options or DroccOptions())
+    options_model = DroccOptions
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> DroccNetwork:
         """Return the untrained network."""

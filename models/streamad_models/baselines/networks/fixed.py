@@ -1,4 +1,4 @@
-"""Fixed transformations: a classifier tells twelve hand-made views apart; where it fails, the window is odd.
+"""Fixed transformations: a classifier of twelve hand-made views; its errors make a window's score.
 
 Legend: B windows, K = 12 transformations, C channels, L window length.
 """
@@ -6,12 +6,11 @@ Legend: B windows, K = 12 transformations, C channels, L window length.
 from __future__ import annotations
 
 import torch
-from pydantic import BaseModel
 from torch import Tensor
 
-from streamad.errors import TrainingDataError
-from streamad_models.baselines.networks.network import Network, NetworkDetector, NetworkOptions, make_encoder
-from streamad_models.baselines.networks.other_losses import prediction_terms
+from streamad_models.baselines.networks.network import NetworkDetector, NetworkOptions, make_encoder
+from streamad_models.baselines.networks.other_losses import PredictionNetwork
+from streamad_models.neutral_ad.data import check_length
 
 N_VIEWS = 12
 _MIN_LENGTH = 4  # a quarter of it is a step
@@ -21,31 +20,19 @@ class FixedTransformationsOptions(NetworkOptions):
     """Encoder and training as for NeuTraL AD; ``embedding_dim`` is not used: the encoder gives 12 logits."""
 
 
-class FixedTransformationsNetwork(Network):
+class FixedTransformationsNetwork(PredictionNetwork):
     """The twelve views and a classifier of them; terms [B, 12]."""
 
     def __init__(
         self, n_channels: int, length: int, options: FixedTransformationsOptions, generator: torch.Generator
     ) -> None:
-        super().__init__(n_channels, length, n_terms=N_VIEWS)
-        if length < _MIN_LENGTH:
-            raise TrainingDataError(
-                f"windows of length {length}: shifts by a quarter need at least {_MIN_LENGTH} steps"
-            )
-        self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=N_VIEWS)
+        check_length(length, _MIN_LENGTH, "a shift by a quarter")
+        encoder = make_encoder(options, n_channels, length, generator, n_outputs=N_VIEWS)
+        super().__init__(n_channels, length, N_VIEWS, encoder)
 
-    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return ``-log softmax_k`` of what the classifier says of view k, [B, 12]."""
-        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
-        views_KLBC = fixed_views(x_LBC, lengths_B)
-        n_views, length, n, channels = views_KLBC.shape
-        logits = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
-        return prediction_terms(logits.view(n_views, n, n_views).transpose(0, 1))
-
-    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the mean over the windows of L_P (paper, equation 5)."""
-        terms_BK: Tensor = self(windows_BCL, lengths_B)
-        return terms_BK.sum(dim=1).mean()
+    def views(self, x_LBC: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the twelve views [12, L, B, C]."""
+        return fixed_views(x_LBC, lengths_B)
 
 
 class FixedTransformations(NetworkDetector[FixedTransformationsOptions]):
@@ -53,15 +40,12 @@ class FixedTransformations(NetworkDetector[FixedTransformationsOptions]):
 
     All compositions of flipping time or not, flipping the order of the channels or not, and shifting along time by a
     quarter of the sequence's length forward, backward or not at all; the shift is circular, so that no sample is lost.
-    The padding of a window stays where it is: moved with the sequence, it would tell the views apart, and nothing would
-    have to be learned of the sequence. One of fewer than four steps has no quarter, so that its views coincide and it
-    scores high. Sequences only. Higher is more anomalous.
+    The padding of a window does not move: moved with the sequence, it would give the view away without the sequence. A
+    sequence of fewer than four steps has no quarter, so that its views coincide and it scores high. Sequences only.
+    Higher is more anomalous.
     """
 
-    options_model: type[BaseModel] = FixedTransformationsOptions
-
-    def __init__(self, options: FixedTransformationsOptions | None = None) -> None:
-        super().__init__(options or FixedTransformationsOptions())
+    options_model = FixedTransformationsOptions
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> FixedTransformationsNetwork:
         """Return the untrained network. Raises TrainingDataError for windows too short to shift."""

@@ -1,8 +1,8 @@
-"""GOAD: which of M random affine maps was applied? Normal windows tell, anomalies do not (Bergman and Hoshen,
-"Classification-Based Anomaly Detection for General Data", ICLR 2020, arXiv:2005.02359).
+"""GOAD: a classifier of M random affine maps of a window, which recognises those of normal windows alone (Bergman and
+Hoshen, "Classification-Based Anomaly Detection for General Data", ICLR 2020, arXiv:2005.02359).
 
 Legend: B windows, C channels, L window length, D = C L values, M maps, R reduced dimension, Z feature width.
-"""
+"""  # no postponed annotations: TorchScript reads the types of the buffers
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,19 +13,19 @@ import torch.nn.functional as F
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from streamad_models.baselines.networks.network import Network, TrainingOptions
+from streamad_models.baselines.networks.network import BaselineOptions, Network, in_chunks
 from streamad_models.baselines.networks.other_losses import prediction_terms
 from streamad_models.baselines.networks.selection import SelectingDetector
 
 _CHUNK_VALUES = 1 << 24  # mapped values held at once when the centres are set
 
 
-class GoadOptions(TrainingOptions):
+class GoadOptions(BaselineOptions):
     """Settings of GOAD; the network's defaults are those of the published code for small data sets.
 
-    Training defaults to that of NeuTraL AD, as for the other baselines: the published single epoch in batches of 64 is
-    for tables with thousands of rows (``presets.GOAD_TABLES``), with 30 windows it would be a step. Adam's first beta
-    is 0.9 always, published is 0.5.
+    The training defaults are those of NeuTraL AD, as for the other baselines: the published single epoch in batches of
+    64 is for tables with thousands of rows (``presets.GOAD_TABLES``); with 30 windows it would be one step. Adam's
+    first beta is always 0.9; the published one is 0.5.
     """
 
     n_maps: Literal["auto"] | PositiveInt = Field(default="auto", description="auto = 12 for sequences, 256 for tables")
@@ -42,9 +42,9 @@ class GoadOptions(TrainingOptions):
 class GoadNetwork(Network):
     """T_m(x) = W_m x of the flattened window, W_m standard normal and fixed; one feature network for all maps.
 
-    As in the published code, which leaves out the shift b_m of the paper's formula, and whose features are those after
-    the classifier's first activation (it works in place). Its centres are the mean features during the last epoch, here
-    those after it.
+    As in the published code: it has no shift b_m of the paper's formula, and its features are those after the
+    classifier's first activation (it works in place). Its centres are the mean features during the last epoch; here
+    they are taken after it.
     """
 
     maps_DMR: Tensor  # noqa: N815 - shape suffixes
@@ -81,7 +81,7 @@ class GoadNetwork(Network):
         return features_BMZ
 
     def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the cross-entropy of naming the map plus the weighted triplet-centre loss, as the published code."""
+        """Return the cross-entropy of the map plus the weighted triplet-centre loss, as the published code."""
         features_BMZ = self.embed(windows_BCL, lengths_B)
         logits_BMM = self.head(features_BMZ)
         names_BM = torch.arange(self.n_terms, device=logits_BMM.device).expand(len(logits_BMM), -1)
@@ -92,8 +92,8 @@ class GoadNetwork(Network):
         """Set the centres: each map's mean feature over the training set."""
         chunk = max(1, _CHUNK_VALUES // self.maps_DMR[0].numel())
         total_MZ = torch.zeros_like(self.centres_MZ, dtype=torch.float64)
-        for part in torch.split(torch.arange(len(windows_BCL), device=lengths_B.device), chunk):
-            total_MZ += self.embed(windows_BCL[part], lengths_B[part]).double().sum(0)
+        for part in in_chunks(windows_BCL, lengths_B, chunk):
+            total_MZ += self.embed(*part).double().sum(0)
         self.centres_MZ.copy_(total_MZ / len(windows_BCL))
 
 
@@ -114,19 +114,16 @@ def triplet_centre_loss(features_BMZ: Tensor, margin: float) -> Tensor:
 
 
 class Goad(SelectingDetector[GoadOptions]):
-    """Scores a window by how hard it is to tell which map was applied to it.
+    """Scores a window by how badly the maps applied to it are recognised.
 
     The affine maps take the flattened window (values after its length are zero), so that r can reduce its dimension as
-    in the published code for tables; no encoder of sequences fits what they give, so the published fully connected
-    feature network takes its place. The paper picks r by test AUC; here it is the one with which most maps of held-out
-    training windows are recognised by their nearest centre.
+    in the published code for tables; their output fits no encoder of sequences, so that the published fully connected
+    feature network follows. The paper picks r by test AUC; here it is the one with which the nearest centre recognises
+    most maps of held-out training windows.
     """
 
     options_model = GoadOptions
     selected = "reduced_dim"
-
-    def __init__(self, options: GoadOptions | None = None) -> None:
-        super().__init__(options or GoadOptions())
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> GoadNetwork:
         """Return the untrained network and its maps."""

@@ -2,7 +2,7 @@
 2016, arXiv:1607.00148).
 
 Legend: B windows, C channels, L window length, H hidden width.
-"""
+"""  # no postponed annotations: TorchScript reads the types of the buffers
 
 import torch
 from pydantic import Field, PositiveInt
@@ -10,18 +10,20 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from streamad_models.baselines.networks.network import (
+    BaselineOptions,
     Network,
     NetworkDetector,
-    TrainingOptions,
+    in_chunks,
     mean_over_steps,
-    need_sequences,
     valid_steps,
 )
+from streamad_models.neutral_ad.data import check_length
+from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
 _CHUNK = 1024  # windows at a time
 
 
-class LstmEncoderDecoderOptions(TrainingOptions):
+class LstmEncoderDecoderOptions(BaselineOptions):
     """Settings of the encoder-decoder."""
 
     hidden_dim: PositiveInt = Field(default=64, description="width of the encoder's and the decoder's state")
@@ -30,7 +32,7 @@ class LstmEncoderDecoderOptions(TrainingOptions):
 class LstmNetwork(Network):
     """Reads a sequence, then writes it in reverse order from the last state, as published.
 
-    In training the decoder reads the true values that it should have written (teacher forcing); when scoring, its own.
+    In training the decoder reads the true values (teacher forcing), when scoring the values that it wrote.
     """
 
     mean_error_C: Tensor  # noqa: N815 - shape suffixes
@@ -50,9 +52,9 @@ class LstmNetwork(Network):
         return mean_over_steps(distance_LBC.square().sum(2), lengths_B)[:, None]
 
     def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the mean squared error of what the decoder writes under teacher forcing."""
-        target_LBC = self._reversed(windows_BCL, lengths_B)
-        hidden_1BH, cell_1BH = self._state(windows_BCL, lengths_B)
+        """Return the decoder's mean squared error under teacher forcing."""
+        target_LBC = self.target(windows_BCL, lengths_B)
+        hidden_1BH, cell_1BH = self.state(windows_BCL, lengths_B)
         later_LBH, _ = self.decoder(target_LBC[:-1], (hidden_1BH, cell_1BH))
         written_LBC = self.head(torch.cat([hidden_1BH, later_LBH]))
         return mean_over_steps((target_LBC - written_LBC).square().sum(2), lengths_B).mean()
@@ -60,34 +62,33 @@ class LstmNetwork(Network):
     def after_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
         """Set mean and covariance of the errors |x - x'|: the published score is their Mahalanobis distance."""
         errors = []
-        for part in torch.split(torch.arange(len(windows_BCL), device=lengths_B.device), _CHUNK):
-            error_LBC = self._errors(windows_BCL[part], lengths_B[part])
-            errors.append(error_LBC[valid_steps(self.window_length, lengths_B[part])])
+        for part_BCL, part_B in in_chunks(windows_BCL, lengths_B, _CHUNK):
+            errors.append(self._errors(part_BCL, part_B)[valid_steps(self.window_length, part_B)])
         error_NC = torch.cat(errors).double()
         self.mean_error_C.copy_(error_NC.mean(0))
         self.whitening_CC.copy_(whitening(error_NC))
 
     def _errors(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return |x - x'| [L, B, C], last valid step first."""
-        return torch.abs(self._reversed(windows_BCL, lengths_B) - self._written(windows_BCL, lengths_B))
+        return torch.abs(self.target(windows_BCL, lengths_B) - self.written(windows_BCL, lengths_B))
 
-    def _state(self, windows_BCL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    def state(self, windows_BCL: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the encoder's state [1, B, H] and cell [1, B, H] after each window's last valid step."""
         x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
         packed = pack_padded_sequence(x_LBC, lengths_B.cpu(), enforce_sorted=False)
         _, (hidden_1BH, cell_1BH) = self.encoder(packed)
         return hidden_1BH, cell_1BH
 
-    def _reversed(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the scaled windows [L, B, C], last valid step first."""
+    def target(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the values that the decoder should write: the scaled windows [L, B, C], last valid step first."""
         x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
         steps_LB = lengths_B[None, :] - 1 - torch.arange(self.window_length, device=lengths_B.device)[:, None]
         index_LBC = torch.clamp(steps_LB, min=0)[:, :, None].expand(-1, -1, self.n_channels)
         return torch.gather(x_LBC, 0, index_LBC)
 
-    def _written(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return what the decoder writes [L, B, C] when it reads its own values."""
-        hidden_1BH, cell_1BH = self._state(windows_BCL, lengths_B)
+    def written(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the decoder's output [L, B, C] if it reads its own values."""
+        hidden_1BH, cell_1BH = self.state(windows_BCL, lengths_B)
         written = [self.head(hidden_1BH)]
         for _ in range(self.window_length - 1):
             later_1BH, (hidden_1BH, cell_1BH) = self.decoder(written[-1], (hidden_1BH, cell_1BH))
@@ -110,16 +111,13 @@ class LstmEncoderDecoder(NetworkDetector[LstmEncoderDecoderOptions]):
     """Scores a sequence by how badly it is written back; sequences only.
 
     As published, the sequence is written in reverse order, and an error vector |x - x'| counts by its Mahalanobis
-    distance from the errors of normal sequences. Those are the training windows here, not a validation set that small
-    sets cannot spare; and a sequence's score is the mean over its valid steps, so that its length does not count.
+    distance from the errors of normal sequences. Here those are the training windows, since small sets cannot spare a
+    validation set; a sequence's score is the mean over its valid steps, so that its length does not count.
     """
 
     options_model = LstmEncoderDecoderOptions
 
-    def __init__(self, options: LstmEncoderDecoderOptions | None = None) -> None:
-        super().__init__(options or LstmEncoderDecoderOptions())
-
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> LstmNetwork:
         """Return the untrained network. Raises TrainingDataError for windows of one step."""
-        need_sequences(length, "the LSTM encoder-decoder")
+        check_length(length, MIN_LENGTH, "the LSTM encoder-decoder")
         return LstmNetwork(n_channels, length, self.options.hidden_dim)

@@ -1,35 +1,37 @@
-"""What the deep baselines share: one torch module, trained by Adam, exported as TorchScript, served like any model.
+"""The base of the deep baselines: one torch module, trained by Adam, exported as TorchScript, served like any model.
 
-Legend: B windows, C channels, L window length, K terms (1 where a score has no parts).
-"""
+Legend: N training windows, B windows, C channels, L window length, K terms (1 if a score has no parts), Z embedding.
+"""  # no postponed annotations: TorchScript reads the types of the buffers
 
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Generic, Literal, Self, TypeVar
+from typing import Annotated, Generic, Literal, Self, TypeVar, cast
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from streamad.errors import DetectorError, TrainingDataError
+from streamad.errors import DetectorError
 from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
-from streamad_models.baselines.data import check_windows, scaling_of
+from streamad_models.baselines.data import MIN_SEQUENCES
 from streamad_models.fitted import FittedModule
+from streamad_models.neutral_ad.data import check_windows
 from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
 from streamad_models.neutral_ad.model import FORMAT, LARGEST_INPUT
 from streamad_models.neutral_ad.options import MAX_AUTO_BATCH
 from streamad_models.neutral_ad.tabular.model import TabularEncoder
-from streamad_models.neutral_ad.training import resolve_device
-from streamad_models.torchscript import FILE_NAME, TorchScriptScorer
+from streamad_models.neutral_ad.training import set_scaling, tensors_of
+from streamad_models.torchscript import TorchScriptDetector, resolve_device
 
 _LEAST_AUTO_BATCH = 2  # of one row, batch norm has no variance
 
 
-class TrainingOptions(BaseModel):
-    """Settings of the training that every deep baseline has; they default to those of NeuTraL AD."""
+class BaselineOptions(BaseModel):
+    """Settings of every deep baseline's training; the defaults are those of NeuTraL AD."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,16 +42,22 @@ class TrainingOptions(BaseModel):
     weight_decay: float = Field(default=1e-5, ge=0)
     batch_size: Literal["auto"] | PositiveInt = Field(default="auto", description="auto = a quarter, within 2..256")
 
+    def batch_size_of(self, n_windows: int) -> int:
+        """Return the batch size for so many training windows; never more than there are."""
+        if self.batch_size == "auto":
+            return min(max(n_windows // 4, _LEAST_AUTO_BATCH), MAX_AUTO_BATCH)
+        return min(self.batch_size, n_windows)
 
-class NetworkOptions(TrainingOptions):
-    """Settings of every baseline that embeds windows with NeuTraL AD's encoder, and its defaults."""
 
-    embedding_dim: PositiveInt = Field(default=64, description="z, the width of what the encoder gives")
+class NetworkOptions(BaselineOptions):
+    """Settings of every baseline that embeds windows with NeuTraL AD's encoder, with the encoder's defaults."""
+
+    embedding_dim: PositiveInt = Field(default=64, description="z, the width of the encoder's output")
     n_blocks: Literal["auto"] | Annotated[int, Field(ge=0, le=16)] = Field(
         default="auto", description="stride-2 blocks; auto = from the length"
     )
     base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
-    tabular_width: PositiveInt = Field(default=64, description="hidden width of the encoder where L is 1")
+    tabular_width: PositiveInt = Field(default=64, description="hidden width of the encoder if L is 1")
     tabular_norm: bool = Field(default=False, description="batch norm without affine in that encoder")
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32",
@@ -63,14 +71,14 @@ class NetworkOptions(TrainingOptions):
         return self
 
 
-OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
+OptionsT = TypeVar("OptionsT", bound=BaselineOptions)
 
 
 class Network(nn.Module, ABC):
-    """A scriptable model: ``forward`` maps windows to terms, purely per window; ``loss`` is what training minimises.
+    """A scriptable model: ``forward`` maps windows to terms, purely per window; training minimises ``loss``.
 
-    Only ``forward``, and what it calls, is exported. Buffers hold whatever the score needs besides the weights; where
-    they are annotated, the file has no ``from __future__ import annotations``, which TorchScript cannot read.
+    The export holds ``forward`` and the functions that it calls. Buffers hold the score's constants besides weights; a
+    module that annotates one has no ``from __future__ import annotations``, which TorchScript cannot read.
     """
 
     mean_C: Tensor  # noqa: N815 - a shape suffix
@@ -97,27 +105,28 @@ class Network(nn.Module, ABC):
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return terms [B, K] of windows float32 [B, C, L] in engineering units; higher is more anomalous."""
 
-    @abstractmethod
     def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the mean training loss of a batch; all that is random comes from ``generator`` (on the CPU)."""
+        """Return the training loss of a batch, by default the mean score; ``generator`` (on the CPU) draws it."""
+        terms_BK: Tensor = self(windows_BCL, lengths_B)
+        return terms_BK.sum(dim=1).mean()
 
     def before_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
-        """Set what must be known before the first step (a centre, say) from all training windows; gradients are off."""
+        """Set the constants of the loss (a centre, say) from all training windows; gradients are off."""
 
     def begin_epoch(self, epoch: int) -> None:
-        """Learn that ``epoch`` (the first is 1) begins, where the loss depends on it."""
+        """Prepare for ``epoch`` (the first is 1), if the loss depends on it."""
 
     def after_training(self, windows_BCL: Tensor, lengths_B: Tensor) -> None:
-        """Set what the score needs (a covariance, say) from the whole training set; gradients are off."""
+        """Set the constants of the score (a covariance, say) from all training windows; gradients are off."""
 
 
-class NetworkDetector(ABC, Generic[OptionsT]):
-    """A detector (``streamad.ports.Detector``) around one ``Network``; subclasses say how to build it."""
+class NetworkDetector(TorchScriptDetector, ABC, Generic[OptionsT]):
+    """A detector (``streamad.ports.Detector``) around one ``Network``, which a subclass builds."""
 
     options_model: type[BaseModel]
 
-    def __init__(self, options: OptionsT) -> None:
-        self.options = options
+    def __init__(self, options: OptionsT | None = None) -> None:
+        self.options = options or cast(OptionsT, self.options_model())
 
     @abstractmethod
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> Network:
@@ -132,40 +141,19 @@ class NetworkDetector(ABC, Generic[OptionsT]):
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
     ) -> FittedModule:
-        """Train on ``data``, deterministic per seed on a CPU; the caller's random state is left alone.
+        """Train on ``data``, deterministic per seed on a CPU; the caller's random state does not change.
 
-        ``resume`` is not used: trainings begin anew. Raises TrainingDataError, DetectorError.
+        ``resume`` is not used: every training begins anew. Raises TrainingDataError, DetectorError.
         """
-        check_windows(data)
+        check_windows(data, MIN_SEQUENCES)
         target, generator = resolve_device(device), torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)  # from which some layers of torch draw their weights
+            torch.default_generator.manual_seed(seed)  # some layers of torch draw their weights from it
             network = self.build(data.values.shape[1], data.values.shape[2], generator)
-        if self.options.scaling == "standard":
-            mean, scale = scaling_of(data)
-            network.mean_C.copy_(torch.from_numpy(mean))
-            network.scale_C.copy_(torch.from_numpy(scale))
-        summary = self._train(
-            network.to(target), data, seed=seed, device=target, generator=generator, progress=progress
-        )
-        return FittedModule(network, summary)
-
-    def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
-        """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""
-        return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
-
-    def _train(
-        self,
-        network: Network,
-        data: WindowSet,
-        *,
-        seed: int,
-        device: torch.device,
-        generator: torch.Generator,
-        progress: TrainingProgress | None,
-    ) -> TrainingSummary:
+        set_scaling(network, data, self.options.scaling)
+        network.to(target)
         began_s, options = time.perf_counter(), self.options
-        windows, lengths = torch.from_numpy(data.values).to(device), torch.from_numpy(data.lengths).to(device)
+        windows, lengths = tensors_of(data, target)
         network.train()
         with torch.no_grad():
             network.before_training(windows, lengths)
@@ -173,36 +161,33 @@ class NetworkDetector(ABC, Generic[OptionsT]):
         network.eval()
         with torch.no_grad():
             network.after_training(windows, lengths)
-        return TrainingSummary(
-            n_sequences=len(windows),
+        chosen = {"batch_size": options.batch_size_of(len(data)), "seed": seed, "torch": torch.__version__}
+        summary = TrainingSummary(
+            n_sequences=len(data),
             n_epochs=options.epochs,
             best_epoch=options.epochs,
             best_loss=loss,
             duration_s=time.perf_counter() - began_s,
-            device=str(device),
-            settings={
-                **options.model_dump(mode="json"),
-                "batch_size": _batch_size(options, len(windows)),
-                "seed": seed,
-                "torch": torch.__version__,
-            },
+            device=str(target),
+            settings={**options.model_dump(mode="json"), **chosen},
         )
+        return FittedModule(network, summary)
 
 
 def run_epochs(
     network: Network,
-    options: TrainingOptions,
+    options: BaselineOptions,
     windows_NCL: Tensor,
     lengths_N: Tensor,
     *,
     generator: torch.Generator,
     progress: TrainingProgress | None = None,
 ) -> float:
-    """Train ``network`` in place; return the last epoch's mean loss. Raises DetectorError where it diverges."""
+    """Train ``network`` in place; return the last epoch's mean loss. Raises DetectorError if it diverges."""
     optimizer = torch.optim.Adam(
         network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
-    size, loss = _batch_size(options, len(windows_NCL)), math.inf
+    size, loss = options.batch_size_of(len(windows_NCL)), math.inf
     for epoch in range(1, options.epochs + 1):
         if epoch == options.tenth_rate_from:
             optimizer.param_groups[0]["lr"] = options.learning_rate / 10
@@ -225,10 +210,9 @@ def run_epochs(
     return loss
 
 
-def _batch_size(options: TrainingOptions, n_windows: int) -> int:
-    if options.batch_size == "auto":
-        return min(max(n_windows // 4, _LEAST_AUTO_BATCH), MAX_AUTO_BATCH)
-    return min(options.batch_size, n_windows)
+def in_chunks(windows_NCL: Tensor, lengths_N: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Return the windows and their lengths, ``size`` at a time."""
+    return zip(torch.split(windows_NCL, size), torch.split(lengths_N, size), strict=True)
 
 
 def make_encoder(
@@ -260,19 +244,10 @@ def make_encoder(
 
 
 def embed_shape(x_BCL: Tensor) -> Tensor:
-    """Return windows [B, C, L] as the encoders take them: [L, B, C], or [B, C] where L is 1. Scriptable."""
+    """Return windows [B, C, L] as the encoders take them: [L, B, C], or [B, C] if L is 1. Scriptable."""
     if x_BCL.shape[2] == 1:
         return x_BCL[:, :, 0]
     return x_BCL.permute(2, 0, 1)
-
-
-MIN_LENGTH = 2
-
-
-def need_sequences(length: int, name: str) -> None:
-    """Raise TrainingDataError for windows of one step, a table's rows: ``name`` models what follows what."""
-    if length < MIN_LENGTH:
-        raise TrainingDataError(f"windows of {length} step: {name} needs sequences of at least {MIN_LENGTH} steps")
 
 
 def valid_steps(length: int, lengths_B: Tensor) -> Tensor:

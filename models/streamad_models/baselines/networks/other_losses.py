@@ -1,24 +1,26 @@
-"""SimCLR with NeuTraL AD's learnable transformations: the second loss that the paper argues against.
+"""The two losses that the paper argues against, L_P and L_C, with NeuTraL AD's learnable transformations.
 
 Legend: B windows, K transformations, C channels, L window length, Z embedding dimension, R reference windows.
-"""
+"""  # no postponed annotations: TorchScript reads the types of the buffers
+
+from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
-from torch import Tensor
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
 
-from streamad.errors import TrainingDataError
 from streamad_models.baselines.networks.network import Network, NetworkDetector, NetworkOptions, make_encoder
+from streamad_models.neutral_ad.data import check_length
 from streamad_models.neutral_ad.transformations import MIN_LENGTH, Parametrisation, Transformations
 
 
 def prediction_terms(logits_BKK: Tensor) -> Tensor:
     """Return the terms [B, K] of L_P (paper, equation 5) whose sum over K is a window's loss.
 
-    Row k of ``logits_BKK`` is what the classifier says of the view ``T_k(x)``; term k is ``-log softmax_k`` of it,
-    computed as ``softplus(logsumexp_{l != k} logit_l - logit_k)``. So a classifier that is sure gives 1e-20 and not 0:
-    the logarithm of a float32 softmax has nothing between 0 and 6e-8, and all windows it is sure of would score alike.
+    Row k of ``logits_BKK`` holds the classifier's logits of the view ``T_k(x)``; term k is ``-log softmax_k`` of it,
+    computed as ``softplus(logsumexp_{l != k} logit_l - logit_k)``. So a sure classifier gives 1e-20 and not 0: the
+    logarithm of a float32 softmax has no value between 0 and 6e-8, and all such windows would have the same score.
     """
     same_KK = torch.eye(logits_BKK.shape[2], dtype=torch.bool, device=logits_BKK.device)
     others_BK = logits_BKK.masked_fill(same_KK, -torch.inf).logsumexp(2)
@@ -43,10 +45,10 @@ def _one_way(first_BZ: Tensor, second_BZ: Tensor, temperature: float) -> Tensor:
 
 
 def simclr_reference_terms(z_BKZ: Tensor, reference_RKZ: Tensor, temperature: float) -> Tensor:
-    """Return terms [B, K] of L_C where each window alone joins the same reference batch (its R windows' K views).
+    """Return terms [B, K] of L_C of each window in a minibatch of it and the reference batch (R windows' K views).
 
-    Their sum is a window's ``L_C(x_k, x_l) + L_C(x_l, x_k)``, averaged over all pairs k != l: what ``simclr_terms``
-    gives for the window in a minibatch of it and the reference. Term k holds what ``x_k`` adds as the first view.
+    Their sum is ``simclr_terms`` of the window in that minibatch, ``L_C(x_k, x_l) + L_C(x_l, x_k)``, averaged over all
+    pairs k != l. Term k is the part of the pairs with ``x_k`` as the first view.
     """
     n_views = z_BKZ.shape[1]
     unit_BKZ, unit_RKZ = F.normalize(z_BKZ, dim=2), F.normalize(reference_RKZ, dim=2)
@@ -61,50 +63,66 @@ def simclr_reference_terms(z_BKZ: Tensor, reference_RKZ: Tensor, temperature: fl
 
 
 class LearnableViewsOptions(NetworkOptions):
-    """How the views of a window are made. In transformation prediction the encoder gives K logits, not embeddings."""
+    """The form of a window's views. In transformation prediction the encoder gives K logits, not embeddings."""
 
     transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
     n_transformations: int = Field(default=11, ge=2, le=64, description="K")
 
 
-class TransformationPredictionNetwork(Network):
-    """Learnable transformations and an encoder whose K outputs are the logits; terms [B, K]."""
+class ViewsNetwork(Network):
+    """K views of a window, and an encoder of each; terms [B, K]."""
+
+    def __init__(self, n_channels: int, length: int, n_views: int, encoder: nn.Module) -> None:
+        super().__init__(n_channels, length, n_terms=n_views)
+        self.encoder = encoder
+
+    @abstractmethod
+    def views(self, x_LBC: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the views [K, L, B, C] of scaled windows [L, B, C]."""
+
+    def embed(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the encoder's outputs of all views [B, K, Z]."""
+        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
+        views_KLBC = self.views(x_LBC, lengths_B)
+        n_views, length, n, channels = views_KLBC.shape
+        z_NZ: Tensor = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
+        return z_NZ.view(n_views, n, z_NZ.shape[1]).transpose(0, 1)
+
+
+class PredictionNetwork(ViewsNetwork):
+    """An encoder whose K outputs of a view are a classifier's logits; the loss L_P (equation 5) is the score."""
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return ``-log softmax_k`` of the logits of view k, [B, K]."""
+        return prediction_terms(self.embed(windows_BCL, lengths_B))
+
+
+class TransformationPredictionNetwork(PredictionNetwork):
+    """Learnable transformations and a classifier of their views."""
 
     def __init__(
         self, n_channels: int, length: int, options: LearnableViewsOptions, generator: torch.Generator
     ) -> None:
+        transformations = learnable_views(n_channels, length, options, generator)
         n_views = options.n_transformations
-        super().__init__(n_channels, length, n_terms=n_views)
-        if length < MIN_LENGTH:
-            raise TrainingDataError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
-        self.transformations = Transformations(n_views, n_channels, options.transformation, generator)
-        self.encoder = make_encoder(options, n_channels, length, generator, n_outputs=n_views)
+        encoder = make_encoder(options, n_channels, length, generator, n_outputs=n_views)
+        super().__init__(n_channels, length, n_views, encoder)
+        self.transformations = transformations
 
-    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return ``-log softmax_k`` of what the classifier says of view k, [B, K]."""
-        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
-        views_KLBC = self.transformations(x_LBC)
-        n_views, length, n, channels = views_KLBC.shape
-        logits = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
-        return prediction_terms(logits.view(n_views, n, n_views).transpose(0, 1))
-
-    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the mean over the windows of L_P (paper, equation 5)."""
-        terms_BK: Tensor = self(windows_BCL, lengths_B)
-        return terms_BK.sum(dim=1).mean()
+    def views(self, x_LBC: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the transformed windows [K, L, B, C]."""
+        views_KLBC: Tensor = self.transformations(x_LBC)
+        return views_KLBC
 
 
 class TransformationPrediction(NetworkDetector[LearnableViewsOptions]):
     """L_P (paper, equation 5; Wang et al., NeurIPS 2019) with transformations that are learned with the classifier.
 
-    Nothing keeps a view like its window: the loss falls as well where views depend on k alone (proposition 1).
+    The loss does not keep a view like its window: it falls as well if views depend on k alone (proposition 1).
     Sequences only. Higher is more anomalous.
     """
 
-    options_model: type[BaseModel] = LearnableViewsOptions
-
-    def __init__(self, options: LearnableViewsOptions | None = None) -> None:
-        super().__init__(options or LearnableViewsOptions())
+    options_model = LearnableViewsOptions
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> TransformationPredictionNetwork:
         """Return the untrained network. Raises TrainingDataError for windows of one sample."""
@@ -112,25 +130,23 @@ class TransformationPrediction(NetworkDetector[LearnableViewsOptions]):
 
 
 class SimClrOptions(LearnableViewsOptions):
-    """The loss's temperature (NeuTraL AD's), and how many training windows the score compares with."""
+    """The loss's temperature (NeuTraL AD's), and the number of training windows in the score's reference batch."""
 
     temperature: PositiveFloat = 0.1
-    reference_size: PositiveInt = Field(default=64, description="training windows that scores are taken against")
+    reference_size: PositiveInt = Field(default=64, description="training windows in the score's reference batch")
 
 
-class SimClrNetwork(Network):
-    """Learnable transformations, the encoder, and the embedded views of the reference batch; terms [B, K]."""
+class SimClrNetwork(ViewsNetwork):
+    """Learnable transformations, the encoder, and the embedded views of the reference batch."""
 
     reference_RKZ: Tensor  # noqa: N815
 
     def __init__(self, n_channels: int, length: int, options: SimClrOptions, generator: torch.Generator) -> None:
+        transformations = learnable_views(n_channels, length, options, generator)
         n_views = options.n_transformations
-        super().__init__(n_channels, length, n_terms=n_views)
-        if length < MIN_LENGTH:
-            raise TrainingDataError(f"windows of length {length}: the transformations need at least {MIN_LENGTH} steps")
+        super().__init__(n_channels, length, n_views, make_encoder(options, n_channels, length, generator))
+        self.transformations = transformations
         self.temperature = options.temperature
-        self.transformations = Transformations(n_views, n_channels, options.transformation, generator)
-        self.encoder = make_encoder(options, n_channels, length, generator)
         self.register_buffer("reference_RKZ", torch.zeros(options.reference_size, n_views, options.embedding_dim))
         self.reference_key = int(torch.randint(2**31, (1,), generator=generator))
 
@@ -138,13 +154,10 @@ class SimClrNetwork(Network):
         """Return each window's L_C against the reference batch, averaged over the pairs of views, [B, K]."""
         return simclr_reference_terms(self.embed(windows_BCL, lengths_B), self.reference_RKZ, self.temperature)
 
-    def embed(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the embeddings of all views [B, K, Z]."""
-        x_LBC = self.prepare(windows_BCL, lengths_B).permute(2, 0, 1)
-        views_KLBC = self.transformations(x_LBC)
-        n_views, length, n, channels = views_KLBC.shape
-        z_NZ: Tensor = self.encoder(views_KLBC.transpose(0, 1).reshape(length, n_views * n, channels))
-        return z_NZ.view(n_views, n, z_NZ.shape[1]).transpose(0, 1)
+    def views(self, x_LBC: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the transformed windows [K, L, B, C]."""
+        views_KLBC: Tensor = self.transformations(x_LBC)
+        return views_KLBC
 
     def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
         """Return the mean over the minibatch of L_C (paper, equation 6) under two transformations drawn for it."""
@@ -164,18 +177,23 @@ class SimClrNetwork(Network):
 class SimClr(NetworkDetector[SimClrOptions]):
     """L_C (paper, equation 6; Chen et al., SimCLR, ICML 2020) with transformations that are learned with the encoder.
 
-    At each step two transformations are drawn. A window's score is its loss in a minibatch of itself and a stored
-    reference batch of training windows, averaged over all pairs of transformations: no other scored window counts.
-    A training window that lies in the reference meets itself among its negatives, and scores higher for it.
-    Nothing keeps the transformations diverse (proposition 2), and a window unlike all of the reference pays less for
-    its negatives: higher means a higher loss, and anomalies need not have one. Sequences only.
+    Each step draws two transformations. A window's score is its loss in a minibatch of itself and a stored reference
+    batch of training windows, averaged over all pairs of transformations: no other scored window counts. A training
+    window in the reference is among its own negatives, and scores higher for it.
+    The loss does not keep the transformations diverse (proposition 2), and a window unlike all of the reference pays
+    less for its negatives: higher means a higher loss, and anomalies need not have one. Sequences only.
     """
 
-    options_model: type[BaseModel] = SimClrOptions
-
-    def __init__(self, options: SimClrOptions | None = None) -> None:
-        super().__init__(options or SimClrOptions())
+    options_model = SimClrOptions
 
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> SimClrNetwork:
         """Return the untrained network. Raises TrainingDataError for windows of one sample."""
         return SimClrNetwork(n_channels, length, self.options, generator)
+
+
+def learnable_views(
+    n_channels: int, length: int, options: LearnableViewsOptions, generator: torch.Generator
+) -> Transformations:
+    """Return untrained transformations. Raises TrainingDataError for windows of one sample."""
+    check_length(length, MIN_LENGTH, "the set of transformations")
+    return Transformations(options.n_transformations, n_channels, options.transformation, generator)

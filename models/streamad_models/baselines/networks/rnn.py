@@ -11,16 +11,12 @@ import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from streamad_models.baselines.networks.network import (
-    Network,
-    NetworkDetector,
-    TrainingOptions,
-    mean_over_steps,
-    need_sequences,
-)
+from streamad_models.baselines.networks.network import BaselineOptions, Network, NetworkDetector, mean_over_steps
+from streamad_models.neutral_ad.data import check_length
+from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
 
-class RnnOptions(TrainingOptions):
+class RnnOptions(BaselineOptions):
     """Settings of the recurrent density model; widths are ours, the paper states none."""
 
     hidden_dim: PositiveInt = Field(default=64, description="width of both GRU layers and of the layer above")
@@ -50,25 +46,17 @@ class RnnNetwork(Network):
         nll_LB = 0.5 * (squared_LBC + log_variance_LBC + math.log(2 * math.pi)).sum(2)
         return mean_over_steps(nll_LB, lengths_B)[:, None]
 
-    def loss(self, windows_BCL: Tensor, lengths_B: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the mean negative log-likelihood per step."""
-        terms: Tensor = self(windows_BCL, lengths_B)
-        return terms.mean()
-
 
 class Rnn(NetworkDetector[RnnOptions]):
     """Scores a sequence by its negative log-likelihood per step; sequences only.
 
-    The mean over valid steps, not their sum: a density's logarithm has either sign, so a sum would call long sequences
-    normal, or anomalous, for their length alone. Where all lengths are equal the ranks are those of the sum.
+    The score is the mean over valid steps, not their sum: a density's logarithm has either sign, so that a sum would
+    rank sequences by their length. With equal lengths the ranks are those of the sum.
     """
 
     options_model = RnnOptions
 
-    def __init__(self, options: RnnOptions | None = None) -> None:
-        super().__init__(options or RnnOptions())
-
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> RnnNetwork:
         """Return the untrained network. Raises TrainingDataError for windows of one step."""
-        need_sequences(length, "the recurrent density model")
+        check_length(length, MIN_LENGTH, "the recurrent density model")
         return RnnNetwork(n_channels, length, self.options)

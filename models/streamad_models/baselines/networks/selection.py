@@ -1,4 +1,4 @@
-"""A setting chosen by what a method says of held-out training windows: no label and no test window takes part.
+"""The choice of a setting on held-out training windows, without labels or test windows.
 
 Legend: B windows, C channels, L window length.
 """
@@ -20,27 +20,29 @@ from torch import Tensor
 from streamad.errors import DetectorError
 from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
-from streamad_models.baselines.data import check_windows
+from streamad_models.baselines.data import MIN_SEQUENCES
 from streamad_models.baselines.networks.network import Network, NetworkDetector, OptionsT
 from streamad_models.fitted import FittedModule
+from streamad_models.neutral_ad.data import check_windows
+from streamad_models.neutral_ad.training import tensors_of
 
 _SHARE = 0.2
 _FEWEST = 10
-_SEED = 20160404  # a stream of random numbers beside the training's
+_SEED = 20160404  # its random numbers are independent of the training's
 
 
 class SelectingDetector(NetworkDetector[OptionsT]):
-    """A detector one of whose options, ``selected``, may be "auto": the candidate that its ``judge`` likes best.
+    """A detector with an option, ``selected``, that may be "auto": the candidate with the highest ``judge`` value.
 
     Each candidate is trained on four fifths of the training windows and judged on the fifth left out; the model is then
-    trained anew on all of them. ``progress`` tells of that last training alone; the summary's time is that of all.
+    trained anew on all of them. ``progress`` reports that last training only; the summary's time covers all.
     """
 
     selected: str
 
     @abstractmethod
     def candidates(self, length: int) -> Sequence[int]:
-        """Return what may be chosen for windows of ``length`` steps; with one, nothing is searched."""
+        """Return the values to choose from for windows of ``length`` steps; a single one is taken without a search."""
 
     @abstractmethod
     def judge(self, network: Network, windows_BCL: Tensor, lengths_B: Tensor) -> float:
@@ -55,15 +57,15 @@ class SelectingDetector(NetworkDetector[OptionsT]):
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
     ) -> FittedModule:
-        """Choose what is "auto", then train as ``NetworkDetector.fit`` does, with its errors."""
+        """Choose the option that is "auto", then train as ``NetworkDetector.fit`` does, with its errors."""
         began_s = time.perf_counter()
-        check_windows(data)
+        check_windows(data, MIN_SEQUENCES)
         resolved = self if getattr(self.options, self.selected) != "auto" else self._chosen(data, seed, device)
         fitted = super(SelectingDetector, resolved).fit(data, seed=seed, device=device, progress=progress)
         return FittedModule(fitted.model, replace(fitted.summary, duration_s=time.perf_counter() - began_s))
 
     def _chosen(self, data: WindowSet, seed: int, device: str) -> Self:
-        """Return the detector with the best candidate, the first of equals; none that diverges or cannot be judged."""
+        """Return the detector with the best candidate, the first of equals; one that diverges does not count."""
         candidates = self.candidates(data.values.shape[2])
         if len(candidates) == 1:
             return self._with(candidates[0])
@@ -76,9 +78,9 @@ class SelectingDetector(NetworkDetector[OptionsT]):
                 problem = str(error)
                 continue
             with torch.no_grad():
-                value = self.judge(fitted.model, *_on(fitted.model.mean_C.device, held))
+                value = self.judge(fitted.model, *tensors_of(held, fitted.model.mean_C.device))
             if math.isnan(value):
-                problem = f"what {self.selected} {candidate} gives cannot be judged"
+                problem = f"{self.selected} {candidate} gives NaN"
             elif value > best_value:
                 best, best_value = candidate, value
         if best is None:
@@ -91,13 +93,9 @@ class SelectingDetector(NetworkDetector[OptionsT]):
 
 
 def hold_out(data: WindowSet, seed: int) -> tuple[WindowSet, WindowSet]:
-    """Return four fifths of ``data`` to train candidates on and a fifth to judge them by; all and all if below 10."""
+    """Return four fifths of ``data`` to train candidates on and a fifth to judge them by; below 10, all for both."""
     if len(data) < _FEWEST:
         return data, data
     order = np.random.default_rng([_SEED, seed]).permutation(len(data))
     count = round(_SHARE * len(data))
     return data.take(np.sort(order[count:])), data.take(np.sort(order[:count]))
-
-
-def _on(device: torch.device, data: WindowSet) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(data.values).to(device), torch.from_numpy(data.lengths).to(device)

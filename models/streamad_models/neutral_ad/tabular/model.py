@@ -1,4 +1,4 @@
-"""NeuTraL AD for rows of a table: bias-free linear mask networks and encoder (FACTS, tabular model).
+"""NeuTraL AD for rows of a table: bias-free linear mask networks and encoder (paper, section 4.4).
 
 A row is a window of one sample. Legend: B rows, K transformations, D attributes, H hidden width, V = K + 1 views,
 Z embedding dimension.
@@ -52,7 +52,7 @@ class TabularTransformations(nn.Module):
 
 
 class TabularEncoder(nn.Module):
-    """Five bias-free linear layers with ReLU between; batch norm without affine before each ReLU where asked for."""
+    """Five bias-free linear layers with ReLU between; with ``batch_norm``, one without affine before each ReLU."""
 
     def __init__(
         self, n_attributes: int, *, width: int, embedding_dim: int, batch_norm: bool, generator: torch.Generator
@@ -79,7 +79,7 @@ class TabularModel(nn.Module):
     """Maps rows to terms; deterministic, scriptable, and in evaluation mode pure per row.
 
     ``mean_C`` and ``scale_C`` are the per-attribute scaling: ``(x - mean) * scale`` before everything else. The
-    starting weights depend on ``seed`` alone and leave torch's global generator as it was.
+    starting weights depend on ``seed`` alone; torch's global generator does not change.
     """
 
     mean_C: Tensor  # noqa: N815 - a shape suffix
@@ -109,7 +109,7 @@ class TabularModel(nn.Module):
         )
 
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return terms [B, K] of rows float32 [B, D, 1] in engineering units; every length is 1 and goes unread."""
+        """Return terms [B, K] of rows float32 [B, D, 1] in engineering units; lengths (all 1) are not read."""
         x_BD = self.prepare(windows_BCL)
         n, n_attributes = x_BD.shape
         views_VBD = torch.cat([x_BD.unsqueeze(0), self.transformations(x_BD)])
@@ -123,7 +123,7 @@ class TabularModel(nn.Module):
         return torch.clamp(x_BD, -self.largest_input, self.largest_input)
 
     def resolved_options(self) -> dict[str, int]:
-        """Return what became of the options that may be "auto"."""
+        """Return the values of the options that may be "auto"."""
         mask_width, encoder = self.transformations.inwards.shape[2], self.encoder
         return {"mask_width": mask_width, "encoder_width": encoder.width, "embedding_dim": encoder.embedding_dim}
 

@@ -6,25 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from streamad.errors import TrainingDataError
 from streamad.ports import TrainingStep
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralADTabular, NeutralADTabularOptions
 from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.options import TabularPresetName
 from streamad_models.neutral_ad.tabular.model import TabularModel, TabularTransformations
 from tests.support.detectors import rows
 from tests.unit.models.small import PARAMETRISATIONS
-
-# The table of the published settings: T_k, mask width, encoder width, z, batch, rate, epochs, weight decay, batch norm.
-PUBLISHED: list[tuple[TabularPresetName, tuple[object, ...]]] = [
-    ("arrhythmia", ("residual", 200, 64, 32, 128, 5e-4, 200, 1e-5, True)),
-    ("thyroid", ("residual", 24, 24, 24, 128, 1e-3, 200, 1e-5, False)),
-    ("kdd", ("multiplicative", 100, 64, 32, 1000, 5e-4, 10, 0.0, False)),
-    ("kdd_rev", ("multiplicative", 100, 64, 32, 1000, 5e-4, 30, 0.0, False)),
-]
 
 
 def options(**changes: Any) -> NeutralADTabularOptions:
@@ -96,16 +86,6 @@ def test_the_seed_decides_the_weights_and_leaves_the_global_generator_alone() ->
     assert not any(torch.equal(a, b) for a, b in zip(weights[0], weights[2], strict=True))
 
 
-@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
-@pytest.mark.parametrize("k", range(2, 16))
-def test_every_number_of_transformations_from_2_to_15_trains_and_scores(k: int, parametrisation: str) -> None:
-    fitted = fit(n_transformations=k, transformation=parametrisation, epochs=1)
-    terms = fitted.score(rows(3).values, rows(3).lengths)
-    assert terms.shape == (3, k)
-    assert np.isfinite(terms).all()
-    assert 0 < fitted.summary.best_loss < 10
-
-
 def test_without_bias_the_score_is_of_the_direction_alone() -> None:
     """Why a table is scaled to its range, not centred: the size of a deviation must show in the direction."""
     data = rows(6)
@@ -173,43 +153,7 @@ def test_sequences_are_refused() -> None:
         fit(windows)
 
 
-# --- settings -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "expected"), PUBLISHED, ids=[name for name, _ in PUBLISHED])
-def test_presets_are_the_published_settings(name: TabularPresetName, expected: tuple[object, ...]) -> None:
-    preset = NeutralADTabularOptions.from_preset(name)
-    widths = (preset.mask_width, preset.encoder_width, preset.embedding_dim)
-    training = (preset.batch_size, preset.learning_rate, preset.epochs, preset.weight_decay)
-    assert (preset.transformation, *widths, *training, preset.batch_norm) == expected
-    assert (preset.n_transformations, preset.temperature, preset.validation) == (11, 0.1, 0.0)
-    assert preset.halve_rate_after == (100 if name == "arrhythmia" else None)
-
-
-@pytest.mark.parametrize(
-    ("n_attributes", "expected"), [(1, (24, 24, 24)), (6, (24, 24, 24)), (120, (120, 64, 32)), (274, (200, 64, 32))]
-)
-def test_widths_follow_the_number_of_attributes(n_attributes: int, expected: tuple[int, int, int]) -> None:
-    assert tuple(NeutralADTabularOptions().widths_of(n_attributes).values()) == expected
-    assert options(mask_width=3).widths_of(n_attributes)["mask_width"] == 3
-
-
-def test_the_summary_says_what_auto_became() -> None:
+def test_the_summary_has_the_values_of_auto() -> None:
     settings = fit(epochs=1, batch_size="quarter").summary.settings
     assert (settings["mask_width"], settings["encoder_width"], settings["embedding_dim"]) == (24, 24, 24)
     assert (settings["batch_size"], settings["seed"]) == (12, 0)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"mask_width": 0},
-        {"halve_rate_after": 0},
-        {"preset": "natops"},
-        {"n_blocks": 3},
-        {"batch_size": 1, "batch_norm": True},
-    ],
-)
-def test_wrong_values_and_unknown_keys_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=next(iter(wrong))):
-        NeutralADTabularOptions.model_validate(wrong)

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
-from streamad.errors import TrainingDataError
-from streamad.testing import check_detector
 from streamad_models.baselines.networks.lstm_ed import (
     LstmEncoderDecoder,
     LstmEncoderDecoderOptions,
     LstmNetwork,
     whitening,
 )
-from tests.support.detectors import ROWS, SEQUENCES
+from tests.support.detectors import SEQUENCES
 from tests.unit.models.small import windows
 
 SMALL = LstmEncoderDecoderOptions(hidden_dim=8, epochs=6)
@@ -24,20 +20,10 @@ def network(n_channels: int = 3, length: int = 16) -> LstmNetwork:
     return LstmNetwork(n_channels, length, 8).eval()
 
 
-def test_it_keeps_the_laws_of_a_detector(tmp_path: Path) -> None:
-    case = SEQUENCES
-    check_detector(lambda: LstmEncoderDecoder(SMALL), normal=case.normal, anomalous=case.anomalous, folder=tmp_path)
-
-
-def test_rows_of_a_table_are_refused() -> None:
-    with pytest.raises(TrainingDataError, match="sequences"):
-        LstmEncoderDecoder(SMALL).fit(ROWS.normal, seed=0, device="cpu")
-
-
 def test_the_decoder_is_to_write_the_valid_steps_from_the_last_to_the_first() -> None:
     net = network(1, 4)
     x_BCL = torch.tensor([[[1.0, 2.0, 3.0, 4.0]], [[5.0, 6.0, 9.0, 9.0]]])
-    target_LB = net._reversed(x_BCL, torch.tensor([4, 2]))[:, :, 0]
+    target_LB = net.target(x_BCL, torch.tensor([4, 2]))[:, :, 0]
     assert target_LB[:, 0].tolist() == [4.0, 3.0, 2.0, 1.0]
     assert target_LB[:2, 1].tolist() == [6.0, 5.0]
 
@@ -46,7 +32,7 @@ def test_the_decoder_starts_from_the_state_after_the_last_valid_step() -> None:
     net = network()
     x_BCL, _ = windows(2)
     with torch.no_grad():
-        hidden_1BH, cell_1BH = net._state(x_BCL, torch.tensor([16, 5]))
+        hidden_1BH, cell_1BH = net.state(x_BCL, torch.tensor([16, 5]))
         _, (expected_H, expected_cell_H) = net.encoder(x_BCL[1].t()[:5])
     torch.testing.assert_close(hidden_1BH[:, 1], expected_H)
     torch.testing.assert_close(cell_1BH[:, 1], expected_cell_H)
@@ -57,8 +43,8 @@ def test_the_decoder_reads_the_truth_in_training_and_itself_when_scoring() -> No
     net = network()
     x_BCL, lengths_B = windows(4)
     with torch.no_grad():
-        written_LBC, target_LBC = net._written(x_BCL, lengths_B), net._reversed(x_BCL, lengths_B)
-        state = net._state(x_BCL, lengths_B)
+        written_LBC, target_LBC = net.written(x_BCL, lengths_B), net.target(x_BCL, lengths_B)
+        state = net.state(x_BCL, lengths_B)
         own_LBH, _ = net.decoder(written_LBC[:-1], state)
         true_LBH, _ = net.decoder(target_LBC[:-1], state)
         torch.testing.assert_close(written_LBC[1:], net.head(own_LBH))

@@ -1,21 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from streamad.testing import check_detector
 from streamad.types import WindowSet
 from streamad_models.baselines.estimators import nearest
 from streamad_models.baselines.estimators.nearest import NearestNeighbour, nearest_distance
-from tests.support.detectors import ROWS, SEQUENCES, Case
-
-
-@pytest.mark.parametrize("case", [SEQUENCES, ROWS], ids=["sequences", "rows"])
-def test_it_keeps_the_laws_of_a_detector(case: Case, tmp_path: Path) -> None:
-    check_detector(NearestNeighbour, normal=case.normal, anomalous=case.anomalous, folder=tmp_path)
 
 
 def test_the_score_is_the_distance_over_the_padded_window() -> None:
@@ -34,7 +25,7 @@ def test_a_training_window_lies_at_distance_0_far_from_the_origin() -> None:
 def test_the_distance_does_not_depend_on_how_the_table_is_cut(
     chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(nearest, "CHUNK_BYTES", chunk_bytes)
     rng = np.random.default_rng(0)
     rows, known = rng.normal(5, 1, (10, 7)), rng.normal(5, 1, (40, 7))
     np.testing.assert_allclose(nearest_distance(rows, known), cdist(rows, known).min(axis=1), rtol=1e-9)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.svm import OneClassSVM
 
-from streamad.testing import check_detector
 from streamad.types import WindowSet
 from streamad_models.baselines.estimators.shallow import (
     IsolationForest,
@@ -17,15 +16,9 @@ from streamad_models.baselines.estimators.shallow import (
     OneClassSvm,
     OneClassSvmOptions,
 )
-from tests.support.detectors import ROWS, SEQUENCES, Case, rows
+from tests.support.detectors import ROWS, rows
 
 KINDS = [OneClassSvm, lambda: IsolationForest(IsolationForestOptions(n_trees=50)), LocalOutlierFactor]
-
-
-@pytest.mark.parametrize("case", [SEQUENCES, ROWS], ids=["sequences", "rows"])
-@pytest.mark.parametrize("make", KINDS, ids=["oc_svm", "isolation_forest", "lof"])
-def test_it_keeps_the_laws_of_a_detector(make: Callable[[], Any], case: Case, tmp_path: Path) -> None:
-    check_detector(make, normal=case.normal, anomalous=case.anomalous, folder=tmp_path)
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.5])

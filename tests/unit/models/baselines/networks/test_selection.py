@@ -75,7 +75,7 @@ def test_a_candidate_that_cannot_be_judged_is_not_the_best(preferring: type[Pref
         def candidates(self, length: int) -> Sequence[int]:
             return 8, 8
 
-    with pytest.raises(DetectorError, match=r"none of reduced_dim 8, 8 will do: what .* 8 gives cannot be judged"):
+    with pytest.raises(DetectorError, match="none of reduced_dim 8, 8 will do: reduced_dim 8 gives NaN"):
         Hopeless(GoadOptions(epochs=1)).fit(SEQUENCES.normal, seed=0, device="cpu")
 
 

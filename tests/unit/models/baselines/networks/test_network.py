@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
-from streamad.errors import TrainingDataError
-from streamad_models.baselines.networks.network import mean_over_steps, need_sequences, valid_steps
+from streamad_models.baselines.networks.network import mean_over_steps, valid_steps
 
 
 def test_a_step_at_the_length_is_no_longer_valid() -> None:
@@ -14,9 +12,3 @@ def test_a_step_at_the_length_is_no_longer_valid() -> None:
 def test_the_mean_is_over_valid_steps_whatever_lies_beyond() -> None:
     values_LB = torch.tensor([[1.0, 1.0], [torch.inf, 2.0], [torch.nan, 6.0]])
     assert mean_over_steps(values_LB, torch.tensor([1, 3])).tolist() == [1.0, 3.0]
-
-
-def test_a_table_has_no_sequence() -> None:
-    need_sequences(2, "a model")
-    with pytest.raises(TrainingDataError, match="a model needs sequences"):
-        need_sequences(1, "a model")

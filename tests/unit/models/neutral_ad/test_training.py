@@ -12,8 +12,7 @@ from streamad.errors import DetectorError, OutputError, TrainingDataError
 from streamad.ports import TrainingStep
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, training
-from streamad_models.neutral_ad.training import resolve_device
-from tests.unit.models.small import PARAMETRISATIONS, model, options, sines
+from tests.unit.models.small import model, options, sines
 
 
 def _fit(seed: int = 0, *, data: Any = None, progress: Any = None, resume: Path | None = None, **changes: Any) -> Any:
@@ -122,17 +121,6 @@ def test_a_training_set_that_cannot_train_is_refused_before_any_epoch() -> None:
         _fit(data=sines(5))
 
 
-@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
-@pytest.mark.parametrize("k", range(2, 16))
-def test_every_number_of_transformations_from_2_to_15_trains_and_scores(k: int, parametrisation: str) -> None:
-    data = sines(12, n_channels=2, length=9)
-    fitted = _fit(data=data, n_transformations=k, transformation=parametrisation, epochs=1, base_width=8)
-    terms = fitted.score(data.values, data.lengths)
-    assert terms.shape == (12, k)
-    assert np.isfinite(terms).all()
-    assert 0 < fitted.summary.best_loss < 10
-
-
 # --- interruption and resume ---------------------------------------------------------------------------------------
 
 
@@ -199,22 +187,6 @@ def test_a_resume_file_that_cannot_be_written_is_an_output_error(tmp_path: Path)
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OutputError, match="cannot write the resume file"):
         _fit(resume=tmp_path / "file" / "run.resume")
-
-
-# --- devices -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta", ""])
-def test_a_device_that_is_not_there_is_refused(device: str) -> None:
-    with pytest.raises(DetectorError, match="use auto"):
-        resolve_device(device)
-
-
-def test_auto_takes_cuda_where_there_is_one() -> None:
-    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-# --- a batch in pieces ---------------------------------------------------------------------------------------------
 
 
 def test_a_batch_in_pieces_is_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:

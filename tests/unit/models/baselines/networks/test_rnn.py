@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch.distributions import Normal
 
-from streamad.errors import TrainingDataError
-from streamad.testing import check_detector
 from streamad_models.baselines.networks.rnn import Rnn, RnnNetwork, RnnOptions
-from tests.support.detectors import ROWS, SEQUENCES
+from tests.support.detectors import SEQUENCES
 from tests.unit.models.small import windows
 
 SMALL = RnnOptions(hidden_dim=8, epochs=6)
@@ -19,15 +15,6 @@ SMALL = RnnOptions(hidden_dim=8, epochs=6)
 def network(n_channels: int = 3, length: int = 16, options: RnnOptions = SMALL) -> RnnNetwork:
     torch.manual_seed(0)
     return RnnNetwork(n_channels, length, options).eval()
-
-
-def test_it_keeps_the_laws_of_a_detector(tmp_path: Path) -> None:
-    check_detector(lambda: Rnn(SMALL), normal=SEQUENCES.normal, anomalous=SEQUENCES.anomalous, folder=tmp_path)
-
-
-def test_rows_of_a_table_are_refused() -> None:
-    with pytest.raises(TrainingDataError, match="sequences"):
-        Rnn(SMALL).fit(ROWS.normal, seed=0, device="cpu")
 
 
 def test_the_score_is_the_negative_log_likelihood_per_valid_step() -> None:

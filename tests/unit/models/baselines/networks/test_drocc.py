@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from streamad.testing import check_detector
-from streamad_models.baselines.networks.drocc import Drocc, DroccNetwork, DroccOptions, onto_shell
-from tests.support.detectors import ROWS, SEQUENCES, Case
+from streamad_models.baselines.networks.drocc import DroccNetwork, DroccOptions, onto_shell
 from tests.unit.models.small import windows
 
 
@@ -19,15 +16,6 @@ def options(**changes: Any) -> DroccOptions:
 
 def network(n_channels: int = 3, length: int = 16, **changes: Any) -> DroccNetwork:
     return DroccNetwork(n_channels, length, options(**changes), torch.Generator().manual_seed(0))
-
-
-@pytest.mark.parametrize(
-    ("case", "changes"),
-    [(SEQUENCES, {}), (ROWS, {"epochs": 40})],  # rows take longer to tell apart
-    ids=["sequences", "rows"],
-)
-def test_it_keeps_the_laws_of_a_detector(case: Case, changes: dict[str, Any], tmp_path: Path) -> None:
-    check_detector(lambda: Drocc(options(**changes)), normal=case.normal, anomalous=case.anomalous, folder=tmp_path)
 
 
 def test_offsets_are_brought_onto_the_shell_and_left_there() -> None:

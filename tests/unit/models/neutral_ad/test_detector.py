@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streamad.errors import ArtifactError
+from streamad.judge.evaluation import auc
+from streamad.plugins import load
+from streamad.ports import Detector, FittedDetector, Scorer
+from streamad.testing import check_detector
+from streamad.types import WindowSet
+from streamad_models.neutral_ad import NeutralAD, NeutralADOptions, NeutralADTabular, NeutralADTabularOptions
+from tests.support.detectors import ROWS, SEQUENCES, rows
+from tests.unit.models.small import PARAMETRISATIONS, options, sines
+
+
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+def test_neutral_ad_keeps_the_laws_of_a_detector(tmp_path: Path, parametrisation: Any) -> None:
+    options = NeutralADOptions(transformation=parametrisation, n_transformations=4, embedding_dim=8, epochs=20)
+    check_detector(lambda: NeutralAD(options), **SEQUENCES._asdict(), folder=tmp_path)
+
+
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_neutral_ad_for_tables_keeps_the_laws_of_a_detector(
+    tmp_path: Path, parametrisation: Any, batch_norm: bool
+) -> None:
+    epochs = 300 if batch_norm else 60  # the means of batches of 36 rows scatter, so it takes longer
+    options = NeutralADTabularOptions(
+        transformation=parametrisation, batch_norm=batch_norm, batch_size=16, epochs=epochs
+    )
+    check_detector(lambda: NeutralADTabular(options), **ROWS._asdict(), folder=tmp_path)
+
+
+def test_it_is_a_detector_found_by_its_kind(tmp_path: Path) -> None:
+    assert load("detectors", "neutral_ad") is NeutralAD
+    detector = NeutralAD(options(epochs=1))
+    fitted = detector.fit(sines(), seed=0, device="cpu")
+    fitted.export(tmp_path)
+    assert isinstance(detector, Detector)
+    assert isinstance(fitted, FittedDetector)
+    assert isinstance(detector.load(tmp_path, device="cpu"), Scorer)
+    assert detector.options_model is NeutralADOptions
+
+
+def test_a_folder_without_a_model_is_an_artifact_error(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"model\.ts"):
+        NeutralAD().load(tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+@pytest.mark.parametrize("k", range(2, 16))
+@pytest.mark.parametrize(
+    ("detector", "data", "small"),
+    [(NeutralAD, sines(12, n_channels=2, length=9), {"base_width": 8}), (NeutralADTabular, rows(), {"batch_size": 16})],
+    ids=["sequences", "rows"],
+)
+def test_every_number_of_transformations_from_2_to_15_trains_and_scores(
+    detector: Any, data: WindowSet, small: dict[str, Any], k: int, parametrisation: str
+) -> None:
+    settings = {"n_transformations": k, "transformation": parametrisation, "epochs": 1, **small}
+    fitted = detector(detector.options_model.model_validate(settings)).fit(data, seed=0, device="cpu")
+    terms = fitted.score(data.values, data.lengths)
+    assert terms.shape == (len(data), k)
+    assert np.isfinite(terms).all()
+    assert 0 < fitted.summary.best_loss < 10
+
+
+def test_default_options_separate_a_natops_class_from_the_rest(data_file: Callable[[str], Path]) -> None:
+    with np.load(data_file("natops.npz"), allow_pickle=False) as arrays:
+        train, test = (np.nan_to_num(arrays[f"{part}_x"]).astype(np.float32) for part in ("train", "test"))
+        lengths, test_lengths, y, test_y = (arrays[name] for name in ("train_len", "test_len", "train_y", "test_y"))
+    normal = np.flatnonzero(y == y.min())
+    training = WindowSet(train[normal], lengths[normal].astype(np.int64), tuple(map(str, normal)))
+    fitted = NeutralAD(NeutralADOptions(epochs=40)).fit(training, seed=0, device="cpu")
+    scores = fitted.score(test, test_lengths.astype(np.int64)).sum(axis=1)
+    assert auc(scores, test_y != test_y.min()) >= 0.90
