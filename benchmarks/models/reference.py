@@ -1,6 +1,6 @@
-"""The same model written the plain way: K separate mask networks and an encoder of standard layers, one conv at a time.
+"""The reference form of the model: K separate mask networks and an encoder of standard layers, one conv at a time.
 
-Nothing in service uses it. Tests hold the fast form against it, and the benchmark measures what the fast form gains.
+Tests compare the product's form with it, and benchmarks measure the product's gain over it. Nothing in service uses it.
 Legend: B windows, K transformations, C channels, L window length, N views, V = K + 1 views per window, Z embedding.
 """
 
@@ -17,7 +17,7 @@ from streamad_models.neutral_ad.transformations import N_RESIDUAL_BLOCKS, Transf
 
 
 class MaskNetwork(nn.Module):
-    """One M_k of standard layers (FACTS, mask network): [B, C, L] -> [B, C, L]."""
+    """One M_k of standard layers: [B, C, L] -> [B, C, L]."""
 
     def __init__(self, n_channels: int) -> None:
         super().__init__()

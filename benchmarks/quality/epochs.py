@@ -1,13 +1,12 @@
-"""Which epoch's model tells anomalies best, and whether a plain program of NeuTraL AD does as well.
+"""AUC of four choices of an epoch, and of a plain program of NeuTraL AD.
 
-NeuTraL AD is written the plain way, K mask networks and an encoder of torch.nn layers (reference.py) with the starting
-weights that those layers draw themselves, trained by Adam with the published settings. Fixed transformations and DROCC
-are those of the study. After each epoch the model scores the test split. Told, for each task (a class against the rest,
-or all classes but one) and seed, is the AUC of four choices of an epoch: lowest (training loss: NeuTraL AD's in the
-study), last (the baselines' in the study), tenth (the best on a tenth of the test split, with its labels, AUC on the
-rest, mean of 100 draws), and best (on the whole test split: nobody can choose it, it bounds what a choice can gain).
-``--start`` gives the plain program other starting weights, which the paper does not name: he (He et al. 2015) in the
-encoder, xavier (Glorot and Bengio 2010) in all layers. Needs STREAMAD_DATA (docs/model/datasets.md).
+NeuTraL AD is the reference form (reference.py) with the starting weights of its torch.nn layers, trained by Adam with
+the published settings; fixed transformations and DROCC are those of the study. After each epoch the model scores the
+test split. For each task (a class against the rest, or all classes but one) and seed the output is the AUC of four
+choices of an epoch: lowest (training loss: NeuTraL AD's in the study), last (the baselines' in the study), tenth (the
+best on a tenth of the test split, with its labels, AUC on the rest, mean of 100 draws), and best (on the whole test
+split: a bound, not a choice). ``--start`` sets other starting weights, which the paper does not name: he (He et al.
+2015) in the encoder, xavier (Glorot and Bengio 2010) in all layers. Needs STREAMAD_DATA (docs/model/datasets.md).
 Run: ``python -m benchmarks.quality.epochs [--method M] [--datasets epilepsy] [--protocol n_vs_rest] [--seeds 3]
 [--start he] [--json]``.
 """
@@ -88,15 +87,15 @@ def train_plain(task: Task, name: PresetName, epochs: int, seed: int, start: str
 
 
 class _ScoredEpochs:
-    """What ``fit`` tells of each epoch, with the scores that its model gives: the network is caught as it is built."""
+    """The losses and scores of each epoch of ``fit``; ``build`` is wrapped to get the network."""
 
     def __init__(self, detector: NetworkDetector[Any], task: Task) -> None:
         self.losses: list[float] = []
         self.scores: list[Floats] = []
         self._task, self._build = task, detector.build
-        detector.build = self._caught  # type: ignore[method-assign]
+        detector.build = self._built  # type: ignore[method-assign]
 
-    def _caught(self, *shape: Any) -> Network:
+    def _built(self, *shape: Any) -> Network:
         self._network = self._build(*shape)
         return self._network
 
@@ -110,9 +109,9 @@ def train_baseline(method: str, task: Task, name: PresetName, epochs: int, seed:
     detector = make(method, name, {"epochs": epochs})
     if not isinstance(detector, NetworkDetector):
         raise TypeError(f"{method} is not trained epoch by epoch")
-    told = _ScoredEpochs(detector, task)
-    detector.fit(task.train, seed=seed, device="cpu", progress=told)
-    return np.array(told.losses), np.array(told.scores)
+    epochs_of = _ScoredEpochs(detector, task)
+    detector.fit(task.train, seed=seed, device="cpu", progress=epochs_of)
+    return np.array(epochs_of.losses), np.array(epochs_of.scores)
 
 
 def aucs_of(losses: Floats, scores: Floats, is_anomaly: npt.NDArray[np.bool_], seed: int) -> dict[str, float]:
@@ -145,8 +144,8 @@ def measure(
             task = class_task(recordings, classes)
             losses, scores = train(task, name, epochs, seed)
             rows.append(aucs_of(losses, scores, task.is_anomaly, seed))
-            told = ", ".join(f"{choice} {value:.1f}" for choice, value in rows[-1].items())
-            print(f"{method} {name} normal {normal} seed {seed}: {told} (lowest loss {losses.min():.3f})", flush=True)
+            text = ", ".join(f"{choice} {value:.1f}" for choice, value in rows[-1].items())
+            print(f"{method} {name} normal {normal} seed {seed}: {text} (lowest loss {losses.min():.3f})", flush=True)
         for choice in CHOICES:
             by_seed[choice].append(round(statistics.fmean(row[choice] for row in rows), 2))
     return {"protocol": protocol, "n_tasks": len(tasks), "epochs": epochs, "auc_by_seed": by_seed}

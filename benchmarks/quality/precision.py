@@ -1,10 +1,9 @@
-"""What training in bfloat16 saves, and whether the models that come of it tell anomalies as well.
+"""Training in bfloat16 against float32: time and AUC.
 
 For each class and seed a method with its settings of the study is trained twice from the same weights over the same
 batches, in float32 and in bfloat16, and scores the test split (float32 both). Time is this process's CPU time on one
-thread, so that other load does not count. A single class moves by points between seeds, so the mean of the paired
-differences and its standard error say what bfloat16 changes. Needs the data of the study (STREAMAD_DATA,
-docs/model/datasets.md).
+thread, so that other load does not count. A single class moves by points between seeds: the effect of bfloat16 is the
+mean of the paired differences, with its standard error. Needs the study's data (STREAMAD_DATA, docs/model/datasets.md).
 Run: ``python -m benchmarks.quality.precision [--method M] [--datasets epilepsy] [--classes 4] [--seeds 3] [--json]``.
 """
 
@@ -47,8 +46,8 @@ def measure(method: str, name: PresetName, *, n_classes: int, n_seeds: int, chan
             task = class_task(recordings, (normal,))
             found = [train(task, method, name, changes | {"precision": precision}, seed) for precision in PRECISIONS]
             pairs.append(found)
-            told = ", ".join(f"{p} {a:.1f} in {s:.0f} s" for p, (a, s) in zip(PRECISIONS, found, strict=True))
-            print(f"{method} {name} class {normal} seed {seed}: {told}", flush=True)
+            text = ", ".join(f"{p} {a:.1f} in {s:.0f} s" for p, (a, s) in zip(PRECISIONS, found, strict=True))
+            print(f"{method} {name} class {normal} seed {seed}: {text}", flush=True)
     differences = [half[0] - full[0] for full, half in pairs]
     error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
     return {

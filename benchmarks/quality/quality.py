@@ -1,7 +1,7 @@
-"""How well the detector tells one class of real recordings from the others: one-vs-rest AUC on the test split.
+"""One-vs-rest AUC of the detector on the test split of real recordings.
 
 For each class, a model is trained on the training split's sequences of that class, exported, loaded as for service,
-and scores the whole test split, all on one thread. ``--options`` are the detector's, as KEY=VALUE; none: the defaults.
+and scores the whole test split, all on one thread. ``--options`` are the detector's, as KEY=VALUE (none: the defaults).
 Data: NAME.npz in the folder that STREAMAD_DATA names, else in ``../shared/data`` beside the checkout. About 13 seconds
 a class and seed of NATOPS.
 Run:
@@ -33,7 +33,7 @@ DATA = Path(os.environ.get("STREAMAD_DATA") or Path(__file__).resolve().parents[
 
 
 def read(path: Path) -> dict[str, tuple[WindowSet, np.ndarray]]:
-    """Return windows and class numbers of both splits; what lies behind a sequence's end becomes zero."""
+    """Return windows and class numbers of both splits, zero after a sequence's end."""
     splits = {}
     with np.load(path, allow_pickle=False) as archive:
         for split in ("train", "test"):
@@ -59,7 +59,7 @@ def one_against_the_rest(
 
 
 def measure(path: Path, classes: list[int], n_seeds: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the AUC of each class (all where none is named) and seed, and their means over the classes."""
+    """Return the AUC of each class (all if none is named) and seed, and their means over the classes."""
     began = time.perf_counter()
     splits = read(path)
     known = np.unique(splits["train"][1]).tolist()

@@ -1,10 +1,10 @@
-"""What one model's training costs: the plain form, the product's, and many models at the same time.
+"""Time of one model's training: the plain form, the product's, and many models at the same time.
 
-plain: K separate mask networks and an encoder of torch.nn layers (reference.py), Adam, a whole batch at once, one model
-after the other. product: ``NeutralAD.fit``, one model after the other. ensemble: ``fit_ensemble``, all at once. All
-three train the same models, from the same weights over the same batches, and must find the same first loss before
-anything counts. They take turns, medians are compared; on a CPU the clock is this process's CPU time on one thread, so
-that other load does not count, on CUDA it is time on the wall. Made-up windows of the paper's sizes, published presets.
+plain: the reference form (reference.py), Adam, a whole batch at once, one model after the other. product:
+``NeutralAD.fit``, one model after the other. ensemble: ``fit_ensemble``, all at once. All three train the same models
+from the same weights over the same batches, and must have the same first loss. They take turns; medians are compared.
+The clock is CPU time of one thread, so that other load does not count; on CUDA it is wall time. Made-up windows of the
+paper's sizes, published presets.
 Run: ``python benchmarks/speed/training.py [--datasets natops racket_sports] [--models 6] [--device cuda] [--json]``.
 """
 
@@ -59,7 +59,7 @@ def windows(size: Size, seed: int) -> WindowSet:
 def plain_epochs(
     model: ReferenceModel, data: WindowSet, options: NeutralADOptions, generator: torch.Generator
 ) -> Iterator[float]:
-    """Train the plain form in place, on its own device, and yield each epoch's mean loss once the epoch is done."""
+    """Train the plain form in place, on its own device, and yield each epoch's mean loss at its end."""
     device = next(model.parameters()).device
     x_BCL, lengths_B = torch.from_numpy(data.values).to(device), torch.from_numpy(data.lengths).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)
@@ -86,7 +86,7 @@ def train_plain(member: Member, options: NeutralADOptions, device: torch.device)
 
 
 def forms_of(members: list[Member], options: NeutralADOptions, device: str) -> dict[str, Callable[[], list[float]]]:
-    """Return the three trainings as functions; each returns the first losses that it knows."""
+    """Return the three trainings as functions that return first losses."""
     first: list[float] = []
 
     def product() -> list[float]:
@@ -112,7 +112,7 @@ def forms_of(members: list[Member], options: NeutralADOptions, device: str) -> d
 
 
 def measure(name: PresetName, *, n_models: int, epochs: int, rounds: int, device: str) -> dict[str, Any]:
-    """Return seconds per model and epoch of each form, and how often the plain form's time holds theirs."""
+    """Return seconds per model and epoch of each form, and the gain over the plain form."""
     options = NeutralADOptions.from_preset(name, epochs=epochs)
     members = [Member(windows(SIZES[name], seed), seed) for seed in range(n_models)]
     forms = forms_of(members, options, device)

@@ -1,4 +1,4 @@
-"""The benchmarks run on tiny sizes and end with one JSON object that has the promised keys; how fast, they say."""
+"""The benchmarks run on tiny sizes and end with one JSON object that has the promised keys."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 
 def benchmark(name: str, *arguments: str, **environment: str) -> dict[str, Any]:
-    """Run a benchmark with ``--json`` and return the last line of its standard output."""
-    return told([str(BENCHMARKS / f"{name}.py"), *arguments], **environment)
+    """Return the figures of a benchmark's script."""
+    return figures_of([str(BENCHMARKS / f"{name}.py"), *arguments], **environment)
 
 
 def study(name: str, folder: Path, *arguments: str) -> Any:
-    """Return what a benchmark on the study's data in ``folder`` says of RacketSports' first class."""
+    """Return a benchmark's figures of RacketSports' first class, from the study's data in ``folder``."""
     of_one_class = ["-m", f"benchmarks.{name}", "--datasets", "racket_sports", "--classes", "1", *arguments]
-    return told(of_one_class, STREAMAD_DATA=str(folder))["racket_sports"]
+    return figures_of(of_one_class, STREAMAD_DATA=str(folder))["racket_sports"]
 
 
-def told(arguments: list[str], **environment: str) -> dict[str, Any]:
-    """Return the JSON object that a program of Python, run in the checkout with ``--json``, prints last."""
+def figures_of(arguments: list[str], **environment: str) -> dict[str, Any]:
+    """Run Python in the checkout with ``--json`` and return the JSON object that it prints last."""
     done = subprocess.run(
         [sys.executable, *arguments, "--json"],
         cwd=BENCHMARKS.parent,
@@ -48,7 +48,7 @@ def told(arguments: list[str], **environment: str) -> dict[str, Any]:
     return figures
 
 
-def test_scoring_tells_windows_per_second_of_each_form_and_the_machine_s_matrix_product() -> None:
+def test_scoring_reports_windows_per_second_of_each_form() -> None:
     figures = benchmark("speed/scoring", "--rounds", "1", "--slice-s", "0.01")
     assert {"1", "8", "64", "256", "gemm_gflops", "gemm_share"} <= set(figures)
     for size in ("1", "8", "64", "256"):
@@ -58,7 +58,7 @@ def test_scoring_tells_windows_per_second_of_each_form_and_the_machine_s_matrix_
     assert 0 < figures["gemm_share"] <= 1.5  # a loaded machine may be slow for the product and quick for the model
 
 
-def test_pipeline_tells_samples_per_second_and_where_the_time_goes() -> None:
+def test_pipeline_reports_samples_per_second_and_each_stage_s_share() -> None:
     figures = benchmark("speed/pipeline", "--sequences", "40", "--rounds", "1")
     assert (figures["sequences"], figures["samples"]) == (40, 40 * 51)
     assert figures["samples_per_s"] == pytest.approx(40 * 51 / figures["whole_wall_s"])
@@ -106,7 +106,7 @@ def test_figures_over_seeds_are_medians() -> None:
     }
 
 
-def test_swap_tells_latencies_with_and_without_swaps_and_what_a_swap_takes() -> None:
+def test_swap_reports_latencies_with_and_without_swaps_and_a_swap_s_own_time() -> None:
     figures = benchmark("speed/swap", "--seconds", "4", "--slice-s", "2", "--every-s", "0.1", "--rate", "20")
     assert figures["swaps"] > 0
     assert 0 <= figures["wait_median_ms"] <= figures["wait_max_ms"]
@@ -119,7 +119,7 @@ def test_swap_tells_latencies_with_and_without_swaps_and_what_a_swap_takes() -> 
         assert figures[f"cost_{quantile}_ms"] == pytest.approx(with_ - without, abs=0.002)
 
 
-def test_learning_tells_what_gate_drift_and_store_take() -> None:
+def test_learning_reports_the_time_of_gate_drift_and_store() -> None:
     figures = benchmark("speed/learning", "--sequences", "1500")
     for row in figures.values():
         assert all(0 < row[name] < 100_000 for name in ("us_gate", "us_drift", "us_per_sequence"))
@@ -127,7 +127,7 @@ def test_learning_tells_what_gate_drift_and_store_take() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="stops and continues the training process, reads /proc")
-def test_retraining_latency_tells_quantiles_with_and_without_a_training_beside_the_load() -> None:
+def test_retraining_latency_reports_quantiles_with_and_without_a_training_beside_the_load() -> None:
     figures = benchmark("speed/retraining_latency", "--seconds", "1", "--slice-s", "0.5", "--rate", "20")
     conditions = figures["conditions"]
     assert list(conditions) == ["without", "with"]
@@ -139,7 +139,7 @@ def test_retraining_latency_tells_quantiles_with_and_without_a_training_beside_t
     assert figures["p99_ratio"] == {"with": pytest.approx(ratio, abs=0.001)}
 
 
-def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves() -> None:
+def test_contamination_reports_the_rates_of_each_training_set() -> None:
     figures = benchmark("quality/contamination", "--seeds", "1", "--batches", "30", "--epochs", "1")
     (by_training_set,) = figures["seeds"]
     assert list(by_training_set) == ["clean", "trim 0", "trim 0.05", "trim 0.1"]
@@ -149,7 +149,7 @@ def test_contamination_tells_what_unnoticed_faults_cost_and_what_the_trim_saves(
 
 
 @pytest.mark.parametrize(("method", "protocol"), [("neutral_ad", "n_vs_rest"), ("drocc", "one_vs_rest")])
-def test_epochs_tells_what_each_choice_of_an_epoch_gives(
+def test_epochs_reports_the_auc_of_each_choice_of_an_epoch(
     method: str, protocol: str, data_file: Callable[[str], Path]
 ) -> None:
     folder = data_file("racket_sports.npz").parent
@@ -172,7 +172,7 @@ def test_scoring_each_epoch_leaves_a_training_as_it_is(data_file: Callable[[str]
 
 
 @pytest.mark.parametrize("method", ["neutral_ad", "fixed_transformations"])
-def test_precision_tells_the_paired_difference_and_the_gain(method: str, data_file: Callable[[str], Path]) -> None:
+def test_precision_reports_the_paired_difference_and_the_gain(method: str, data_file: Callable[[str], Path]) -> None:
     folder = data_file("racket_sports.npz").parent
     found = study("quality.precision", folder, "--method", method, "--epochs", "2", "--seeds", "2")
     assert found["n_pairs"] == 2
