@@ -93,7 +93,7 @@ def test_a_killed_worker_s_trainer_ends_by_itself_and_the_training_goes_on_at_th
     assert_clean(plant)
 
 
-def test_a_killed_trainer_is_told_and_its_training_goes_on(plant: TrainingPlant, ended: list[int]) -> None:
+def test_a_killed_trainer_is_reported_and_its_training_goes_on(plant: TrainingPlant, ended: list[int]) -> None:
     plant.hold.touch()
     plant.post()
     with plant.worker() as worker:
@@ -147,10 +147,10 @@ def test_a_stopped_trainer_loses_its_place_and_dies_when_it_goes_on(plant: Train
         os.kill(stopped, signal.SIGCONT)
         first.until(lambda: bool(first.results))
         assert not is_alive(stopped)
-        (told,) = first.results
-        assert isinstance(told, TrainingFailed)
-        assert told.kind == "refused"
-        assert "another training took its place" in told.error
+        (failed,) = first.results
+        assert isinstance(failed, TrainingFailed)
+        assert failed.kind == "refused"
+        assert "another training took its place" in failed.error
     assert plant.status() == before, "the status is that of the later one"
     assert plant.registry.current("default") == outcome.version
     assert plant.registry.versions("default") == (outcome.version,)

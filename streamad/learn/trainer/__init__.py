@@ -1,1 +1,1 @@
-"""When and where a training runs: the process of its own, what starts it, what it reports."""
+"""The trainings of a running model: triggers, requests, the training process and its status."""

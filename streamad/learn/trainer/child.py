@@ -213,11 +213,9 @@ class Child:
         by = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with exit code {ended.code}"
         words = ended.errors.strip().splitlines()
         text = f"the training process {by}" + (f": {words[-1][:300]}" if words else "")
-        return (
-            self._failed(request, f"{text}; it is started again", "interrupted")
-            if resumes
-            else self._failed(request, text)
-        )
+        if resumes:
+            return self._failed(request, f"{text}; it is started again", "interrupted")
+        return self._failed(request, text)
 
     def _failed(self, request: TrainingRequest, error: str, kind: FailureKind = "failed") -> TrainingFailed:
         return TrainingFailed(model=self._model, error=error, request=request, kind=kind)

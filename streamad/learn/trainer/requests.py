@@ -1,4 +1,4 @@
-"""What a training is asked for, and its result: the messages between triggers, trainer, worker and operator."""
+"""Requests for trainings and their results: the messages between triggers, trainer, worker and operator."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _WHY: Mapping[TrainingReason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What decides whether to train: sequences accepted and reserved, and whether the plant has changed for good.
+    """The inputs of the decision to train: sequences accepted and reserved, and whether the plant has changed for good.
 
     ``alert_share``: of the latest sequences; a change that they no longer show is not learned.
     """
@@ -58,7 +58,7 @@ class Need:
 
 
 class StoreCounts(Protocol):
-    """What the inlier store holds; called in a thread."""
+    """Counts of the inlier store; called in a thread."""
 
     def kept_since(self, since_us: int) -> int:
         """Return how many sequences that ended since ``since_us`` are stored. Raises StoreError."""

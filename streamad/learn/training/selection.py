@@ -126,14 +126,14 @@ def select(stored: Stored, *, settings: LearningSettings, rate: float, judges: f
     in ``judges`` has judged, whatever the decision: before the first model and after a lasting change. Of the false
     alarms that were not accepted the latest train, at most ``settings.feedback_share`` of all.
     """
-    words = {id: mark.judgement for id, mark in stored.marks.items()}
+    labels = {id: mark.judgement for id, mark in stored.marks.items()}
 
     seen: set[str] = set()
 
     def usable(sequences: Iterable[StoredSequence]) -> list[StoredSequence]:
         fresh = [each for each in sequences if each.id not in seen]
         seen.update(each.id for each in fresh)
-        return [each for each in fresh if words.get(each.id) not in {"confirmed", "veto"}]
+        return [each for each in fresh if labels.get(each.id) not in {"confirmed", "veto"}]
 
     def is_judged(each: StoredSequence) -> bool:
         return each.decision != "learning" and each.model_version in judges
@@ -145,12 +145,12 @@ def select(stored: Stored, *, settings: LearningSettings, rate: float, judges: f
     accepted = usable(stored.accepted)
     judged = tuple(each for each in accepted if is_judged(each))
     uncut = tuple(each for each in (*accepted, *aside) if not is_judged(each))
-    alarms = [each for each in aside if is_judged(each) and words.get(each.id) == "false_alarm"]
+    alarms = [each for each in aside if is_judged(each) and labels.get(each.id) == "false_alarm"]
     feedback = _latest(alarms, _at_most(len(judged) + len(uncut), settings.feedback_share))
 
     def half(name: str) -> HeldOut:
         ours = tuple(each for each in reserve if reserve_half(each.stream, each.sequence) == name)
-        return _held_out(ours, rate, is_judged, lambda each: words.get(each.id) == "false_alarm")
+        return _held_out(ours, rate, is_judged, lambda each: labels.get(each.id) == "false_alarm")
 
     everything = {each.id: each for each in (*stored.accepted, *stored.reserve, *stored.aside)}.values()
     return Selection(
@@ -159,7 +159,7 @@ def select(stored: Stored, *, settings: LearningSettings, rate: float, judges: f
         feedback=feedback,
         calibration=half("calibration"),
         comparison=half("comparison"),
-        confirmed=tuple(each for each in everything if words.get(each.id) == "confirmed"),
+        confirmed=tuple(each for each in everything if labels.get(each.id) == "confirmed"),
     )
 
 

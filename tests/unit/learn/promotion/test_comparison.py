@@ -154,11 +154,11 @@ def test_the_same_comparison_twice_gives_the_same_figures() -> None:
 
 
 def test_progress_counts_to_its_end() -> None:
-    told: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     material = TestMaterial(held_out(windows(40, 3)), None, None)
-    compare(loaded("0002"), None, material, rate=RATE, seed=0, progress=lambda done, total: told.append((done, total)))
-    total = told[0][1]
-    assert told == [(done, total) for done in range(1, total + 1)]
+    compare(loaded("0002"), None, material, rate=RATE, seed=0, progress=lambda done, total: steps.append((done, total)))
+    total = steps[0][1]
+    assert steps == [(done, total) for done in range(1, total + 1)]
 
 
 class TestVersions:
@@ -171,10 +171,13 @@ class TestVersions:
         assert life.retrain().version == "0002"
         return life
 
-    def test_versions_are_compared_whichever_is_in_service(self, life: Life) -> None:
-        both = compare_versions(
-            life.registry, life.store, "0001", "0002", settings=life.settings, model=MODEL, detector=life.detector
+    def compared(self, life: Life, challenger: str) -> Comparison:
+        return compare_versions(
+            life.registry, life.store, "0001", challenger, settings=life.settings, model=MODEL, detector=life.detector
         )
+
+    def test_versions_are_compared_whichever_is_in_service(self, life: Life) -> None:
+        both = self.compared(life, "0002")
         assert both.champion is not None
         assert (both.champion.version, both.challenger.version) == ("0001", "0002")
         recorded = life.manifest("0002").decision
@@ -183,21 +186,15 @@ class TestVersions:
 
     def test_unknown_and_damaged_versions_are_errors(self, life: Life) -> None:
         with pytest.raises(RegistryError, match="has no version 0009"):
-            compare_versions(
-                life.registry, life.store, "0001", "0009", settings=life.settings, model=MODEL, detector=life.detector
-            )
+            self.compared(life, "0009")
         (life.registry.folder(MODEL, "0001") / "model.npz").write_bytes(b"damaged")
         with pytest.raises(ArtifactError, match=r"model\.npz is damaged"):
-            compare_versions(
-                life.registry, life.store, "0001", "0002", settings=life.settings, model=MODEL, detector=life.detector
-            )
+            self.compared(life, "0002")
 
     def test_an_empty_store_cannot_compare(self, life: Life) -> None:
         life.store.purge(share="reserve")
         with pytest.raises(TrainingDataError, match="holds no sequences to compare on"):
-            compare_versions(
-                life.registry, life.store, "0001", "0002", settings=life.settings, model=MODEL, detector=life.detector
-            )
+            self.compared(life, "0002")
 
     def test_a_version_loads_as_it_would_go_into_service(self, life: Life) -> None:
         found = load_version(life.registry, MODEL, "0001", settings=life.settings, detector=life.detector, device=None)

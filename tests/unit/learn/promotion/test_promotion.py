@@ -39,7 +39,7 @@ def ruling(ours: ModelFigures, theirs: ModelFigures | None, n: int = 100, rate: 
     return rule(comparison, SETTINGS)
 
 
-def test_without_a_champion_it_goes_into_service_and_the_figures_are_told() -> None:
+def test_without_a_champion_it_goes_into_service_and_the_reason_has_the_figures() -> None:
     found = ruling(model(3, 100), None)
     assert found.promoted
     assert "3 false alarms on 100 normal sequences (0.6% to 8.5%), 70.0% of the injected faults found" in found.reason
@@ -106,7 +106,7 @@ def test_too_few_sequences_decide_nothing() -> None:
     assert "19 sequences to compare on, 20 are needed (learning.promotion.min_comparison)" in refused.reason
 
 
-def test_every_reason_is_told() -> None:
+def test_every_reason_is_given() -> None:
     n = MIN_LABELS
     ours, theirs = model(30, 100, detection=0.1, raised=n), model(2, 100, confirmed=n)
     reason = ruling(ours, theirs, n_confirmed=n, n_false_alarms=n).reason

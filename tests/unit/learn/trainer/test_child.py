@@ -182,11 +182,10 @@ async def test_the_environment_overrides_the_config_when_it_is_read_and_not_agai
 async def test_too_few_sequences_are_one_clear_line_and_no_version(tmp_path: Path, worker_of: WorkerOf) -> None:
     plant = TrainingPlant(tmp_path)
     plant.fill(accepted=10, reserve=5)
-    assert_failed(await worker_of(plant).train(), "10", "20", "min_training")
+    result = await worker_of(plant).train()
+    assert_failed(result, "10", "20", "min_training")
     assert plant.registry.versions("default") == ()
-    status = plant.status()
-    assert status.state == "idle"
-    assert isinstance(status.last, TrainingFailed)
+    assert (plant.status().state, plant.status().last) == ("idle", result)
 
 
 @pytest.mark.parametrize(
@@ -303,22 +302,19 @@ async def test_a_training_that_does_not_listen_is_killed_after_the_grace(tmp_pat
         os.kill(plant.journal()[-1]["pid"], 0)
 
 
-async def test_closing_without_any_training_returns_at_once_and_twice(tmp_path: Path, worker_of: WorkerOf) -> None:
+@pytest.mark.parametrize("is_started", [False, True])
+async def test_closing_before_a_process_has_started_trains_nothing(
+    tmp_path: Path, worker_of: WorkerOf, is_started: bool
+) -> None:
     worker = worker_of(TrainingPlant(tmp_path))
+    assert not is_started or worker.start()
     await worker.child.close()
     await worker.child.close()
     await worker.child.wait()
+    assert not worker.child.is_running
+    assert worker.child.pid is None
     assert not worker.start()
     assert worker.results == []
-
-
-async def test_closing_just_after_starting_trains_nothing(tmp_path: Path, worker_of: WorkerOf) -> None:
-    worker = worker_of(TrainingPlant(tmp_path))
-    assert worker.start()
-    await worker.child.close()
-    assert not worker.child.is_running
-    await worker.child.wait()
-    assert worker.child.pid is None
     assert TrainingPlant(tmp_path).status() == TrainingStatus()
 
 
@@ -504,20 +500,6 @@ async def test_cancelling_the_worker_ends_its_process(plant: TrainingPlant, work
     await worker.child.wait()
     with pytest.raises(ProcessLookupError):
         os.kill(plant.journal()[-1]["pid"], 0)
-
-
-async def test_a_lease_held_by_this_very_process_is_respected_too(tmp_path: Path, worker_of: WorkerOf) -> None:
-    plant = TrainingPlant(tmp_path)
-    lease = Lease(plant.training)
-    lease.take(0)
-    worker = worker_of(plant)
-    worker.start()
-    while worker.child.is_running:
-        lease.renew()
-        await asyncio.sleep(0.001)
-    assert_failed(worker.results[-1], f"pid {os.getpid()}", kind="refused")
-    assert lease.is_held()
-    lease.release()
 
 
 async def test_a_trainer_ignores_ctrl_c_at_a_terminal(plant: TrainingPlant, worker_of: WorkerOf) -> None:

@@ -43,7 +43,7 @@ def test_the_same_request_twice_is_one(tmp_path: Path) -> None:
     assert len(posted_requests(registry, "default")) == 1
 
 
-def test_a_file_that_is_no_request_is_put_aside_and_told_once(tmp_path: Path) -> None:
+def test_a_file_that_is_no_request_is_put_aside_and_logged_once(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     folder = post_request(registry, "default", LATE).parent
     (folder / "damaged.json").write_bytes(b'{"reason": "command"')

@@ -346,7 +346,7 @@ def test_a_model_whose_own_training_sequences_would_alert_stays_out(tmp_path: Pa
 
 
 @pytest.mark.parametrize("error", [ArtifactError, OutputError, RegistryError])
-def test_a_decision_that_cannot_be_kept_is_carried_out_and_that_is_told(
+def test_a_decision_that_cannot_be_kept_is_carried_out_and_reported(
     error: type[StreamadError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:

@@ -75,9 +75,8 @@ def test_progress_is_written_once_a_second(training: Training) -> None:
 
 
 def test_a_new_phase_is_written_at_once(training: Training) -> None:
-    training.writer.on_step(step(1))
-    training.writer.on_step(step(2))
-    training.writer.on_step(step(1, fit=3, phase="final"))
+    for each in (step(1), step(2), step(1, fit=3, phase="final")):
+        training.writer.on_step(each)
     assert (training.read().phase, training.read().epoch) == ("final", 1)
 
 
@@ -95,15 +94,14 @@ def test_an_end_is_written_with_its_result_and_stays_after_the_process(training:
     assert (status.last_started_us, status.last_ended_us) == (5, 61_000_000)
 
 
-def test_a_process_that_died_is_interrupted(training: Training) -> None:
+@pytest.mark.parametrize("has_died", [True, False])
+def test_a_training_is_interrupted_by_a_death_or_in_good_order(training: Training, has_died: bool) -> None:
     training.writer.on_step(step(1))
-    training.lease.release()
+    if has_died:
+        training.lease.release()
+    else:
+        training.writer.interrupted()
     assert (training.read().state, training.read().epoch) == ("interrupted", 1)
-
-
-def test_an_orderly_interruption_is_interrupted_even_before_the_process_has_gone(training: Training) -> None:
-    training.writer.interrupted()
-    assert training.read().state == "interrupted"
 
 
 def test_progress_that_cannot_be_written_does_not_stop_the_training_but_its_end_is_an_error(training: Training) -> None:

@@ -91,6 +91,11 @@ class Asking:
         self.clock.advance(hours * HOUR_S)
         return await self.trainings.due(need)
 
+    async def asked(self, need: Need = NEED, hours: float = 0.0) -> TrainingRequest:
+        request = await self.turn(need, hours)
+        assert request is not None
+        return request
+
     async def start(self, hours: float = 0.0) -> None:
         self.clock.advance(hours * HOUR_S)
         await self.trainings.start_due(NEED, self._flush)
@@ -153,9 +158,7 @@ async def test_what_an_operator_posted_comes_before_what_is_due(asking: AskingFo
 async def test_the_first_training_waits_for_enough_sequences(asking: AskingFor) -> None:
     at = asking(first_training=200)
     assert await at.turn(Need(199, has_model=False)) is None
-    request = await at.turn(Need(200, has_model=False))
-    assert request is not None
-    assert request.reason == "first"
+    assert (await at.asked(Need(200, has_model=False))).reason == "first"
 
 
 async def test_a_drift_that_came_within_the_interval_is_trained_on_after_it(asking: AskingFor) -> None:
@@ -164,8 +167,7 @@ async def test_a_drift_that_came_within_the_interval_is_trained_on_after_it(aski
     at.trainings.ended(done(REQUEST))
     at.trainings.drifted("mean of flow moved")
     assert await at.turn(hours=0.99) is None
-    request = await at.turn(hours=0.01)
-    assert request is not None
+    request = await at.asked(hours=0.01)
     assert (request.reason, request.detail) == ("drift", "mean of flow moved")
 
 
@@ -185,8 +187,7 @@ async def test_while_a_training_runs_none_is_started(asking: AskingFor) -> None:
 # --- after so many new inliers ---------------------------------------------------------------------------------------
 
 
-def store_times(n: int) -> list[int]:
-    return [START_US - 1_000_000 + number for number in range(n)]
+STORED_US = [START_US - 1_000_000 + number for number in range(100)]
 
 
 def other_trains(at: Asking, result: TrainingResult | None) -> None:
@@ -206,8 +207,7 @@ async def test_so_many_new_inliers_ask_once_and_a_training_starts_the_count_anew
     at.trainings.accepted(99)
     assert await at.turn() is None
     at.trainings.accepted(1)
-    request = await at.turn()
-    assert request is not None
+    request = await at.asked()
     assert (request.reason, request.detail) == ("inliers", "100 new inliers")
     at.trainings.ended(done(request))
     assert await at.turn(hours=2) is None
@@ -217,35 +217,30 @@ async def test_so_many_new_inliers_ask_once_and_a_training_starts_the_count_anew
 
 async def test_inliers_of_before_a_restart_and_of_other_workers_count(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
-    at.store.accepted_us = store_times(100)
+    at.store.accepted_us = list(STORED_US)
     assert await at.turn() is not None
 
 
 async def test_what_failed_keeps_its_count(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
     at.trainings.accepted(100)
-    request = await at.turn()
-    assert request is not None
-    at.trainings.ended(failed(request))
+    at.trainings.ended(failed(await at.asked()))
     assert await at.turn(hours=1.9) is None
     assert await at.turn(hours=0.1) is not None
 
 
 async def test_who_was_refused_counts_from_the_training_that_another_has_done(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
-    at.store.accepted_us = store_times(100)
+    at.store.accepted_us = list(STORED_US)
     at.trainings.accepted(50)
-    request = await at.turn()
-    assert request is not None
+    request = await at.asked()
     other_trains(at, done(REQUEST))
     at.trainings.ended(failed(request, "refused"))
     for _ in range(7):
         assert await at.turn(hours=1.1) is None, "not one inlier is new"
     at.store.accepted_us += [at.clock.now_us()] * 100
     at.trainings.accepted(10)
-    request = await at.turn(hours=0.01)
-    assert request is not None
-    assert request.detail == "100 new inliers"
+    assert (await at.asked(hours=0.01)).detail == "100 new inliers"
 
 
 @pytest.mark.parametrize("result", [None, failed(REQUEST)])
@@ -254,12 +249,10 @@ async def test_a_training_elsewhere_that_brought_nothing_takes_no_count_away(
 ) -> None:
     at = asking(after_inliers=100)
     at.trainings.accepted(100)
-    request = await at.turn()
-    assert request is not None
+    request = await at.asked()
     other_trains(at, result)
     at.trainings.ended(failed(request, "refused"))
-    again = await at.turn(hours=1)
-    assert again is not None
+    again = await at.asked(hours=1)
     other_trains(at, done(REQUEST))
     at.trainings.ended(failed(again, "refused"))
     assert await at.turn(hours=2) is None

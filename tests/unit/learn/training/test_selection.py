@@ -175,7 +175,7 @@ def cold(n_accepted: int, n_calibration: int, n_comparison: int) -> Selection:
     return chosen(of(FREE[:n_accepted], **UNJUDGED), reserve)
 
 
-def test_a_share_that_holds_none_out_is_told() -> None:
+def test_a_share_that_holds_none_out_is_an_error() -> None:
     with pytest.raises(TrainingDataError, match=r"model.calibration holds none of 200 sequences out: raise it"):
         planned(cold(200, 0, 0), has_champion=False, share=0.004)
 
