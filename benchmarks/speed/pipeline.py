@@ -1,4 +1,4 @@
-"""Where the time of a full-speed replay goes: 2,000 short sequences (51 samples, 24 channels) from file to file.
+"""Time of a full-speed replay by stage: 2,000 short sequences (51 samples, 24 channels) from file to file.
 
 Each stage runs alone over the same records, the stages in turn, round after round; then the whole pipeline replays the
 file with its checkpoint. Stages are measured in CPU time of this process, so other load on the machine does not count;
@@ -41,15 +41,7 @@ from streamad.settings.plant_yaml import (
     WindowSettings,
 )
 from streamad.system.clock import SystemClock
-from streamad.types import (
-    FinishedSequence,
-    PartitionAssigned,
-    Record,
-    RecordBatch,
-    SampleBlock,
-    Window,
-    WindowSet,
-)
+from streamad.types import FinishedSequence, PartitionAssigned, Record, RecordBatch, SampleBlock, Window, WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 
 CHANNELS, LENGTH = 24, 51
@@ -114,7 +106,7 @@ async def read_records(settings: Settings, context: ConnectorContext) -> list[Re
 
 
 class Stages:
-    """Each stage as a function over all records or what the stage before made of them."""
+    """Each stage as a function over all records, or over the results of the stage before."""
 
     def __init__(self, settings: Settings, model: ModelInService, context: ConnectorContext, folder: Path) -> None:
         self.settings, self.model, self.context, self.folder = settings, model, context, folder

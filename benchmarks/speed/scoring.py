@@ -1,4 +1,4 @@
-"""How fast one thread scores: K separate eager networks, the grouped eager form, and the TorchScript artifact.
+"""Scoring speed of one thread: K separate eager networks, the grouped eager form, and the TorchScript artifact.
 
 All three are the same function of the same weights at NATOPS size (C=24, L=51, K=11, z=64), checked before anything is
 timed. The forms and a float32 matrix product take turns, medians are compared, and the clock is this process's CPU
@@ -67,7 +67,7 @@ def build_forms(model: NeutralADModel, folder: Path) -> dict[str, Callable[[Floa
 
 
 def seconds_of(work: Callable[[], object], at_least_s: float) -> float:
-    """Return the CPU seconds of one call, averaged over as many as ``at_least_s`` takes."""
+    """Return the mean CPU seconds of a call, over as many calls as fill ``at_least_s``."""
     calls = 0
     started = time.process_time()
     while (elapsed := time.process_time() - started) < at_least_s or not calls:
@@ -109,7 +109,7 @@ def measure(rounds: int, slice_s: float) -> dict[str, object]:
 
 
 def report(result: dict[str, object]) -> None:
-    """Print the table that people read."""
+    """Print the table for people."""
     print(f"windows/s on one thread at C={CHANNELS} L={LENGTH} K=11 z=64 ({result['mflop']} MFLOP per window)")
     print(f"float32 matrix product {GEMM_SIZE}: {result['gemm_gflops']} GFLOP/s\n")
     print(f"{'batch':>5} {'separate':>10} {'grouped':>10} {'torchscript':>12} {'gain':>6} {'gemm share':>11}")
