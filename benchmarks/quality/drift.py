@@ -1,9 +1,9 @@
-"""Drift events of plants that do not change, and how soon a real change is found; what it costs per sequence.
+"""Drift events of plants that do not change, the delay of real changes, and the cost per sequence.
 
 Stationary plants: channel levels and spreads from sequence to sequence are independent normal, heavy-tailed (Student t,
 3 degrees of freedom), related (a first-order autoregression of 0.5, the p-values as well), sluggish (of 0.8), or normal
 with faults: from sequence 300 on, 10 % of the sequences have the same channel off by 100 standard deviations and a
-p-value near 0. Half of the sequences come in short runs, where the beginning counts most, half in one long run. Then
+p-value near 0. Half of the sequences come in short runs, in which the beginning counts most, half in one long run. Then
 one channel of a plant that ran for 500 sequences shifts by 1, 2 or 4 standard deviations, or creeps by 0.01 of them per
 sequence.
 Run: ``python benchmarks/quality/drift.py [--quick] [--json]``.

@@ -1,4 +1,4 @@
-"""How long the inlier store takes: ``python benchmarks/speed/inliers.py [--url memory://bench]``.
+"""Times of the inlier store: ``python benchmarks/speed/inliers.py [--url memory://bench]``.
 
 Windows are 9 x 128 float32. With the bounds of the defaults, 100,000 sequences are offered under each policy.
 """

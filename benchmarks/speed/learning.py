@@ -1,8 +1,8 @@
-"""What learning costs for each judged sequence while nothing is trained: gate, inlier store, drift, all in its thread.
+"""The cost of learning for each judged sequence without a training: gate, inlier store, drift, in their thread.
 
-Sequences of 9 x 128 and 24 x 51 (channels x samples) go through ``streamad.learn.live.keeper`` in turns of 500, as the
-learner of ``streamad run`` hands them over, into a store on this machine's disk. The clock is this process's CPU time,
-so other load does not count; ``flush`` is wall-clock time, for it waits for the disk.
+Sequences of 9 x 128 and 24 x 51 (channels x samples) go through ``streamad.learn.live.keeper`` in turns of 500, as in
+``streamad run``, into a store on this machine's disk. Times are CPU time of this process, so that other load does not
+count; ``flush`` is wall-clock time, because it waits for the disk.
 Run: ``python benchmarks/speed/learning.py [--json]``.
 """
 

@@ -1,11 +1,11 @@
-"""What a hot swap costs: latencies of a steady load with and without swaps beside it, slice by slice in turn.
+"""The cost of a hot swap: latencies of a steady load with and without swaps, in alternating slices.
 
-A MicroBatcher with a NeuTraL AD model (9 channels x 128, the defaults) is given sequences at a fixed mean rate, at
-random moments that do not wait for answers. In every other slice a ModelWatch takes another version into service,
-``--every-s`` after the one before: from the registry's files through verification, loading and warm-up in its own
-thread to the swap between two micro-batches, as ``streamad run`` does. ``latency`` is from the moment a sequence is due
-to its answer, with the wait for company (``run.batch_wait``); ``load`` is the time beside the champion, ``wait`` that
-for its last micro-batch; ``stall`` is how late the event loop comes to a task that is due every millisecond.
+A MicroBatcher with a NeuTraL AD model (9 channels x 128, the defaults) gets sequences at a fixed mean rate, at random
+moments that do not wait for answers. In every other slice a ModelWatch swaps the version every ``--every-s``: from the
+registry's files through verification, loading and warm-up in its own thread to the swap between two micro-batches, as
+``streamad run`` does. ``latency`` is from the moment a sequence is due to its answer, with ``run.batch_wait``; ``load``
+is the time beside the champion, ``wait`` that for its last micro-batch; ``stall`` is the delay of a task that is due
+every millisecond.
 Run: ``python benchmarks/speed/swap.py [--json]``.
 """
 

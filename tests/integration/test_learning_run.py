@@ -229,7 +229,7 @@ async def test_a_lasting_change_is_told_loudly_and_learned_anew_only_where_that_
             assert "streamad models relearn --since 2026-01-01T0" in event.message
             assert at.decisions(40) == {"anomalous": 40}
             if relearn == "off":
-                await asyncio.sleep(2.5)  # two turns of the learner
+                await at.run.learning.settle()
                 assert at.versions == ("0001",)
                 continue
             await at.until_kind("model_swapped", 2)
@@ -371,7 +371,7 @@ async def test_a_wall_clock_that_jumps_costs_no_sequence_no_model_and_at_most_on
         await until(lambda: at.run.counters[NAME].accepted > 0)
         clock.off_us = days * 86_400_000_000
         await at.judge(40)
-        await asyncio.sleep(2.5)  # turns of the learner, in which a schedule might come due
+        await at.run.learning.settle()  # a turn of the learner, in which a schedule might come due
         await at.judge(40)
         await at.end()
         assert at.decisions()["normal"] > 150
