@@ -76,10 +76,7 @@ ANSWERS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
         "the broker is too old or too new for this client (tried with Kafka 3.9 and 4.3)",
     ),
     ((errors.UnknownProducerId, errors.InvalidProducerIdMapping), "the broker has forgotten the producer of {what}"),
-    (
-        (errors.ConcurrentTransactions,),
-        "the last transaction of {what} is still being ended: try again in a moment",
-    ),
+    ((errors.ConcurrentTransactions,), "the last transaction of {what} is still being ended: try again in a moment"),
 )
 
 # Action -> the rights that it needs (Kafka's documentation, "Protocols: operations and resources").

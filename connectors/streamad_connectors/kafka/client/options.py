@@ -46,8 +46,7 @@ class ClientOptions(BaseModel):
     several_topics: ClassVar[bool] = False
 
     brokers: str | None = Field(
-        default=None,
-        description="host:port[,host:port...] if the URL names none; default: those of the plant's source",
+        default=None, description="host:port[,host:port...] if the URL names none; default: those of the plant's source"
     )
     security: Security = Field(default_factory=Security, description="encryption and authentication")
     client_id: str | None = Field(
@@ -84,10 +83,7 @@ class KafkaSourceOptions(ClientOptions):
         description="interval of a worker's heartbeats; at most session_timeout / 3",
     )
     rebalance_timeout: Duration = Field(
-        default=60_000_000,
-        ge=1_000_000,
-        le=_HOUR,
-        description="longest wait for all workers in a rebalance",
+        default=60_000_000, ge=1_000_000, le=_HOUR, description="longest wait for all workers in a rebalance"
     )
     transaction_timeout: Duration = Field(
         default=10_000_000,
@@ -101,8 +97,7 @@ class KafkaSourceOptions(ClientOptions):
         description="exit when no broker has answered for this long (a supervisor restarts)",
     )
     accept_gap: bool = Field(
-        default=False,
-        description="go on if unread records are already deleted; default: exit with an error",
+        default=False, description="go on if unread records are already deleted; default: exit with an error"
     )
     fetch_bytes: Size = Field(
         default=1_000_000, ge=1_000, le=2**31 - 1, description="most bytes of a partition in one fetch"
@@ -148,8 +143,7 @@ class KafkaSubscriptionOptions(ClientOptions):
         default=None, description="consumer group that remembers the position; default: no position is kept"
     )
     start: Literal["earliest", "latest"] | None = Field(
-        default=None,
-        description="where to begin the first time; default: earliest with a group, latest without",
+        default=None, description="where to begin the first time; default: earliest with a group, latest without"
     )
 
 

@@ -16,13 +16,7 @@ from streamad.messages import Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import Committer, Sink, Topics
 from streamad.telemetry.logs import get_logger
-from streamad.types import (
-    PartitionAssigned,
-    PartitionRevoked,
-    Rebalanced,
-    SourceEvent,
-    SourceNotice,
-)
+from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, SourceEvent, SourceNotice
 from streamad_connectors.kafka.client.admin import partition_counts
 from streamad_connectors.kafka.client.consumers import make_consumer
 from streamad_connectors.kafka.client.errors import explain, why_failed

@@ -7,15 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import cast
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
-from aiokafka.errors import (
-    CommitFailedError,
-    IllegalStateError,
-    KafkaError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    RebalanceInProgressError,
-)
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition, errors
 from pydantic import BaseModel
 
 from streamad.errors import SourceError
@@ -122,7 +114,7 @@ class KafkaSubscription:
                 await connected(consumer.start())
         except BaseException as error:
             await stop_client(consumer, _CLOSE_S)
-            if isinstance(error, KafkaError | OSError):
+            if isinstance(error, errors.KafkaError | OSError):
                 raise SourceError(await why_failed(error, self._client, f"read topic {self._topic}")) from error
             raise
         self._consumer = consumer
@@ -133,12 +125,12 @@ class KafkaSubscription:
         """Return the next message, None after a time without one."""
         try:
             found = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=1)
-        except NoOffsetForPartitionError as error:
+        except errors.NoOffsetForPartitionError as error:
             await self._begin(consumer, error.args[0])
-        except OffsetOutOfRangeError as error:
+        except errors.OffsetOutOfRangeError as error:
             for partition in error.args[0]:
                 await self._skip_gap(consumer, partition)
-        except (KafkaError, OSError) as error:
+        except (errors.KafkaError, OSError) as error:
             await self._survive(error)
         else:
             for records in found.values():
@@ -167,9 +159,9 @@ class KafkaSubscription:
                 offset = (await ask([partition]))[partition]
             consumer.seek(partition, offset)
             self._seen.pop(partition, None)
-        except IllegalStateError:
+        except errors.IllegalStateError:
             return  # no longer assigned
-        except (KafkaError, OSError) as error:
+        except (errors.KafkaError, OSError) as error:
             await self._survive(error)  # without a position, the next fetch leads here again
             return
         self._begun |= consumer.assignment()
@@ -225,9 +217,9 @@ class KafkaSubscription:
         try:
             async with asyncio.timeout(self._client.request_timeout_s):
                 await consumer.commit(taken)
-        except (CommitFailedError, IllegalStateError, RebalanceInProgressError):
+        except (errors.CommitFailedError, errors.IllegalStateError, errors.RebalanceInProgressError):
             self._to_commit.clear()
-        except (KafkaError, OSError) as error:
+        except (errors.KafkaError, OSError) as error:
             if not is_retriable(error) and not self._is_closed:
                 raise SourceError(self._explained(error, f"read group {self._group}")) from error
             self._warn(self._explained(error, f"read group {self._group}"))

@@ -86,7 +86,8 @@ class KafkaRange:
         found = self._ranges[partition]
         begin = found.begin if offset is None else offset
         if offset is not None and offset < found.begin:
-            ends = await log_ends(self._started, [reading.tp], self._client, self._give_up_s)
+            consumer = cast("AIOKafkaConsumer", self._consumer)
+            ends = await log_ends(consumer, [reading.tp], self._client, self._give_up_s)
             if offset < ends[reading.tp].begin:
                 gap = f"offsets {offset} to {ends[reading.tp].begin - 1} are deleted"
                 raise SourceError(f"partition {partition}: {gap}; begin later, or without a checkpoint")
@@ -173,10 +174,6 @@ class KafkaRange:
             return None
         records = tuple(record for record in batch.records if record.offset < end)
         return RecordBatch(batch.partition, records, end, False, batch.begins_at, end)
-
-    @property
-    def _started(self) -> AIOKafkaConsumer:
-        return cast("AIOKafkaConsumer", self._consumer)
 
     @property
     def _doing(self) -> str:

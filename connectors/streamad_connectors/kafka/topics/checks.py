@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from aiokafka import errors
 
@@ -35,16 +36,7 @@ _SAFE_COPIES = 3
 _LOOPBACK = ("localhost:", "127.", "[::1]:")
 
 
-def _ok(topic: str, text: str) -> TopicFinding:
-    return TopicFinding("ok", topic, text)
-
-
-def _warning(topic: str, text: str) -> TopicFinding:
-    return TopicFinding("warning", topic, text)
-
-
-def _error(topic: str, text: str) -> TopicFinding:
-    return TopicFinding("error", topic, text)
+_ok, _warning, _error = (partial(TopicFinding, level) for level in ("ok", "warning", "error"))
 
 
 def is_missing(state: TopicState | int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from aiokafka import errors
 
@@ -16,13 +16,7 @@ from streamad.ports import Sink, Topic, TopicFinding
 from streamad.settings.places import place_key
 from streamad_connectors.kafka.client.admin import Admin, NewTopic, TopicState
 from streamad_connectors.kafka.client.errors import explain, why_failed
-from streamad_connectors.kafka.client.options import (
-    Client,
-    KafkaSinkOptions,
-    KafkaSourceOptions,
-    progress_topic_of,
-    transactional_id_of,
-)
+from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, progress_topic_of, transactional_id_of
 from streamad_connectors.kafka.topics import checks
 from streamad_connectors.kafka.writing.sink import KafkaSink
 
@@ -182,7 +176,7 @@ class KafkaTopics:
         }
 
     def _message_bytes(self, name: str) -> int:
-        return max((_message_bytes(sink) for sink in self._sinks.values() if sink.place.topic == name), default=0)
+        return max((sink.max_message_bytes for sink in self._sinks.values() if sink.place.topic == name), default=0)
 
     def _clashes(self) -> list[TopicFinding]:
         progress = {progress_topic_of(self._group, name) for name in self._place.topics}
@@ -307,7 +301,3 @@ def _are_led(states: Mapping[str, TopicState | int]) -> bool:
 
 def _safe(settings: Mapping[str, str], replicas: int) -> dict[str, str]:
     return {**settings, **({"min.insync.replicas": "2"} if replicas >= _SAFE_COPIES else {})}
-
-
-def _message_bytes(sink: KafkaSink) -> int:
-    return cast("KafkaSinkOptions", sink.client.options).max_message_bytes

@@ -8,21 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from aiokafka import TopicPartition
-from aiokafka.errors import (
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    InvalidTopicError,
-    InvalidTransactionTimeout,
-    KafkaConnectionError,
-    MessageSizeTooLargeError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    RecordTooLargeError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
-    UnsupportedVersionError,
-)
+from aiokafka import TopicPartition, errors
 from aiokafka.structs import OffsetAndMetadata
 
 from streamad.errors import CheckpointError, OutputError, PartitionLost, SourceError, StreamadError
@@ -40,18 +26,18 @@ from streamad_connectors.kafka.writing.sink import KafkaSink
 
 # Errors that a retry cannot mend.
 _HOPELESS = (
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    InvalidTopicError,
-    InvalidTransactionTimeout,
-    MessageSizeTooLargeError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    RecordTooLargeError,
-    TopicAuthorizationFailedError,
+    errors.ClusterAuthorizationFailedError,
+    errors.GroupAuthorizationFailedError,
+    errors.InvalidTopicError,
+    errors.InvalidTransactionTimeout,
+    errors.MessageSizeTooLargeError,
+    errors.PolicyViolationError,
+    errors.RecordListTooLargeError,
+    errors.RecordTooLargeError,
+    errors.TopicAuthorizationFailedError,
     TopicMissingError,
-    TransactionalIdAuthorizationFailed,
-    UnsupportedVersionError,
+    errors.TransactionalIdAuthorizationFailed,
+    errors.UnsupportedVersionError,
 )
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _MOST_FENCES = 3
@@ -103,14 +89,8 @@ class KafkaCommitter:
                 self._ours[role] = sink
             else:
                 self._others[role] = sink
-        self._max_message_bytes = min(
-            (
-                sink.client.options.max_message_bytes
-                for sink in self._ours.values()
-                if isinstance(sink.client.options, KafkaSinkOptions)
-            ),
-            default=KafkaSinkOptions().max_message_bytes,
-        )
+        sizes = [sink.max_message_bytes for sink in self._ours.values()]
+        self._max_message_bytes = min(sizes, default=KafkaSinkOptions().max_message_bytes)
         self._held: dict[str, _Held] = {}
         self._claims: dict[str, object] = {}
         self._fences_us: dict[str, list[int]] = {}
@@ -212,7 +192,7 @@ class KafkaCommitter:
     async def _fail_restoring(self, partition: str, error: Exception) -> NoReturn:
         if isinstance(error, _HOPELESS):
             raise CheckpointError(self._explain(error, self._place_of(partition))) from error
-        cause = KafkaConnectionError() if isinstance(error, TimeoutError) else error
+        cause = errors.KafkaConnectionError() if isinstance(error, TimeoutError) else error
         why = await why_failed(cause, self._state.client, f"restore {partition}")
         raise SourceError(f"{why} (tried for {self._state.options.give_up_after / 1e6:g} s)") from error
 
@@ -312,11 +292,11 @@ class KafkaCommitter:
         if isinstance(cause, TopicMissingError):
             make = "run `streamad topics create --config FILE`"
             return f"topic {cause.topic} does not exist: {make}, or is its name mistyped?"
-        if isinstance(cause, GroupAuthorizationFailedError):
+        if isinstance(cause, errors.GroupAuthorizationFailedError):
             return explain(cause, client, f"read group {self._state.group}")
-        if isinstance(cause, TransactionalIdAuthorizationFailed):
+        if isinstance(cause, errors.TransactionalIdAuthorizationFailed):
             return explain(cause, client, f"write transactional id {place.transactional_id}")
-        if isinstance(cause, TopicAuthorizationFailedError) and topic is None:
+        if isinstance(cause, errors.TopicAuthorizationFailedError) and topic is None:
             topic = ", ".join(sorted(_names_in(cause)))
         return explain(cause, client, f"write topic {topic}" if topic else f"commit for {place.name}")
 

@@ -9,14 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from streamad.errors import OutputError
-from streamad.messages import (
-    DeadLetter,
-    LateRecord,
-    Message,
-    Origin,
-    OutputRecord,
-    message_type,
-)
+from streamad.messages import DeadLetter, LateRecord, Message, Origin, OutputRecord, message_type
 
 # A topic's name as brokers allow it, "-" and the number: how this connector's source names its partitions.
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]+)")

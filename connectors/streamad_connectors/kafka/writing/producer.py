@@ -13,16 +13,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import (
-    InvalidProducerEpoch,
-    InvalidProducerIdMapping,
-    InvalidTxnState,
-    KafkaConnectionError,
-    KafkaError,
-    ProducerFenced,
-    TopicAuthorizationFailedError,
-)
+from aiokafka import AIOKafkaProducer, TopicPartition, errors
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import OffsetAndMetadata
 
@@ -37,10 +28,10 @@ _BATCH_BYTES = 128 * 1024
 # The broker decides what is too large: aiokafka's own limit could be below that of the topic.
 _REQUEST_BYTES = 256 * 1024 * 1024
 
-_FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
+_FENCED = (errors.ProducerFenced, errors.InvalidProducerEpoch, errors.InvalidProducerIdMapping, errors.InvalidTxnState)
 
 
-class TopicMissingError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+class TopicMissingError(errors.KafkaError):  # type: ignore[misc]  # aiokafka has no types
     """Raised when the cluster has answered more than once that it has no such topic."""
 
     def __init__(self, topic: str) -> None:
@@ -102,9 +93,9 @@ class PartitionProducer:
                     answered = await client.force_metadata_update()
             waited_s = loop.time() - started_s
             if answered and topic in cluster.unauthorized_topics:
-                raise TopicAuthorizationFailedError(topic)
+                raise errors.TopicAuthorizationFailedError(topic)
             if waited_s > _GRACE_S and cluster.partitions_for_topic(topic) is None:
-                raise TopicMissingError(topic) if answered else KafkaConnectionError("no broker answers")
+                raise TopicMissingError(topic) if answered else errors.KafkaConnectionError("no broker answers")
             await asyncio.sleep(0.02)
         return len(partitions)
 
@@ -133,7 +124,7 @@ class PartitionProducer:
             sent: asyncio.Future[Any] = await self._producer.send(
                 message.topic, message.value, message.key, message.partition, headers=list(message.headers)
             )
-        except KafkaError:
+        except errors.KafkaError:
             self.refused_by = message.topic
             raise
         sent.add_done_callback(on_done)
@@ -155,7 +146,7 @@ class PartitionProducer:
             error = manager.wait_for_transaction_end().exception() or error
         elif sender is not None and sender.done() and not sender.cancelled():
             error = sender.exception() or error
-        while isinstance(error, KafkaError) and isinstance(error.__cause__, Exception):
+        while isinstance(error, errors.KafkaError) and isinstance(error.__cause__, Exception):
             error = error.__cause__
         return error
 

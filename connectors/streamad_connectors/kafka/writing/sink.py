@@ -31,9 +31,9 @@ class KafkaSink:
 
     def __init__(self, rest: str, options: BaseModel, context: ConnectorContext) -> None:
         self.client = Client.of(rest, cast("KafkaSinkOptions", options), context, "sinks")
-        self._max_bytes = cast("KafkaSinkOptions", options).max_message_bytes
+        self.max_message_bytes = cast("KafkaSinkOptions", options).max_message_bytes
         self._sender = Sender(
-            self.client, max_batch_bytes=_BATCH_BYTES, max_request_bytes=max(_REQUEST_BYTES, self._max_bytes)
+            self.client, max_batch_bytes=_BATCH_BYTES, max_request_bytes=max(_REQUEST_BYTES, self.max_message_bytes)
         )
 
     @property
@@ -43,7 +43,7 @@ class KafkaSink:
 
     def encode(self, record: OutputRecord) -> list[OutMessage]:
         """Return ``record`` as messages for the topic, usually one. Raises OutputError if it does not fit."""
-        return messages.encode(record, self.place.topic, self._max_bytes)
+        return messages.encode(record, self.place.topic, self.max_message_bytes)
 
     async def write(self, records: Sequence[OutputRecord]) -> None:
         """Send ``records`` in order. Raises OutputError."""
