@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -173,6 +175,9 @@ async def test_progress_is_visible_while_it_runs(plant: TrainingPlant, worker_of
 async def test_the_environment_overrides_the_config_when_it_is_read_and_not_again(
     plant: TrainingPlant, tmp_path: Path, worker_of: WorkerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor do options change on the way that JSON has no form for."""
+    source = plant.settings.source.model_copy(update={"options": {"since": date(2026, 3, 1), "limit": math.inf}})
+    plant.settings = plant.settings.model_copy(update={"source": source})
     monkeypatch.setenv("STREAMAD_LEARNING__MIN_TRAINING", "2000")
     monkeypatch.setenv("STREAMAD_MODEL__REGISTRY", str(tmp_path / "elsewhere"))
     assert isinstance(await worker_of(plant).train(), TrainingOutcome)
