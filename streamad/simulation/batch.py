@@ -1,7 +1,7 @@
-"""One batch from charge to harvest: integrates the plant piece by piece, with a fault where one is due.
+"""Integrates one batch from charge to harvest, piece by piece, with at most one fault.
 
-A piece ends where the recipe or a fault changes the equations: glucose used up, feed started, onset, harvest when the
-planned feed is in. Samples are taken every ten minutes.
+A piece ends when the recipe or a fault changes the equations: glucose used up, feed started, onset of the fault,
+planned feed complete (harvest). Samples are taken every ten minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BATCH_PHASE_MAX_H = 14.0
 _GLUCOSE_USED_UP_G_L = 0.1
 _GROWTH_H = 0.29  # of the batch phase, for the planned duration
 
-# The channels that close a loop, in the order in which the plant asks for readings.
+# The channels of the control loops, in the order of `Readings`.
 LOOP_CHANNELS = (0, 1, 2)
 
 
@@ -39,7 +39,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class LoopFault:
-    """A false reading in a loop: `error` [n] per sample is added, or the reading held where `held_noise` is given."""
+    """A false reading in a loop: `error` [n] per sample is added; with `held_noise` the reading is held."""
 
     channel: int
     error: NDArray[np.float64]
@@ -48,7 +48,7 @@ class LoopFault:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a plant runs its batches, on the mean: glucose charged (g/L), first feed (L/h) and its growth (1/h)."""
+    """Means of a plant's batches: glucose charged (g/L), first feed (L/h) and its growth (1/h)."""
 
     glucose_g_l: float = 8.0
     feed_start_l_h: float = 1.0
@@ -59,7 +59,7 @@ STANDARD = Recipe()
 
 
 def draw_plan(rng: np.random.Generator, recipe: Recipe = STANDARD) -> Plan:
-    """One batch of the recipe, with the variation between batches of a well-run plant."""
+    """Return one batch of the recipe, with the variation between batches of a well-run plant."""
     return Plan(
         volume_l=rng.normal(250.0, 1.5),
         biomass_g_l=1.0 * math.exp(rng.normal(0.0, 0.06)),
@@ -83,7 +83,7 @@ def draw_plan(rng: np.random.Generator, recipe: Recipe = STANDARD) -> Plan:
 
 
 def planned_hours(plan: Plan) -> float:
-    """The duration the recipe expects: exponential growth on the charge, then the feed profile."""
+    """Return the duration that the recipe expects: exponential growth on the charge, then the feed profile."""
     grown = 1.0 + Y_BIOMASS_OXIDATIVE * plan.glucose_g_l / plan.biomass_g_l
     ramp_h = math.log(FEED_MAX_L_H / plan.feed_start_l_h) / plan.feed_growth_h
     ramp_l = (FEED_MAX_L_H - plan.feed_start_l_h) / plan.feed_growth_h
@@ -92,12 +92,12 @@ def planned_hours(plan: Plan) -> float:
 
 
 def onset_sample(plan: Plan, injection: Injection) -> int:
-    """The first sample the fault can touch."""
+    """Return the first sample that the fault can change."""
     return math.ceil(injection.onset_share * planned_hours(plan) * SAMPLES_PER_HOUR)
 
 
 def charged(plan: Plan, injection: Injection) -> Plan:
-    """The plan as really charged: differs from the recipe where the fault is one of the charge."""
+    """Return the plan as charged; it differs from ``plan`` if the fault is one of the charge."""
     charge = injection.fault.charge
     return plan if charge is None else charge(plan, injection.direction * injection.severity)
 
@@ -115,7 +115,7 @@ class _Run:
         self.signals: list[tuple[float, ...]] = []
 
     def phase(self, end_h: float, *, watch: State | None = None, level: float = 0.0) -> None:
-        """Integrate to `end_h`, or to where the watched state crosses `level`."""
+        """Integrate to `end_h`, or until the watched state crosses `level`."""
         while self.t < end_h:
             if self.t < self.onset_h < end_h:
                 if self._piece(self.onset_h, watch, level):
@@ -130,7 +130,7 @@ class _Run:
         def crossing(_t: float, state: NDArray[np.float64]) -> float:
             return float(state[watch or 0]) - level
 
-        crossing.terminal = True  # type: ignore[attr-defined]  # how solve_ivp is told
+        crossing.terminal = True  # type: ignore[attr-defined]  # the attribute that solve_ivp reads
         first, last = math.ceil(self.t * SAMPLES_PER_HOUR - 1e-9), math.ceil(end_h * SAMPLES_PER_HOUR - 1e-9)
         due = np.arange(first, last) / SAMPLES_PER_HOUR
         due[:1] = np.maximum(due[:1], self.t)
@@ -159,7 +159,7 @@ class _Run:
         return crossed
 
     def _break(self) -> None:
-        """Let the fault happen now."""
+        """Start the fault."""
         plant, state = self.plant, self.state
         if self.upset.coolant_valve is not None:
             command = plant.coolant_command(state, state[State.TEMPERATURE])

@@ -1,7 +1,7 @@
-"""The faults a batch can have, with magnitudes a plant would want to hear about, and where each shows first.
+"""The faults of the simulation, with magnitudes that matter to a plant, and the channel that shows each first.
 
-Process faults change the plant or its charge, so the control loops react. Sensor faults change what a probe reports;
-where that probe closes a loop, the loop acts on the false reading.
+Process faults change the plant or its charge, so the control loops react. Sensor faults change the reading of a probe;
+if the probe is part of a control loop, the loop acts on the false reading.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from streamad.simulation.sensors import SensorShape
 class Fault:
     """One kind of fault.
 
-    `channel` is where it is first visible, `severity` the range it is drawn from, in `unit`; `onset` is the range of
-    the onset as a share of the planned duration. Exactly one of `upset`, `charge` (severity signed) and `shape` says
-    what it does.
+    `channel` shows it first, `severity` is its range in `unit`, `onset` that of the onset as a share of the planned
+    duration. Exactly one of `upset`, `charge` (severity signed) and `shape` is its effect.
     """
 
     name: str
@@ -38,7 +37,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A fault as it happens in one batch: how bad, in which direction, from when (share of the planned duration)."""
+    """A fault in one batch: severity, sign, and onset as a share of the planned duration."""
 
     fault: Fault
     severity: float
@@ -153,6 +152,6 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def draw_injection(fault: Fault, rng: np.random.Generator) -> Injection:
-    """How bad, in which direction and when: uniform over the ranges of the fault."""
+    """Draw severity, sign and onset, uniform over the ranges of the fault."""
     severity, onset = rng.uniform(*fault.severity), rng.uniform(*fault.onset)
     return Injection(fault, float(severity), 1.0 if rng.random() < 0.5 else -1.0, float(onset))

@@ -30,10 +30,10 @@ Y_OXYGEN_GLUCOSE = 1.5620
 Y_OXYGEN_ACETATE = 0.5440
 CARBON_GLUCOSE = 0.391
 CARBON_BIOMASS = 0.488
-# Half-saturation of respiration in per cent air saturation; the paper's 0.0001 is a bare switch, and a stiff one.
+# Half-saturation of respiration in per cent air saturation; the paper's 0.0001 acts as a switch and is stiff.
 K_OXYGEN_PERCENT = 1.0
 
-# A fast aerobic contaminant that makes acid: not of the paper, chosen to outgrow the host on little glucose.
+# A fast aerobic contaminant that makes acid: not from the paper, chosen to outgrow the host at low glucose.
 Q_CONTAMINANT_MAX = 1.4
 K_CONTAMINANT = 0.03
 Y_CONTAMINANT = 0.40
@@ -65,7 +65,7 @@ _AT_SETPOINTS = _cardinal_temperature(TEMPERATURE_SETPOINT_C) * _cardinal_ph(PH_
 
 
 def activity(temperature_c: float, ph: float) -> float:
-    """The factor on the glucose uptake, one at 37 °C and pH 7, zero outside the limits of growth."""
+    """Return the factor on the glucose uptake: one at 37 °C and pH 7, zero outside the limits of growth."""
     return _cardinal_temperature(temperature_c) * _cardinal_ph(ph) / _AT_SETPOINTS
 
 

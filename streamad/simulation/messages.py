@@ -1,4 +1,4 @@
-"""Writes recordings as streamad's own chunked messages, and the truth about them as a table beside."""
+"""Messages of the simulated plant in streamad's own format: as files with labels, or in the time of a running plant."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _number(value: float, decimals: int) -> float | None:
 def messages_of(recording: Recording, chunk_samples: int = CHUNK_SAMPLES) -> Iterator[tuple[int, str]]:
     """Yield the messages of one recording, each with the time of its last sample in Unix microseconds.
 
-    A message holds up to `chunk_samples` samples; with 1, its values go by the names of their channels.
+    A message holds up to `chunk_samples` samples; with 1, its values have the names of their channels.
     """
     n = len(recording.times_us)
     rows = [
@@ -85,7 +85,7 @@ def write_recordings(
 
 
 def labels_csv(recordings: Iterable[Recording], *, with_header: bool) -> str:
-    """Return the truth about recordings as lines of CSV, one each, in the order of `LABEL_COLUMNS`."""
+    """Return the labels of recordings as lines of CSV, with the columns `LABEL_COLUMNS`."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     if with_header:
@@ -104,34 +104,34 @@ def _label_row(recording: Recording) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PlantTime:
-    """How the plant's time is told: it begins at ``start_us`` and is ``shrink`` times shorter than simulated."""
+    """Time of the messages: it begins at ``start_us`` and runs ``shrink`` times as fast as the simulation."""
 
     start_us: int
     shrink: float = 1.0
 
     def of(self, recording: Recording, origin_us: int) -> Recording:
-        """Return ``recording`` in this time, where ``origin_us`` of the simulation is the start.
+        """Return ``recording`` in this time; ``origin_us`` of the simulation is the start.
 
-        Its id gets the start in front: a plant that is started again never repeats an id, as a real one does not.
+        Its id begins with the start: like a real plant, one that is started again repeats no id.
         """
         shrink = Fraction(self.shrink)
 
-        def told(time_us: int) -> int:
+        def shifted(time_us: int) -> int:
             return self.start_us + int((time_us - origin_us) / shrink)
 
         return replace(
             recording,
             sequence=f"{from_us(self.start_us):%Y%m%dT%H%M%S}-{recording.sequence}",
-            start_us=told(recording.start_us),
-            times_us=np.array([told(time_us) for time_us in recording.times_us.tolist()], dtype=np.int64),
-            onset_us=None if recording.onset_us is None else told(recording.onset_us),
+            start_us=shifted(recording.start_us),
+            times_us=np.array([shifted(time_us) for time_us in recording.times_us.tolist()], dtype=np.int64),
+            onset_us=None if recording.onset_us is None else shifted(recording.onset_us),
         )
 
 
 class PlantMessage(NamedTuple):
     """One message in streamad's JSON format: its last sample's time (Unix microseconds), its stream, its text.
 
-    ``batch`` is the whole batch where this is its last message, ``n_samples`` how many samples this one holds.
+    ``batch`` is the batch of which this is the last message, else None; ``n_samples`` counts those in this message.
     """
 
     time_us: int
@@ -151,9 +151,9 @@ def plant_messages(
     fault_share: float = 0.0,
     chunk_samples: int = 1,
 ) -> Iterator[PlantMessage]:
-    """Yield the messages of all streams by the time of their last sample, without an end where `n_batches` is None.
+    """Yield the messages of all streams by the time of their last sample; `n_batches` None: without an end.
 
-    Deterministic. Batches are simulated as they begin (about 25 ms each), so little is held at any time. Raises
+    Deterministic. Each batch is simulated when it begins (about 25 ms), so little memory is needed. Raises
     ValueError for counts below their least, or a share outside 0 to 1.
     """
     if first_index < 0 or n_streams < 1 or chunk_samples < 1 or not 0 <= fault_share <= 1:
@@ -182,14 +182,14 @@ def _messages(
     recordings: Iterator[Recording], time: PlantTime, origin_us: int, chunk_samples: int
 ) -> Iterator[PlantMessage]:
     for recording in recordings:
-        told = time.of(recording, origin_us)
-        left = len(told.times_us)
-        for time_us, text in messages_of(told, chunk_samples):
+        batch = time.of(recording, origin_us)
+        left = len(batch.times_us)
+        for time_us, text in messages_of(batch, chunk_samples):
             n_samples = min(chunk_samples, left)
             left -= n_samples
-            yield PlantMessage(time_us, told.stream, text, n_samples, None if left else told)
+            yield PlantMessage(time_us, batch.stream, text, n_samples, None if left else batch)
 
 
 def longest_us(n_batches: int, n_streams: int) -> int:
-    """Return a time in microseconds of the simulation within which `n_batches` are surely done."""
+    """Return an upper bound in microseconds of the simulation for the end of `n_batches`."""
     return -(-n_batches // n_streams) * SLOT_US + (n_streams - 1) * STAGGER_US

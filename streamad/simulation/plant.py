@@ -32,7 +32,7 @@ _AGITATOR_MIN = 0.35  # share of the full speed
 _BASE_MOL_L = 10.0
 _BUFFER_MOL_L_PH = 0.05
 _JACKET_L = 80.0
-_JACKET_LIMIT_C = 50.0  # a thermostat of its own cuts the heater, whatever the loop wants
+_JACKET_LIMIT_C = 50.0  # the jacket's own thermostat limits the heater
 _UA_KW_K = 0.75
 _LOSS_KW_K = 0.03
 _WATER_KJ_L_K = 4.18
@@ -45,7 +45,7 @@ _TRACKING_H = 0.05  # anti-windup
 
 
 class State(IntEnum):
-    """Where each quantity sits in the state vector."""
+    """Index of each quantity in the state vector."""
 
     VOLUME, BIOMASS, GLUCOSE, ACETATE, OXYGEN, TEMPERATURE, JACKET, PH = range(8)
     CO2, HEAT_INTEGRAL, PH_INTEGRAL, OXYGEN_INTEGRAL, CONTAMINANT, FED = range(8, 14)
@@ -53,7 +53,7 @@ class State(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Upset:
-    """What a process fault changes in the plant; the defaults are a healthy plant."""
+    """Effect of a process fault on the plant; the defaults are a healthy plant."""
 
     jacket_transfer: float = 1.0
     coolant_valve: float | None = None  # stuck at this share of its position at onset
@@ -66,7 +66,7 @@ class Upset:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One batch as it is charged and run: recipe plus everything that varies from batch to batch."""
+    """One batch: the recipe with all that varies from batch to batch."""
 
     volume_l: float
     biomass_g_l: float
@@ -92,7 +92,7 @@ Readings = Callable[[float, float, float, float], tuple[float, float, float]]
 
 
 def true_readings(t: float, temperature: float, ph: float, oxygen: float) -> tuple[float, float, float]:
-    """What healthy probes tell the controllers."""
+    """Return the readings of healthy probes."""
     return temperature, ph, oxygen
 
 
@@ -103,8 +103,8 @@ def _clip(value: float, low: float, high: float) -> float:
 class Fermenter:
     """The right-hand side of one batch: `derivatives(t, state)` for the integrator, `signals(t, state)` for the probes.
 
-    `upset` and `readings` are exchanged between two integration pieces, never within one. `feeding_since` is None
-    while no feed is due; `valve` is the position in which a stuck coolant valve stays.
+    `upset` and `readings` change between two integration pieces only. `feeding_since` is None before the feed, `valve`
+    the position of a stuck coolant valve.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -115,13 +115,13 @@ class Fermenter:
         self.valve: float | None = None
 
     def initial_state(self) -> list[float]:
-        """The charged and inoculated vessel, heated through, air-saturated."""
+        """Return the state of the charged and inoculated vessel: at temperature, air-saturated."""
         plan = self.plan
         start = [plan.volume_l, plan.biomass_g_l, plan.glucose_g_l, 0.01, 98.0, plan.temperature_c, plan.temperature_c]
         return [*start, PH_SETPOINT, 0.04, 0.0, 0.0, _AGITATOR_MIN, 0.0, 0.0]
 
     def feed(self, t: float) -> float:
-        """Feed that reaches the vessel, L/h: exponential, then capped; the pump itself wanders a little."""
+        """Return the feed that reaches the vessel, L/h: exponential, then capped; the pump's rate wanders slightly."""
         if self.feeding_since is None:
             return 0.0
         exponential = self.plan.feed_start_l_h * math.exp(self.plan.feed_growth_h * (t - self.feeding_since))
@@ -137,15 +137,15 @@ class Fermenter:
         return factor
 
     def coolant_command(self, state: Sequence[float], reading: float) -> float:
-        """Controller output of the temperature loop: above zero cools, below zero heats."""
+        """Return the controller output of the temperature loop: above zero cools, below zero heats."""
         return 0.5 * (reading - TEMPERATURE_SETPOINT_C) + state[State.HEAT_INTEGRAL]
 
     def derivatives(self, t: float, state: Sequence[float]) -> list[float]:
-        """Time derivatives of `State`, per hour."""
+        """Return the time derivatives of `State`, per hour."""
         return self._balance(t, state)[0]
 
     def signals(self, t: float, state: Sequence[float]) -> tuple[float, ...]:
-        """True values of the nine channels in the order of `CHANNELS`."""
+        """Return the true values of the nine channels, in the order of `CHANNELS`."""
         return self._balance(t, state)[1]
 
     def _balance(self, t: float, state: Sequence[float]) -> tuple[list[float], tuple[float, ...]]:

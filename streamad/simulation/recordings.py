@@ -1,4 +1,4 @@
-"""Recordings: batches of a small plant with their ground truth, one after the other on each fermenter."""
+"""Recordings: batches of a small plant with their labels, one after the other on each fermenter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FAULT_ORDER, _PLAN, _NOISE, _FAULT, _PAUSE, _FAULT_DRAW = range(6)
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One batch as recorded, with the truth about it.
+    """One batch as recorded, with its label.
 
     `times_us` int64 [n], Unix microseconds; `values` float32 [n, C] in the order of `CHANNELS`, NaN where a sample was
     lost. `fault` is empty for a normal batch; `severity` is in the unit of the fault.
@@ -67,14 +67,14 @@ def simulate_batch(
     recipe: Recipe = STANDARD,
     offsets: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[NDArray[np.float32], Trajectory, Injection | None, int]:
-    """Batch `index` of `seed`: values float32 [n, C], its true course, the injected fault and its first sample.
+    """Return batch `index` of `seed`: values float32 [n, C], its true course, the injected fault and its first sample.
 
-    With and without a fault it is the same batch up to the onset: same recipe, same noise. `recipe` and `offsets` are
-    what changes in a plant for good: how it runs its batches, and by how much sensors read off (in the channel's unit;
-    only sensors that close no loop). Raises ValueError for offsets of other channels.
+    Up to the onset a faulty batch equals the batch without a fault. `recipe` and `offsets` are lasting changes of a
+    plant: its recipe, and the offsets of sensors in the channel's unit (only sensors outside the control loops). Raises
+    ValueError for offsets of other channels.
     """
     if in_loop := offsets.keys() & {CHANNEL_NAMES[channel] for channel in LOOP_CHANNELS}:
-        raise ValueError(f"{sorted(in_loop)[0]} closes a loop, which an offset of the reading alone would not move")
+        raise ValueError(f"{sorted(in_loop)[0]} closes a loop: an offset of its reading alone is not possible")
     plan = draw_plan(_rng(seed, index, _PLAN), recipe)
     noise = draw_noise(_rng(seed, index, _NOISE), _MAX_SAMPLES).offset(offsets)
     if fault is None:
@@ -107,7 +107,7 @@ def simulate_batch(
 
 
 def _deal_faults(n_normal: int, n_faulty: int, seed: int, first_index: int) -> list[Fault | None]:
-    """Which batch gets which fault: random places, kinds in turn."""
+    """Return the fault of each batch: random places, kinds in turn."""
     n = n_normal + n_faulty
     places = _rng(seed, first_index, _FAULT_ORDER).choice(n, n_faulty, replace=False)
     dealt: list[Fault | None] = [None] * n
@@ -127,10 +127,9 @@ def simulate(
 ) -> list[Recording]:
     """Simulate `n_normal` normal and `n_faulty` faulty batches, faulty ones at random places, in order of their index.
 
-    Deterministic: what batch i of a seed is charged with, and the noise on it, depend on neither the counts nor the
-    streams; a call with a larger `first_index` gives further batches of the same plant, later in time. Sequence ids
-    count from `B-0001` at index 0. `progress(done, total)` is called after each batch. Raises ValueError for negative
-    counts or no stream.
+    Deterministic: charge and noise of batch i of a seed do not depend on counts or streams; a larger `first_index`
+    gives later batches of the same plant. Sequence ids count from `B-0001` at index 0. `progress(done, total)` is
+    called after each batch. Raises ValueError for negative counts or no stream.
     """
     if min(n_normal, n_faulty, first_index) < 0 or n_streams < 1:
         raise ValueError("simulate needs counts and first_index of at least 0 and n_streams of at least 1")
@@ -148,7 +147,7 @@ def simulate(
 
 
 def begin_us(first_index: int, n_streams: int, stream: int = 0) -> int:
-    """Return the plant's time at which stream number ``stream`` starts, when ``first_index`` is the first batch."""
+    """Return the plant's time at which stream number ``stream`` starts, if ``first_index`` is the first batch."""
     return _EPOCH_US + (first_index // n_streams) * SLOT_US + stream * STAGGER_US
 
 
@@ -160,10 +159,10 @@ def _free_after(seed: int, index: int, recording: Recording) -> int:
 def simulate_stream(
     stream: int, n_batches: int | None, *, seed: int, first_index: int, n_streams: int, fault_share: float
 ) -> Iterator[Recording]:
-    """Simulate one stream of a plant that runs on, batch by batch as they are asked for.
+    """Yield the batches of one stream, each simulated when it is needed.
 
-    All `n_streams` together give the batches `first_index` to `first_index + n_batches - 1` (None: no end), those that
-    `simulate` numbers alike; of every eight batches about the share `fault_share` has a fault, kinds in turn.
+    All `n_streams` together give the batches `first_index` to `first_index + n_batches - 1` (None: no end), with the
+    numbers of `simulate`; of every eight batches about the share `fault_share` has a fault, kinds in turn.
     """
     free_at = begin_us(first_index, n_streams, stream)
     first = first_index + (stream - first_index) % n_streams
@@ -177,7 +176,7 @@ def simulate_stream(
 
 
 def _fault_of(seed: int, index: int, share: float) -> Fault | None:
-    """Return the fault of a batch of a plant without an end: random places in each block, so none is far away."""
+    """Return the fault of a batch: random places in each block of eight, so that faults are spread evenly."""
     block, place = divmod(index, _FAULT_BLOCK)
     before, after = (math.floor(n * _FAULT_BLOCK * share + 1e-9) for n in (block, block + 1))
     places = sorted(_rng(seed, block, _FAULT_DRAW).choice(_FAULT_BLOCK, after - before, replace=False).tolist())

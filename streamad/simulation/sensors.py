@@ -1,4 +1,4 @@
-"""The sensors: channels, units, noise, resolution, and what a broken one reports."""
+"""The sensors: channels, units, noise, resolution, and the readings of broken ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Noise:
     missing: NDArray[np.bool_]
 
     def offset(self, offsets: Mapping[str, float]) -> Noise:
-        """Return this noise where the channels named read off by so much, in their unit.
+        """Return this noise with constant offsets of channels, in their unit.
 
         Raises ValueError for an unknown channel.
         """
@@ -63,7 +63,7 @@ class Noise:
 
 
 def draw_noise(rng: np.random.Generator, n: int) -> Noise:
-    """Noise for up to `n` samples of all channels."""
+    """Return noise for up to `n` samples of all channels."""
     shape = (n, len(SENSORS))
     wander = lfilter([1.0], [1.0, -_WANDER_MEMORY], rng.normal(size=shape), axis=0)
     added = (
@@ -84,7 +84,7 @@ def measure(
     stuck_from: int | None = None,
     zero: slice | None = None,
 ) -> NDArray[np.float32]:
-    """What the sensors report of true `signals` [n, C]: float32 [n, C], rounded to their resolution, NaN where lost.
+    """Return the readings of true `signals` [n, C]: float32 [n, C], rounded to the resolution, NaN if lost.
 
     In `channel`, `error` [>= n] is added, the reading freezes at sample `stuck_from`, or reads zero over `zero`.
     """
@@ -105,7 +105,7 @@ def measure(
 def sensor_error(
     shape: SensorShape, n: int, onset: int, *, step: float, severity: float, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """What is added to a reading, float64 [n], zero before sample `onset`.
+    """Return the error of a reading, float64 [n], zero before sample `onset`.
 
     `severity` is signed: the offset of a bias, the slope of a drift per unit of time (`step` is the time per sample),
     the size of spikes, the standard deviation of noise. Stuck and dropout replace readings, so they give zeros here.
