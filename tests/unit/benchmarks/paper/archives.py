@@ -1,4 +1,4 @@
-"""Writes files as the public archives have them, from arrays as the study's data files hold them."""
+"""Writes files in the public archives' formats from arrays of the study's data files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers are given to measure in tests: in a module of its own, which their processes can import."""
+"""A measure for workers in tests, in a module of its own that their processes can import."""
 
 from __future__ import annotations
 

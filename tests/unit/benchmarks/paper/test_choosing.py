@@ -32,7 +32,7 @@ def test_seeds_come_one_after_the_other_and_deterministic_methods_have_the_first
         (Choice(figures=("halves",), datasets=("thyroid",), n_seeds=3), 3),
     ],
 )
-def test_a_deterministic_method_has_all_seeds_where_they_draw_what_trains(choice: Choice, n: int) -> None:
+def test_a_deterministic_method_has_all_seeds_if_they_draw_the_training_rows(choice: Choice, n: int) -> None:
     assert [cell.seed for cell in cells(replace(choice, methods=("lof",)))] == [*range(n)]
 
 

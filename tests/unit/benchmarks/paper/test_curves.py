@@ -70,7 +70,7 @@ def test_the_ablation_has_a_curve_for_each_form() -> None:
     }
 
 
-def test_what_was_not_run_is_a_point_without_ours() -> None:
+def test_a_point_that_was_not_run_has_no_figure_of_ours() -> None:
     results = of_block(Block("natops", "sweep", 0), 2, auc=0.8)
     found = curves_as_json(results)
     natops = [point for point in found if (point["table"], point["dataset"]) == ("sweep", "natops")]

@@ -1,4 +1,4 @@
-"""The study's data as tasks: padding, what is kept, who trains and who tests, and the real files where they are."""
+"""The study's data as tasks: padding, kept lengths, the splits, and the real files if they are there."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_normal_classes_alone_train_and_all_of_the_test_split_tests(folder: 
     assert task.is_anomaly.tolist() == [True, False, True, False, True]
 
 
-def test_a_missing_or_foreign_file_is_one_line_that_says_what_to_do(folder: Path) -> None:
+def test_a_missing_or_foreign_file_is_one_line_with_advice(folder: Path) -> None:
     with pytest.raises(SourceError, match=r"no .*natops\.npz: set STREAMAD_DATA"):
         read_sequences("natops")
     np.savez(folder / "natops.npz", x=np.zeros(3))

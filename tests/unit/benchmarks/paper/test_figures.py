@@ -85,7 +85,7 @@ def test_each_stored_figure_is_drawn(results: Path, tmp_path: Path) -> None:
         assert len(content) > 5_000
 
 
-def test_the_histogram_says_how_well_the_kinds_are_told_apart(results: Path) -> None:
+def test_the_histogram_has_the_auc_before_and_after(results: Path) -> None:
     before, after = draw("histogram", results).axes
     assert after.get_title() == "after training, AUC 1.000"
     assert before.get_xlabel().startswith("score")
@@ -266,7 +266,7 @@ def test_views_masks_and_embeddings_fit_together() -> None:
     np.testing.assert_allclose(views[:, 1:], masks * views[:, :1], atol=1e-5)
 
 
-def test_masks_of_a_table_are_what_its_views_add() -> None:
+def test_masks_of_a_table_are_the_differences_of_its_views() -> None:
     rows = RNG.normal(size=(40, 5, 1)).astype(np.float32)
     windows = WindowSet(rows, np.ones(40, np.int64), tuple(map(str, range(40))))
     tabular = NeutralADTabularOptions.model_validate({"n_transformations": 4, "epochs": 2, "validation": 0.0})

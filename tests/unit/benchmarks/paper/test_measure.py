@@ -1,4 +1,4 @@
-"""What measuring a cell takes down: one model at a time, and several that are trained at once."""
+"""The results of measured cells: one model at a time, and several trained at once."""
 
 from __future__ import annotations
 

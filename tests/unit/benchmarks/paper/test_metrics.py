@@ -1,4 +1,4 @@
-"""Average precision and F1 of the study: against scikit-learn, and where scores tie."""
+"""Average precision and F1 of the study: against scikit-learn, and for ties."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_numbers_stand_at_their_places(table: int, dataset: str, method: str, me
     assert printed(table, dataset, method) == Printed(mean, std)
 
 
-def test_what_the_paper_does_not_print_is_none() -> None:
+def test_a_number_that_the_paper_does_not_print_is_none() -> None:
     assert printed(3, "kdd", "drocc") is None
     assert printed(1, "natops", "minirocket") is None
 

@@ -51,10 +51,10 @@ def test_workers_share_the_time_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.4, "0 s"), (99, "99 s"), (125, "2 min"), (5399, "90 min"), (9000, "2.5 h")]
+    ("seconds", "text"), [(0.4, "0 s"), (99, "99 s"), (125, "2 min"), (5399, "90 min"), (9000, "2.5 h")]
 )
-def test_durations_are_for_people(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_every_cell_is_a_line_with_its_place_its_figures_and_the_time_left() -> None:

@@ -57,7 +57,7 @@ def test_a_difference_that_rounds_to_nothing_has_no_minus() -> None:
     assert "| LOF | 57.4 | 1 | 57.4 | +0.0 | 1.5 |" in section(document(results), "Table 1")
 
 
-def test_what_was_not_run_is_empty_and_not_the_paper_s() -> None:
+def test_a_cell_that_was_not_run_is_empty_and_not_the_paper_s() -> None:
     table = section(document([]), "Table 2")
     assert "| LOF |  |  | 93.1 |  |  |" in table
     assert "| LOF |  |  |  |  |  |" in table
@@ -130,7 +130,7 @@ def test_missing_models_have_the_hours_of_the_most_similar_cells(n_stored: int, 
     assert f"| table 1 | RS {row}\n" in section(document(results), "How long it takes")
 
 
-def test_the_whole_study_is_what_is_stored_of_one_seed_and_what_is_left() -> None:
+def test_the_whole_study_is_the_stored_and_missing_models_of_one_seed() -> None:
     stored = [result(normal_name=name, fit_s=3600.0, seed=seed) for name in TASKS[:3] for seed in (0, 1)]
     # LOF n-vs-rest was never measured and is assumed to take three times as long as one-vs-rest.
     expected = "The whole study with one seed takes 16 hours of one core, plus the times not known,"

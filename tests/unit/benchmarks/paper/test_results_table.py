@@ -38,7 +38,7 @@ def lines(folder: Path) -> list[bytes]:
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(RESULT, max_size=6), max_size=3))
-def test_what_is_added_is_read_again_and_of_each_cell_the_last(
+def test_added_results_are_read_again_and_of_each_cell_the_last(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Result]]
 ) -> None:
     folder = tmp_path_factory.mktemp("results")

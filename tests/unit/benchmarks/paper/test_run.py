@@ -56,17 +56,17 @@ def is_alive(pid: str) -> bool:
         return False
 
 
-def test_a_run_stores_each_cell_and_the_next_leaves_out_what_is_stored(
+def test_a_run_stores_each_cell_and_the_next_leaves_out_the_stored_ones(
     strokes: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = strokes / "results"
     command = [*SMALL, "--methods", "lof", "isolation_forest", "--seeds", "2", "--out", str(out)]
     assert main(command) == 0
-    told = capfd.readouterr()
-    assert told.err.startswith("12 of 12 cells to measure\n")
-    assert "12/12 racket_sports one_vs_rest" in told.err
-    assert "racket_sports one_vs_rest lof: AUC" in told.out
-    assert "(4 of 4 cells)" in told.out
+    output = capfd.readouterr()
+    assert output.err.startswith("12 of 12 cells to measure\n")
+    assert "12/12 racket_sports one_vs_rest" in output.err
+    assert "racket_sports one_vs_rest lof: AUC" in output.out
+    assert "(4 of 4 cells)" in output.out
     found = read_results(out)
     assert len(found) == 12
     for one in found:
@@ -109,14 +109,16 @@ def test_options_change_the_methods_own_settings_and_are_kept_apart_from_the_stu
     assert main([*chosen, *changed, *to_out]) == 0
     assert capfd.readouterr().err.endswith(f"0 of 1 cells to measure, 1 are stored in {out}\n")
     assert main([*chosen, "--options", "n_neighbors=4", *to_out]) == 2
-    told = f"error: {out} holds racket_sports one_vs_rest lof, normal 0, seed 0 with n_neighbors=3, not 4: give another"
-    assert told in capfd.readouterr().err
+    error = (
+        f"error: {out} holds racket_sports one_vs_rest lof, normal 0, seed 0 with n_neighbors=3, not 4: give another"
+    )
+    assert error in capfd.readouterr().err
     assert main([*chosen, "--options", "n_neighbors=4", *to_out, "--redo"]) == 0
     assert [one.options["n_neighbors"] for one in read_results(out)] == [4]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "error"),
     [
         (["--options", "n_neighbors=none"], "error: lof refuses its settings for racket_sports: n_neighbors: "),
         (["--options", "neighbours=3"], "error: lof refuses its settings for racket_sports: neighbours: "),
@@ -127,14 +129,14 @@ def test_options_change_the_methods_own_settings_and_are_kept_apart_from_the_stu
     ],
 )
 def test_a_setting_that_cannot_be_is_an_error_before_anything_is_measured(
-    words: list[str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    words: list[str], error: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     try:
         code = main([*SMALL, "--methods", "lof", "--dry-run", "--out", str(tmp_path), *words])
     except SystemExit as end:
         code = end.code  # type: ignore[assignment]
     assert code in (1, 2)
-    assert told in capfd.readouterr().err
+    assert error in capfd.readouterr().err
 
 
 def test_options_cannot_change_what_the_ablation_varies(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -175,10 +177,10 @@ def test_a_failed_cell_is_reported_and_the_others_go_on(strokes: Path, capfd: py
     np.savez(data, **{name: a[keep] if name.startswith("train") else a for name, a in arrays.items()})
     out = strokes / "results"
     assert main([*SMALL, "--methods", "lof", "--normal", "2", "3", "--out", str(out)]) == 1
-    told = capfd.readouterr()
-    assert "failed racket_sports one_vs_rest lof, normal 3, seed 0: 1 training sequences" in told.err
-    assert told.err.endswith("error: 1 of 2 cells failed, see above; the same command tries them again\n")
-    assert "(1 of 2 cells)" in told.out
+    output = capfd.readouterr()
+    assert "failed racket_sports one_vs_rest lof, normal 3, seed 0: 1 training sequences" in output.err
+    assert output.err.endswith("error: 1 of 2 cells failed, see above; the same command tries them again\n")
+    assert "(1 of 2 cells)" in output.out
     assert [one.normal_name for one in read_results(out)] == ["2"]
 
 
@@ -196,10 +198,10 @@ def test_ctrl_c_ends_the_run_and_its_processes_and_the_same_command_goes_on(stro
     assert any(line.startswith("1/400 ") for line in run.stderr)  # its first cell is stored
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=60)
+    _, output = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert "the same command goes on from here" in told.splitlines()[-1]
-    assert "Traceback" not in told
+    assert "the same command goes on from here" in output.splitlines()[-1]
+    assert "Traceback" not in output
     assert children
     deadline_s = time.monotonic() + 120
     while any(is_alive(pid) for pid in children):  # multiprocessing's own helper ends when it sees that the run has
@@ -241,9 +243,9 @@ def test_a_revision_may_be_of_some_data_sets_alone(monkeypatch: pytest.MonkeyPat
 def test_a_dry_run_names_the_cells_and_measures_nothing(strokes: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = strokes / "results"
     assert main([*SMALL, "--methods", "lof", "--dry-run", "--out", str(out)]) == 0
-    told = capfd.readouterr()
-    assert told.out.splitlines()[0] == "racket_sports one_vs_rest lof, normal 0, seed 0"
-    assert len(told.out.splitlines()) == 4
+    output = capfd.readouterr()
+    assert output.out.splitlines()[0] == "racket_sports one_vs_rest lof, normal 0, seed 0"
+    assert len(output.out.splitlines()) == 4
     assert not out.exists()
 
 
@@ -260,9 +262,9 @@ def test_a_mistake_is_one_line(
     strokes: Path, capfd: pytest.CaptureFixture[str], command: list[str], code: int, error: str
 ) -> None:
     assert main(command) == code
-    told = capfd.readouterr().err
-    assert len(told.splitlines()) == 1
-    assert re.match(f"error: .*{error}", told)
+    output = capfd.readouterr().err
+    assert len(output.splitlines()) == 1
+    assert re.match(f"error: .*{error}", output)
 
 
 @pytest.mark.parametrize("words", [["run", "--methods", "svm"], ["run", "--seeds", "0"], ["walk"], []])

@@ -32,7 +32,7 @@ def test_one_seed_has_no_deviation() -> None:
     assert (summary.mean, summary.std, summary.seeds) == (pytest.approx(90.0), None, 1)
 
 
-def test_a_seed_that_lacks_a_task_counts_nowhere_and_is_named() -> None:
+def test_a_seed_without_all_tasks_counts_nowhere_and_is_named() -> None:
     results = [result(normal_name=name, auc=0.9) for name in TASKS]
     results += [result(normal_name=name, seed=3, auc=0.1) for name in TASKS[:3]]
     summary = summarise(results, "auc", TASKS)

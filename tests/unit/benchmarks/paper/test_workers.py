@@ -1,4 +1,4 @@
-"""Processes that measure: what comes of good, bad, fatal and endless jobs, and that none outlives its run."""
+"""Processes that measure: outcomes of good, bad, fatal and endless jobs, and no process outlives its run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_job_has_its_outcome_and_a_bad_one_does_not_stop_the_others() -> No
     assert multiprocessing.active_children() == []
 
 
-def test_one_worker_takes_the_jobs_in_order_and_leaves_out_what_another_run_has_done_meanwhile() -> None:
+def test_one_worker_takes_the_jobs_in_order_and_skips_those_that_another_run_has_done_meanwhile() -> None:
     jobs = [job("work", seed) for seed in range(4)]
     seen: list[int] = []
 
