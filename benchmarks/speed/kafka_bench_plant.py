@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -140,13 +139,7 @@ class Plant:
 @contextmanager
 def plant_on_a_broker() -> Iterator[Plant]:
     """Start a broker of our own and end it."""
-    from tests.support.kafka.broker import Broker, scratch_folder  # noqa: PLC0415
+    from tests.support.kafka.broker import new_broker  # noqa: PLC0415
 
-    folder = scratch_folder()
-    broker = Broker(folder / "broker")
-    try:
-        broker.start()
-        yield Plant(folder, broker.bootstrap)
-    finally:
-        broker.kill()
-        shutil.rmtree(folder)
+    with new_broker() as broker:
+        yield Plant(broker.folder.parent, broker.bootstrap)

@@ -19,7 +19,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import TopicFinding
 from streamad.system.clock import SystemClock
-from tests.support.kafka.broker import Broker, free_ports, scratch_folder, set_right
+from tests.support.kafka.broker import Broker, free_ports, running, set_right
 from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 
 PASSWORD = "hunter2-is-secret"
@@ -106,14 +106,8 @@ READ, WRITE, DESCRIBE = 3, 4, 8
 def secured(kafka_jars: Path) -> Iterator[SecuredBroker]:
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
-    folder = scratch_folder()
-    broker = SecuredBroker(folder)
-    try:
-        broker.start()
+    with running(SecuredBroker) as broker:
         yield broker
-    finally:
-        broker.kill()
-        shutil.rmtree(folder)
 
 
 def worker(broker: SecuredBroker, password: str = "WORKER_PASSWORD", **security: Any) -> TopicsPlant:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 
-from tests.support.kafka.broker import Broker, admin_of, create_topics, free_ports, scratch_folder
+from tests.support.kafka.broker import Broker, admin_of, create_topics, free_ports, running
 from tests.support.kafka.faults import KafkaPlants, finish, until_verdicts
 from tests.support.kafka.plant import KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
@@ -172,24 +171,23 @@ async def test_a_broker_that_takes_connections_and_never_answers_is_said_in_time
 @pytest.fixture
 def login_broker(kafka_jars: Path) -> Iterator[tuple[Broker, str]]:
     """A broker, and where on it user "worker" logs in with PLAIN."""
-    folder = scratch_folder()
-    broker = Broker(folder / "kafka")
     login_port = free_ports(1)[0]
-    listeners = f"PLAINTEXT://127.0.0.1:{broker.port},SASL_PLAINTEXT://127.0.0.1:{login_port}"
-    login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
-    broker.settings |= {
-        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{broker.controller_port}",
-        "advertised.listeners": listeners,
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
-    }
-    try:
-        broker.start()
+
+    def with_login(folder: Path) -> Broker:
+        broker = Broker(folder / "kafka")
+        listeners = f"PLAINTEXT://127.0.0.1:{broker.port},SASL_PLAINTEXT://127.0.0.1:{login_port}"
+        login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
+        broker.settings |= {
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{broker.controller_port}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+        }
+        return broker
+
+    with running(with_login) as broker:
         yield broker, f"127.0.0.1:{login_port}"
-    finally:
-        broker.kill()
-        shutil.rmtree(folder)
 
 
 async def test_a_wrong_password_ends_it_at_once_and_the_right_one_lets_it_in(

@@ -202,7 +202,7 @@ async def test_only_committed_messages_come(kafka: Broker, topic: str) -> None:
             assert await take(alerts, 1) == ["1"]
 
 
-async def test_types_are_told_apart_by_the_header_and_without_one_by_their_fields(kafka: Broker, topic: str) -> None:
+async def test_types_are_known_with_and_without_the_header(kafka: Broker, topic: str) -> None:
     messages = [
         stored(EVENT, "events"),
         stored(VERDICT),

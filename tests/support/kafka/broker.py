@@ -22,11 +22,11 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
@@ -60,6 +60,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 _starter = ThreadPoolExecutor(1, thread_name_prefix="kafka-starter")
 _running: set[Broker] = set()
+B = TypeVar("B", bound="Broker")
 
 
 class KafkaUnavailableError(Exception):
@@ -267,16 +268,21 @@ def unique_name(prefix: str) -> str:
 
 
 @contextlib.contextmanager
-def new_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
-    """Start a broker with data of its own; end it and delete its data afterwards."""
+def running(make: Callable[[Path], B]) -> Iterator[B]:
+    """Start the broker that ``make`` returns for a new folder; end it and delete the folder afterwards."""
     folder = scratch_folder()
-    broker = Broker(folder / "kafka", settings)
+    broker = make(folder)
     try:
         broker.start()
         yield broker
     finally:
         broker.kill()
         shutil.rmtree(folder)
+
+
+def new_broker(settings: Mapping[str, str] | None = None) -> contextlib.AbstractContextManager[Broker]:
+    """Start a broker with data of its own, for a ``with`` block."""
+    return running(lambda folder: Broker(folder / "kafka", settings))
 
 
 @contextlib.asynccontextmanager
