@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from base64 import b64decode
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -52,36 +53,36 @@ def run_over(plant: CliPlant, *lines: bytes, **sections: Any) -> dict[str, Any]:
 # --- unreadable messages ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (b"\x00\xff neither JSON nor msgpack", "malformed"),
-        (b'{"stream": "r1", "sequence":', "malformed"),
-        (b"[1, 2, 3]", "wrong_type"),
-        (message(stream={}), "wrong_type"),
-        (message(values="high"), "wrong_shape"),
-        (message(sequence=None, stream=None), "missing_field"),
-        (message(times=None, values={"temp": 1.0, "pressure": 3.0, "colour": 1.0}, time=START_S), "unknown_channel"),
-        (message(values=[[1.0, 2.0, 3.0]] * 10), "wrong_shape"),
-        (message().replace(b"[20.0", b"[1e999", 1), "infinite"),
-        (message().replace(b"[20.0", b"[Infinity", 1), "infinite"),
-        (message(times=[1e18] * 10), "bad_time"),
-        (message(times=["yesterday"] * 10), "bad_time"),
-        (message(times=[START_S + 1e9 + i for i in range(10)]), "clock_skew"),
-    ],
-)
-def test_an_unreadable_message_is_a_dead_letter_with_its_bytes_origin_and_reason(
-    plant: CliPlant, value: bytes, kind: str
-) -> None:
-    report = run_over(plant, value)
-    (letter,) = plant.lines("dead_letters")
-    assert b64decode(letter["value"]) == value
-    assert letter["kind"] == kind, letter
-    assert letter["error"]
-    assert letter["origin"]["partition"] == "recordings/day.jsonl"
-    assert letter["origin"]["offset"] > 0
-    assert (letter["size_bytes"], letter["sha256"]) == (len(value), hashlib.sha256(value).hexdigest())
-    assert report["counters"]["dead_letters"] == {kind: 1}
+UNREADABLE = [
+    (b"\x00\xff neither JSON nor msgpack", "malformed"),
+    (b'{"stream": "r1", "sequence":', "malformed"),
+    (b"[1, 2, 3]", "wrong_type"),
+    (message(stream={}), "wrong_type"),
+    (message(values="high"), "wrong_shape"),
+    (message(sequence=None, stream=None), "missing_field"),
+    (message(times=None, values={"temp": 1.0, "pressure": 3.0, "colour": 1.0}, time=START_S), "unknown_channel"),
+    (message(values=[[1.0, 2.0, 3.0]] * 10), "wrong_shape"),
+    (message().replace(b"[20.0", b"[1e999", 1), "infinite"),
+    (message().replace(b"[20.0", b"[Infinity", 1), "infinite"),
+    (message(times=[1e18] * 10), "bad_time"),
+    (message(times=["yesterday"] * 10), "bad_time"),
+    (message(times=[START_S + 1e9 + i for i in range(10)]), "clock_skew"),
+]
+
+
+def test_unreadable_messages_are_dead_letters_with_their_bytes_origin_and_reason(plant: CliPlant) -> None:
+    report = run_over(plant, *(value for value, _ in UNREADABLE))
+    letters = plant.lines("dead_letters")
+    assert [letter["kind"] for letter in letters] == [kind for _, kind in UNREADABLE]
+    for letter, (value, _) in zip(letters, UNREADABLE, strict=True):
+        assert b64decode(letter["value"]) == value
+        assert letter["error"]
+        assert letter["origin"]["partition"] == "recordings/day.jsonl"
+        assert (letter["size_bytes"], letter["sha256"]) == (len(value), hashlib.sha256(value).hexdigest())
+    offsets = [letter["origin"]["offset"] for letter in letters]
+    assert offsets[0] > 0
+    assert offsets == sorted(set(offsets))
+    assert report["counters"]["dead_letters"] == Counter(kind for _, kind in UNREADABLE)
     assert all(verdict["stream"] == "r2" for verdict in plant.lines("verdicts"))
 
 

@@ -195,11 +195,6 @@ def test_a_paced_replay_takes_as_long_as_the_recording_did(plant: CliPlant, spee
     assert report["wall_s"] >= least_s
 
 
-@pytest.mark.parametrize("speed", ["nonsense", "0", "-1", "inf", "nan", ""])
-def test_a_senseless_speed_is_a_usage_error(plant: CliPlant, speed: str) -> None:
-    plant("replay --speed", speed).assert_one_line_error("--speed", "real", code=2)
-
-
 @pytest.mark.parametrize(
     ("content", "word"),
     [
@@ -218,12 +213,6 @@ def test_wrong_labels_are_told_in_one_line(plant: CliPlant, content: bytes | Non
     if content is not None:
         (plant.folder / "wrong.csv").write_bytes(content)
     plant("replay --quiet --labels wrong.csv").assert_one_line_error(word)
-
-
-def test_labels_may_be_written_as_whole_numbers_or_not(plant: CliPlant) -> None:
-    (plant.folder / "floats.csv").write_text((plant.folder / "labels.csv").read_text().replace(",0\n", ",0.0\n"))
-    floats = plant("replay --labels floats.csv --normal 0 --json").last_json
-    assert floats["auc"] == plant("replay --labels labels.csv --normal 0.0 --json").last_json["auc"]
 
 
 def test_recordings_that_are_all_faulty_need_no_normal_label_and_are_told_so(plant: CliPlant) -> None:
@@ -432,15 +421,6 @@ def test_a_reader_that_goes_away_is_no_traceback(plant: CliPlant) -> None:
     )
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
-
-
-def test_labels_may_come_from_a_spreadsheet_that_writes_semicolons(plant: CliPlant) -> None:
-    text = (plant.folder / "labels.csv").read_text()
-    (plant.folder / "german.csv").write_text(text.replace(",", ";"))
-    figures = [
-        plant("replay --quiet --json --labels", plant.folder / name).last_json for name in ("labels.csv", "german.csv")
-    ]
-    assert figures[0]["n_anomalous"] == figures[1]["n_anomalous"] > 0
 
 
 def test_an_interrupted_replay_says_so_and_does_not_look_like_a_whole_one(plant: CliPlant) -> None:

@@ -106,29 +106,13 @@ class _Report:
     def as_dict(self) -> dict[str, Any]:
         """Return the status for machines; times RFC 3339, UTC."""
         training = self.training
-        is_at_work = training.state != "idle"
         return {
             "model": self.model,
             "champion": self.champion,
             "versions": self.n_versions,
             "learning": self.cold_start(),
             "state": training.state,
-            "training": {
-                "request": training.request,
-                "attempt": training.attempt,
-                "phase": training.phase,
-                "fit": training.fit,
-                "n_fits": training.n_fits,
-                "epoch": training.epoch,
-                "n_epochs": training.n_epochs,
-                "loss": training.loss,
-                "started": _time(training.started_us),
-                "updated": _time(training.updated_us),
-                "pid": training.pid,
-                "host": training.host,
-            }
-            if is_at_work
-            else None,
+            "training": None if training.state == "idle" else _training_dict(training),
             "asked": self.asked,
             "last": training.last,
             "last_ended": _time(training.last_ended_us),
@@ -178,6 +162,17 @@ class _Report:
         since = "" if training.started_us is None else f", since {from_us(training.started_us):%Y-%m-%d %H:%M:%S} UTC"
         where = f"process {training.pid} on {training.host}"
         return f"{what}: {progress_text(training)}{since} ({where})"
+
+
+def _training_dict(training: TrainingStatus) -> dict[str, Any]:
+    plain = ("request", "attempt", "phase", "fit", "n_fits", "epoch", "n_epochs", "loss")
+    return {
+        **{name: getattr(training, name) for name in plain},
+        "started": _time(training.started_us),
+        "updated": _time(training.updated_us),
+        "pid": training.pid,
+        "host": training.host,
+    }
 
 
 def _counts(plant: Plant, model: str) -> tuple[dict[Share, int], str | None]:

@@ -32,6 +32,12 @@ def test_without_a_stream_a_label_holds_in_any(tmp_path: Path) -> None:
     assert labels.example == "a"
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_separators_of_spreadsheets_and_whole_numbers_with_a_point_are_read(tmp_path: Path, separator: str) -> None:
+    labels = read(tmp_path, "sequence,label\na,0.0\nb,1\n".replace(",", separator))
+    assert [labels.is_anomalous("x", name) for name in "ab"] == [False, True]
+
+
 def test_with_a_stream_it_holds_there_only_and_an_empty_one_stands_for_the_others(tmp_path: Path) -> None:
     labels = read(tmp_path, "label,stream,sequence\n0,x,a\n1,y,a\n1,,b\n0,x,b\n")
     assert [labels.is_anomalous(stream, "a") for stream in "xyz"] == [False, True, None]
