@@ -139,14 +139,6 @@ def test_a_resumed_run_ends_as_the_uninterrupted_one_with_batch_norm_and_a_halve
     assert same_weights(resumed, detector.fit(rows(), seed=0, device="cpu"))
 
 
-def test_an_attribute_that_never_changes_is_not_scaled() -> None:
-    data = rows()
-    data.values[:, 2] = 7.0
-    fitted = fit(data, epochs=1)
-    assert (float(fitted.model.mean_C[2]), float(fitted.model.scale_C[2])) == (7.0, 1.0)
-    assert np.isfinite(fitted.score(data.values, data.lengths)).all()
-
-
 def test_sequences_are_refused() -> None:
     windows = WindowSet(np.zeros((9, 2, 4), np.float32), np.full(9, 4, np.int64), tuple("abcdefghi"))
     with pytest.raises(TrainingDataError, match=r"length 4.*rows"):

@@ -13,7 +13,7 @@ import pytest
 
 from streamad.errors import ArtifactError, DetectorError, OutputError
 from streamad_models.baselines.estimators.nearest import NearestNeighbour
-from streamad_models.baselines.estimators.refit import RECORD_FILE, WINDOWS_FILE, study_module
+from streamad_models.baselines.estimators.refit import RECORD_FILE, WINDOWS_FILE
 from streamad_models.baselines.estimators.shallow import IsolationForest, OneClassSvm, OneClassSvmOptions
 from tests.support.detectors import ROWS, SEQUENCES
 
@@ -96,11 +96,7 @@ def test_a_folder_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> N
         NearestNeighbour().fit(DATA, seed=0).export(tmp_path / "absent")
 
 
-def test_a_missing_library_is_told_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(DetectorError, match=r"sklearn is missing .* pip install 'streamad-monitor\[study\]'"):
         IsolationForest().fit(DATA, seed=0)
-
-
-def test_a_module_that_is_there_is_given() -> None:
-    assert study_module("json.decoder").__name__ == "json.decoder"
