@@ -1,4 +1,4 @@
-"""Keeps files small enough to read in one go: says which are long, fails on those that are too long."""
+"""Keeps files short enough to read in one go, and folders small enough to find a file in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("streamad", "connectors", "models", "scripts", "benchmarks", "examples")
+PRODUCT = ("streamad", "connectors", "models")
 LONG_LINES = 300
 TOO_LONG_LINES = 500
+MOST_MODULES = 12
 
 
 def long_files(root: Path = ROOT) -> list[tuple[Path, int]]:
@@ -22,9 +24,22 @@ def long_files(root: Path = ROOT) -> list[tuple[Path, int]]:
     return sorted(lengths, key=lambda item: -item[1])
 
 
+def full_folders(root: Path = ROOT) -> list[tuple[Path, int]]:
+    """Return the product's folders of more than MOST_MODULES modules (``__init__.py`` aside) with their number."""
+    counts: dict[Path, int] = {}
+    for folder in PRODUCT:
+        for path in (root / folder).rglob("*.py"):
+            if path.name != "__init__.py":
+                parent = path.parent.relative_to(root)
+                counts[parent] = counts.get(parent, 0) + 1
+    return sorted((folder, n_modules) for folder, n_modules in counts.items() if n_modules > MOST_MODULES)
+
+
 if __name__ == "__main__":
-    found = long_files()
-    for path, n_lines in found:
-        word = "error" if n_lines > TOO_LONG_LINES else "warning"
-        print(f"{word}: {path} has {n_lines} lines (aim below {LONG_LINES}, never above {TOO_LONG_LINES})")
-    sys.exit(1 if any(n_lines > TOO_LONG_LINES for _, n_lines in found) else 0)
+    files, folders = long_files(), full_folders()
+    for path, n_lines in files:
+        level = "error" if n_lines > TOO_LONG_LINES else "warning"
+        print(f"{level}: {path} has {n_lines} lines (aim below {LONG_LINES}, never above {TOO_LONG_LINES})")
+    for folder, n_modules in folders:
+        print(f"error: {folder} holds {n_modules} modules (never more than {MOST_MODULES}): divide it by topic")
+    sys.exit(1 if folders or any(n_lines > TOO_LONG_LINES for _, n_lines in files) else 0)

@@ -197,14 +197,14 @@ def test_ctrl_c_ends_a_training_and_the_same_command_goes_on(tmp_path: Path) -> 
     command = [sys.executable, "-m", "streamad", "models", "retrain", "--config", str(config)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not _is_at_work(config) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)  # another process does the work
         (model,) = json_of(config, "status")["models"]
         assert (model["state"], model["training"]["epoch"]) == ("running", 1)
         assert f"(process {model['training']['pid']} on " in said(config, "status")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=180)
     finally:
         process.kill()
         process.communicate()
