@@ -377,3 +377,11 @@ def test_files_are_counted_against_the_limits(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "room.py").write_text("\n" * n_lines)
     assert file_sizes.long_files(tmp_path) == [(Path("models/room.py"), 501), (Path("connectors/room.py"), 301)]
+
+
+def test_a_folder_of_more_than_twelve_modules_is_reported(tmp_path: Path) -> None:
+    for folder, n_modules in (("streamad/full", 13), ("streamad/ok", 12), ("benchmarks", 20)):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in ("__init__", *(f"module{number}" for number in range(n_modules))):
+            (tmp_path / folder / f"{name}.py").touch()
+    assert script("file_sizes").full_folders(tmp_path) == [(Path("streamad/full"), 13)]
