@@ -22,7 +22,7 @@ PACKAGES = {
 # Third parties' libraries that the application must not need.
 FOREIGN = {"streamad": frozenset({"torch", "aiokafka"})}
 
-_WORDS = ("streamad.errors", "streamad.messages", "streamad.types", "streamad.progress")
+_WORDS = ("streamad.errors", "streamad.messages", "streamad.types", "streamad.partition_progress")
 _MACHINE = (*_WORDS, "streamad.ports", "streamad.plugins", "streamad.system", "streamad.telemetry")
 _PLANT = (*_MACHINE, "streamad.settings", "streamad.plant", "streamad.ranges")
 _JUDGING = (*_PLANT, "streamad.ingest", "streamad.judge")
@@ -38,7 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.errors": (),
     "streamad.messages": ("streamad.errors",),
     "streamad.types": ("streamad.errors", "streamad.messages"),
-    "streamad.progress": ("streamad.errors", "streamad.messages", "streamad.types"),
+    "streamad.partition_progress": ("streamad.errors", "streamad.messages", "streamad.types"),
     "streamad.ports": _WORDS,
     "streamad.injected_faults": _WORDS,
     "streamad.plugins": (*_WORDS, "streamad.ports"),

@@ -38,7 +38,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 from pydantic import BaseModel
 
 from streamad.messages import OutputRecord, Role
-from streamad.progress import Progress, ProgressUpdate
+from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.types import FloatArray, IntArray, SourceEvent, WindowSet
 
 

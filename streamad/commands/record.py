@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 
 from streamad.commands.shared.console import (
-    Bar,
     ConfigOption,
     JsonOption,
     err,
@@ -21,6 +20,7 @@ from streamad.commands.shared.console import (
 )
 from streamad.commands.shared.input import SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
+from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.plugins import connect_feed

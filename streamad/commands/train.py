@@ -10,10 +10,11 @@ import typer
 from rich.markup import escape
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import Bar, ConfigOption, JsonOption, err, out, print_json, run_async
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.plants import load_whole_plant
+from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import certifiable_rate

@@ -11,7 +11,7 @@ from itertools import cycle
 import numpy as np
 import numpy.typing as npt
 
-from streamad.drift.shift import Shift, ShiftDetector
+from streamad.drift.detector import Shift, ShiftDetector
 from streamad.settings.learning import DriftSettings
 from streamad.types import ChannelSpec, Window
 

@@ -15,8 +15,8 @@ import msgspec
 
 from streamad.errors import DecodeError
 from streamad.ingest.runs import Clocks, Run, runs_of
-from streamad.ingest.stream import Closed, LateSamples, StreamState, hash_of
-from streamad.progress import ForcedEnd, Progress, ProgressUpdate, StreamProgress
+from streamad.ingest.sequence_ends import Closed, LateSamples, StreamState, hash_of
+from streamad.partition_progress import ForcedEnd, Progress, ProgressUpdate, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 

@@ -17,7 +17,8 @@ import numpy as np
 from streamad.errors import ConfigError, Problem
 from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
-from streamad.ingest.decode_scalars import FieldPath, Samples, TimeReader, fail
+from streamad.ingest.decode_times import TimeReader
+from streamad.ingest.decode_values import FieldPath, Samples, fail
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.types import Record, SampleBlock
 

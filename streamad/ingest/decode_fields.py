@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.ingest.decode_scalars import (
+from streamad.ingest.decode_times import TimeReader
+from streamad.ingest.decode_values import (
     ABSENT,
     MAX_TIME_US,
     FieldPath,
     Samples,
-    TimeReader,
     ValueReader,
     fail,
     located,

@@ -11,9 +11,9 @@ import msgspec
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
-from streamad.ingest.stream import Closed, LateSamples
+from streamad.ingest.sequence_ends import Closed, LateSamples
 from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
-from streamad.progress import Progress, ProgressUpdate
+from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch, from_us

@@ -14,8 +14,8 @@ import msgspec
 
 from streamad.errors import CheckpointError
 from streamad.messages import OutputRecord, Role
+from streamad.partition_progress import Progress, ProgressUpdate, merge
 from streamad.ports import DurableSink, Sink
-from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.tasks import look_at

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamad.ingest.intake import Intake
-from streamad.ingest.stream import Closed
+from streamad.ingest.sequence_ends import Closed
 from streamad.judge.judging import JudgedSequence
 from streamad.messages import DeadLetter, Event, LateRecord, OutputRecord
-from streamad.progress import ProgressUpdate
+from streamad.partition_progress import ProgressUpdate
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 
 _MESSAGE_BYTES = 500

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamad.errors import PartitionLost
-from streamad.ingest.stream import Closed
+from streamad.ingest.sequence_ends import Closed
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
 from streamad.messages import Event
+from streamad.partition_progress import ProgressUpdate
 from streamad.ports import Clock, Committer, Source
-from streamad.progress import ProgressUpdate
 from streamad.runtime.partition import Committing, InFlight, Partition, Restoring
 from streamad.runtime.status import Status
 from streamad.runtime.stream_homes import StreamHomes

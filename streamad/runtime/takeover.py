@@ -8,8 +8,8 @@ from typing import Any
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
+from streamad.partition_progress import Progress, after_gap
 from streamad.ports import Clock, Committer, Source, TransactionalSource
-from streamad.progress import Progress, after_gap
 from streamad.runtime.partition import IdleClock, Partition
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger

@@ -15,11 +15,11 @@ from pydantic import BaseModel
 from streamad.errors import PartitionLost
 from streamad.judge.scoring import MicroBatcher
 from streamad.messages import LateRecord, OutputRecord, Role, Verdict
+from streamad.partition_progress import Progress, ProgressUpdate, merge
 from streamad.ports import Committer, Sink, Topics
-from streamad.progress import Progress, ProgressUpdate, merge
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
-from streamad.testing import ListSink, ListSource
+from streamad.testing import ListSource
 from streamad.types import (
     PartitionAssigned,
     PartitionRevoked,
@@ -29,6 +29,7 @@ from streamad.types import (
     SourceEvent,
     SourceNotice,
 )
+from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import (
     Run,
     TickingClock,
@@ -429,37 +430,26 @@ def long_ones(seed: int) -> dict[str, list[Record]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(10))
-async def test_what_the_wall_clock_cuts_loses_and_repeats_no_sample(seed: int) -> None:
-    """Where it cuts depends on the moment; but each sample is in one verdict, or was told to be late, once."""
-    partitions = long_ones(seed)
-    settings = settings_of(sequences={"end": ["marker", "gap"], "gap": "2s", "allowed_lateness": "500ms"}, run=RUN)
+ENDS = {  # settings of the sequences, records published, length of a tick
+    "gap": ({"end": ["marker", "gap"], "gap": "2s", "allowed_lateness": "500ms"}, 60, 0.05),
+    "memory": ({"end": ["marker", "change"], "max_buffered_bytes": 3_000}, 40, TICK_S),
+}
+
+
+@pytest.mark.parametrize(("reason", "seed"), [("gap", n) for n in range(10)] + [("memory", n) for n in range(8)])
+async def test_ends_that_no_record_caused_lose_and_repeat_no_sample(reason: str, seed: int) -> None:
+    """The moment decides where the clock or the memory limit cuts; each sample is in one verdict or late, once."""
+    sequences, publish_every, tick_s = ENDS[reason]
     rng = random.Random(seed)
-    broker = Broker(partitions, rng)
+    broker = Broker(long_ones(seed), rng)
     broker.share_failing = rng.choice([0.0, 0.1, 0.4])
-    n_samples = 16 * 4 * 3 * 3
-    await Schedule(broker, rng, settings, 60, tick_s=0.05).run(60, n_samples, n_samples_in)
+    schedule = Schedule(broker, rng, settings_of(sequences=sequences, run=RUN), publish_every, tick_s=tick_s)
+    await schedule.run(60, 16 * 4 * 3 * 3, n_samples_in)
     told = samples_of(broker.outputs)
     assert len(told) == 4 * 3 * 3
     assert set(told.values()) == {16}
-    reasons = Counter(output.message.reason for output in broker.outputs if isinstance(output.message, Verdict))
-    assert reasons["gap"] > 0
-
-
-@pytest.mark.parametrize("seed", range(8))
-async def test_short_memory_loses_and_repeats_no_sample(seed: int) -> None:
-    """What is being read again after a failed commit or a take-over is not cut anew: it was cut otherwise at first."""
-    partitions = long_ones(seed)
-    settings = settings_of(sequences={"end": ["marker", "change"], "max_buffered_bytes": 3_000}, run=RUN)
-    rng = random.Random(seed)
-    broker = Broker(partitions, rng)
-    broker.share_failing = rng.choice([0.0, 0.1, 0.4])
-    await Schedule(broker, rng, settings, 40).run(60, 16 * 4 * 3 * 3, n_samples_in)
-    told = samples_of(broker.outputs)
-    assert len(told) == 4 * 3 * 3
-    assert set(told.values()) == {16}
-    reasons = Counter(output.message.reason for output in broker.outputs if isinstance(output.message, Verdict))
-    assert reasons["memory"] > 0
+    verdicts = [output.message for output in broker.outputs if isinstance(output.message, Verdict)]
+    assert reason in {verdict.reason for verdict in verdicts}
 
 
 def samples_of(outputs: Iterable[OutputRecord]) -> Counter[tuple[str, str | None]]:
@@ -490,45 +480,6 @@ def batch(first: int, n: int) -> RecordBatch:
     return RecordBatch("p", records, first + n, True, first)
 
 
-class Ledger:
-    """A committer whose first ``commit`` is in doubt, and ``has_happened`` or not."""
-
-    def __init__(self, *, has_happened: bool) -> None:
-        self.n_restores = 0
-        self.restoring = asyncio.Event()
-        self.restoring.set()
-        self._sinks: Mapping[Role, ListSink] = {}
-        self._has_happened = has_happened
-        self._progress: Progress | None = None
-        self._n_commits = 0
-
-    def __call__(self, sinks: Mapping[Role, ListSink]) -> Ledger:
-        self._sinks = sinks
-        return self
-
-    async def restore(self, partition: str) -> Progress | None:
-        self.n_restores += 1
-        await self.restoring.wait()
-        return self._progress
-
-    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
-        self._n_commits += 1
-        is_first = self._n_commits == 1
-        if not is_first or self._has_happened:
-            for record in outputs:
-                self._sinks[record.role].records.append(record)
-            self._progress = merge(self._progress, update)
-        if is_first:
-            self.restoring.clear()
-            raise PartitionLost(update.partition, "in doubt")
-
-    async def release(self, partition: str) -> None:
-        return
-
-    async def close(self) -> None:
-        return
-
-
 class Scripted(ListSource):
     """Delivers its script as it is: a test says what comes, before and after each seek."""
 
@@ -555,13 +506,17 @@ async def run_to(
     when_lost: Callable[[], None] = lambda: None,
 ) -> Run:
     """Run until the first commit has failed, do ``when_lost``, let it be restored, and wait for the verdicts."""
-    ledger = Ledger(has_happened=has_happened)
+    ledger = Ledger("restore p", failing={1: (PartitionLost("p", "in doubt"), has_happened)})
+    may_restore = ledger.gates["restore p"]
+    may_restore.set()
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: ledger.n_restores == 2)
+        await until(lambda: ledger.calls == ["restore p"])
+        may_restore.clear()
+        await until(lambda: ledger.calls.count("restore p") == 2)
         when_lost()
         await steps()
-        ledger.restoring.set()
+        may_restore.set()
         await until(lambda: len(run.verdicts) == n_verdicts, PATIENCE_S)
         await source.close()
 

@@ -12,7 +12,7 @@ from typing import Literal
 from streamad.commands.init.columns import Column
 from streamad.commands.init.names import TIME, hints
 from streamad.errors import DecodeError, SourceError
-from streamad.ingest.decode_scalars import TimeReader
+from streamad.ingest.decode_times import TimeReader
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 # Unix times from 1990 to 2100, in each unit: the ranges do not overlap.

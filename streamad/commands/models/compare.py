@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import Bar, ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
 from streamad.commands.shared.plants import load_whole_plant
+from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model, open_store
 from streamad.errors import UsageError
 from streamad.judge.routing import settings_for

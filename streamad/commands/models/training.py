@@ -12,7 +12,6 @@ from rich.markup import escape
 from streamad.commands.models.status import progress_text
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
-    Bar,
     ConfigOption,
     JsonOption,
     err,
@@ -22,6 +21,7 @@ from streamad.commands.shared.console import (
     stop_on_signals,
 )
 from streamad.commands.shared.plants import load_whole_plant
+from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model
 from streamad.errors import RegistryError, StreamadError
 from streamad.learn.parts import registry_of

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 from rich.markup import escape
 
-from streamad.commands.shared.console import Bar, count, err, stop_on_signals
+from streamad.commands.shared.console import count, err, stop_on_signals
+from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.report import RunReport
 from streamad.errors import StalledError
 from streamad.judge.judging import JudgedSequence

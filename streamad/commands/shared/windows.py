@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from streamad.commands.shared.console import Bar
+from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import TrainingDataError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.routing import Router

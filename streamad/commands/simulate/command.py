@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import Bar, JsonOption, err, out, print_json
+from streamad.commands.shared.console import JsonOption, err, out, print_json
+from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.simulate.options import FeedOptions, feed_plant
 from streamad.errors import OutputError, UsageError
 from streamad.settings.template import ChannelLine, Entry, Section, judging_sections, render

@@ -7,8 +7,16 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from streamad.commands.shared.console import Bar, err, out, parse_speed, print_json, run_async, stop_on_signals
+from streamad.commands.shared.console import (
+    err,
+    out,
+    parse_speed,
+    print_json,
+    run_async,
+    stop_on_signals,
+)
 from streamad.commands.shared.plants import load_plant
+from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.simulate.feeder import FeedReport, PlantFeeder, batch_line
 from streamad.errors import OutputError, UsageError
 from streamad.plugins import ConnectorContext, connect_feed, split_url

@@ -19,9 +19,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from streamad.errors import CheckpointError
 from streamad.judge.scoring import MicroBatcher
 from streamad.messages import Role
+from streamad.partition_progress import Progress
 from streamad.plugins import ConnectorContext
 from streamad.ports import Committer
-from streamad.progress import Progress
 from streamad.runtime.pipeline import Pipeline
 from streamad.system.clock import SystemClock
 from streamad.testing import ListSource

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from streamad.errors import CheckpointError, PartitionLost, SourceError
 from streamad.messages import OutputRecord
-from streamad.progress import StreamProgress
+from streamad.partition_progress import StreamProgress
 from streamad.testing import ListSink, ManualClock
 from streamad_connectors.kafka.client.options import transactional_id_of
 from streamad_connectors.kafka.writing.committer import KafkaCommitter

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from streamad.ingest.stream import Closed, LateSamples
+from streamad.ingest.sequence_ends import Closed, LateSamples
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 

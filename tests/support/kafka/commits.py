@@ -10,9 +10,9 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 
 from streamad.errors import PartitionLost
 from streamad.messages import Event, OutputRecord, Role
+from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.plugins import ConnectorContext
 from streamad.ports import Clock
-from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.system.clock import SystemClock
 from streamad.types import from_us
 from streamad_connectors.kafka.client.options import (

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from streamad.commands.shared.console import Bar
+from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.train import show_step
 from streamad.learn.training.fits import FitStep
 from streamad.ports import TrainingStep

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from streamad.ingest.decode import Decoder
-from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS
+from streamad.ingest.decode_values import DECODE_ERROR_KINDS
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.types import Record
 

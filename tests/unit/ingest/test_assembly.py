@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from streamad.errors import DecodeError
-from streamad.ingest import stream as _stream
+from streamad.ingest import sequence_ends
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.stream import Closed
-from streamad.progress import Progress, merge
+from streamad.ingest.sequence_ends import Closed
+from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 from tests.support.ingest.assembly_cases import us
@@ -321,7 +321,7 @@ def test_a_refused_stream_does_not_swallow_what_its_record_ended() -> None:
 
 
 def test_remembered_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_stream, "MAX_CLOSED_IDS", 10)
+    monkeypatch.setattr(sequence_ends, "MAX_CLOSED_IDS", 10)
     plant = Plant(us(end=("marker",)))
     for i in range(50):
         plant.send(i, id=f"B{i}", end=True)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.stream import Closed
-from streamad.progress import Progress, merge
+from streamad.ingest.sequence_ends import Closed
+from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from tests.support.ingest.assembly_cases import arrivals, sequence_settings
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from streamad.errors import ConfigError, DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_own import OwnReader
-from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS, TimeReader
+from streamad.ingest.decode_times import TimeReader
+from streamad.ingest.decode_values import DECODE_ERROR_KINDS
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
-from streamad.ingest.decode_scalars import DECODE_ERROR_KINDS
+from streamad.ingest.decode_values import DECODE_ERROR_KINDS
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 from tests.support.ingest.mutations import CHANNELS, START_S, mutated_messages

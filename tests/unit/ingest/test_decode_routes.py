@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_own import OwnReader, Wire
-from streamad.ingest.decode_scalars import FieldPath, Samples, TimeReader
+from streamad.ingest.decode_times import TimeReader
+from streamad.ingest.decode_values import FieldPath, Samples
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from streamad.ingest import stream as _stream
+from streamad.ingest import sequence_ends
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.stream import Closed
+from streamad.ingest.sequence_ends import Closed
 from streamad.messages import LateRecord
-from streamad.progress import ForcedEnd, Progress, StreamProgress, merge
+from streamad.partition_progress import ForcedEnd, Progress, StreamProgress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.telemetry.metrics import Counters
 from streamad.types import RecordBatch
@@ -94,7 +94,7 @@ def test_the_wall_clock_is_not_told_where_the_next_record_says_as_much(record_us
     assert forced_of(plant.saved()) == ([(1, 106, None)] if is_told else [])
 
 
-@pytest.mark.parametrize(("id", "ended"), [(None, ""), ("A", _stream.id_hash("A"))])
+@pytest.mark.parametrize(("id", "ended"), [(None, ""), ("A", sequence_ends.id_hash("A"))])
 def test_an_eviction_says_which_sequence_it_ended(id: str | None, ended: str) -> None:
     plant = Plant(us())
     plant.send(0, at=100, id=id)
@@ -124,7 +124,7 @@ def test_what_is_done_is_no_longer_told() -> None:
 
 
 def test_at_most_so_many_are_told_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_stream, "MAX_FORCED_ENDS", 3)
+    monkeypatch.setattr(sequence_ends, "MAX_FORCED_ENDS", 3)
     plant = Plant(us(end=("gap",), gap=1000, max_duration=1000, allowed_lateness=5))
     for time in range(0, 50, 10):
         plant.send(time, at=100 + time)
@@ -226,7 +226,7 @@ def test_the_ends_of_a_streams_second_life_outlast_its_first_one() -> None:
     second = Plant(limits, first.saved())
     send_first(second)
     progress = second.saved(verdicts=2)
-    assert (progress.low_watermark, forced_of(progress)) == (2, [(3, None, _stream.id_hash("B"))])
+    assert (progress.low_watermark, forced_of(progress)) == (2, [(3, None, sequence_ends.id_hash("B"))])
     third = Plant(limits, progress)
     send_second(third)
     third.send(8, at=200, id="B")

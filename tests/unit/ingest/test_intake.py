@@ -12,7 +12,7 @@ import pytest
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.messages import DeadLetter, LateRecord, Origin
-from streamad.progress import Progress, merge
+from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch, from_us

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.stream import Closed
+from streamad.ingest.sequence_ends import Closed
 from streamad.messages import DeadLetter, LateRecord, OutputRecord
-from streamad.progress import Progress, merge
+from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings, Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch

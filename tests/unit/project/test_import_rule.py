@@ -58,9 +58,9 @@ def test_runtime_and_learning_meet_in_the_commands_alone() -> None:
 @pytest.mark.parametrize(
     ("module", "source", "name"),
     [
-        ("streamad.ingest.stream", "import torch", "torch"),
-        ("streamad.ingest.stream", "import numpy, torch.nn as nn", "torch.nn"),
-        ("streamad.ingest.stream", "from torch.nn import functional", "torch.nn.functional"),
+        ("streamad.ingest.sequence_ends", "import torch", "torch"),
+        ("streamad.ingest.sequence_ends", "import numpy, torch.nn as nn", "torch.nn"),
+        ("streamad.ingest.sequence_ends", "from torch.nn import functional", "torch.nn.functional"),
         ("streamad.cli", "def f():\n    import aiokafka", "aiokafka"),
         ("streamad.cli", "if TYPE_CHECKING:\n    from streamad_models import x", "streamad_models.x"),
         ("streamad.cli", "importlib.import_module('streamad_connectors.memory')", "streamad_connectors.memory"),
@@ -82,7 +82,7 @@ def test_runtime_and_learning_meet_in_the_commands_alone() -> None:
             "streamad.learn.store.records.Mark",
         ),
         ("streamad.learn.live.learner", "import streamad.runtime.pipeline", "streamad.runtime.pipeline"),
-        ("streamad.ingest.stream", "from streamad.drift import shift", "streamad.drift.shift"),
+        ("streamad.ingest.sequence_ends", "from streamad.drift import shift", "streamad.drift.detector"),
         ("streamad.types", "from streamad.ports import Clock", "streamad.ports.Clock"),
         ("streamad.messages", "from streamad.types import Record", "streamad.types.Record"),
         (
@@ -96,7 +96,7 @@ def test_runtime_and_learning_meet_in_the_commands_alone() -> None:
             "from streamad.commands.init import command",
             "streamad.commands.init.command",
         ),
-        ("streamad.ingest.stream", "from streamad import subscribe", "streamad.subscribe"),
+        ("streamad.ingest.sequence_ends", "from streamad import subscribe", "streamad.subscribe"),
         ("streamad.new_module", "import streamad.errors", "streamad.errors"),
     ],
 )
@@ -112,8 +112,8 @@ def test_an_import_that_is_not_allowed_is_found_with_its_line(
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("streamad.ingest.stream", "import torchlike\nfrom . import torch\n'import torch'"),
-        ("streamad.ingest.stream", "from streamad.ingest import decode\nfrom streamad.types import Record"),
+        ("streamad.ingest.sequence_ends", "import torchlike\nfrom . import torch\n'import torch'"),
+        ("streamad.ingest.sequence_ends", "from streamad.ingest import decode\nfrom streamad.types import Record"),
         ("streamad.commands.init.command", "from streamad.commands.check import source"),
         ("streamad.commands.init.command", "from streamad.commands.init import config"),
         ("streamad.commands.train", "import streamad.runtime.wiring, streamad.learn.live.learner"),
@@ -127,8 +127,8 @@ def test_an_import_that_is_allowed_is_not_reported(tmp_path: Path, module: str, 
 
 
 def test_modules_that_import_in_a_circle_are_reported(tmp_path: Path) -> None:
-    _write(tmp_path, "streamad.ingest.decode", "from streamad.ingest import stream")
-    _write(tmp_path, "streamad.ingest.stream", "def f():\n    from streamad.ingest.runs import Run")
+    _write(tmp_path, "streamad.ingest.decode", "from streamad.ingest import sequence_ends as stream")
+    _write(tmp_path, "streamad.ingest.sequence_ends", "def f():\n    from streamad.ingest.runs import Run")
     _write(tmp_path, "streamad.ingest.runs", "import streamad.ingest.decode")
     (found,) = rule.violations(tmp_path)
     assert found.startswith("modules import in a circle: streamad.ingest.")

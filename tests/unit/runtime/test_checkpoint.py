@@ -12,7 +12,7 @@ import pytest
 
 from streamad.errors import CheckpointError, OutputError
 from streamad.messages import Event, OutputRecord, Role
-from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad.runtime.checkpoint import LocalCommitter, SavedState, UnsavedCommitter, read_checkpoint
 from streamad.testing import ListSink
 from streamad.types import from_us

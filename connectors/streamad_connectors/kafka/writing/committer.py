@@ -13,8 +13,8 @@ from aiokafka.structs import OffsetAndMetadata
 
 from streamad.errors import CheckpointError, OutputError, PartitionLost, SourceError, StreamadError
 from streamad.messages import OutputRecord, Role
+from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.ports import Sink
-from streamad.progress import Progress, ProgressUpdate
 from streamad.telemetry.logs import get_logger
 from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of

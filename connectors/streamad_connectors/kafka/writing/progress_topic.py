@@ -15,7 +15,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from streamad.errors import CheckpointError
-from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad_connectors.kafka.client.stopping import connected, discard
 
 SCHEMA_VERSION = 1
@@ -197,7 +197,7 @@ def _bucket_items(prefix: bytes, name: bytes, changed: Mapping[int, list[Entry[A
 class ProgressLog:
     """The progress of one partition as records.
 
-    Law: reading the last item of each key gives ``streamad.progress.merge`` of all written updates.
+    Law: reading the last item of each key gives ``streamad.partition_progress.merge`` of all written updates.
     """
 
     def __init__(self, partition: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import CheckpointError
-from streamad.progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
 from streamad_connectors.kafka.writing.progress_topic import BUCKET_ENTRIES, Item, ProgressLog
 
 PARTITION = "press:line-a-3"

@@ -19,7 +19,7 @@ import numpy as np
 from streamad.ingest.open_sequence import OpenSequence
 from streamad.ingest.runs import Clocks, ReorderBuffer, Run
 from streamad.messages import EndReason
-from streamad.progress import ForcedEnd, StreamProgress
+from streamad.partition_progress import ForcedEnd, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position
 

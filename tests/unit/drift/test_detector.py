@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from streamad.drift.shift import long_run_variance, run_length_limit
+from streamad.drift.detector import long_run_variance, run_length_limit
 
 
 @pytest.mark.parametrize(("limit", "run_length"), [(4, 168), (5, 465)])
