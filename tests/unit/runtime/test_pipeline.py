@@ -6,19 +6,17 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from streamad.errors import DecodeError, DetectorError, OutputError, SourceError
 from streamad.ingest.decode import Decoder
-from streamad.messages import Alert, OutputRecord, Verdict
-from streamad.progress import Progress, ProgressUpdate
 from streamad.runtime.partition import IdleClock
 from streamad.testing import ListSink, ListSource, ManualClock, Pause
 from streamad.types import PartitionAssigned, PartitionEnded, PartitionRevoked, Record, RecordBatch
 from tests.support.ingest.mutations import START_S, mutated_messages
+from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import (
     START_US,
     Run,
@@ -75,41 +73,6 @@ async def test_verdicts_commit_in_the_order_in_which_sequences_ended_whoever_is_
     run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings)
     assert [verdict.sequence for verdict in run.verdicts] == ["long", "short", "long2"]
     assert [verdict.decision for verdict in run.verdicts] == ["normal", "unscorable", "normal"]
-
-
-async def test_an_alert_comes_with_its_attribution_and_verdict() -> None:
-    run = await run_pipeline(ListSource.of({"p": records_of([line("a", "1", range(5), 10.0, end=True)])}))
-    (alert,), (attribution,), (verdict,) = (run.messages(r) for r in ("alerts", "attributions", "verdicts"))
-    assert isinstance(alert, Alert)
-    assert alert.alert_id == attribution.alert_id == verdict.verdict_id
-    assert alert.score == pytest.approx(300.0)
-    assert sum(share.share for share in attribution.channels) == pytest.approx(1.0)
-    assert run.judged[0].alert == alert
-
-
-async def test_without_a_verdicts_sink_unscorable_verdicts_go_to_the_alerts_and_normal_ones_nowhere() -> None:
-    messages = [line("a", "normal", range(5), end=True), line("a", "short", [9.0], end=True)]
-    settings = settings_of(window={"min_samples": 3})
-    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings, with_verdicts=False)
-    (verdict,) = run.messages("alerts")
-    assert isinstance(verdict, Verdict)
-    assert verdict.decision == "unscorable"
-    assert verdict.detail is not None
-    assert "min_samples" in verdict.detail
-    assert run.verdicts == []
-    assert len(run.judged) == 2
-
-
-async def test_dead_letters_and_late_records_say_where_they_came_from() -> None:
-    messages = [line("a", "1", range(3), end=True), b"{broken", line("a", "1", [3.0]), b"[]"]
-    run = await run_pipeline(ListSource.of({"shop/p-3": records_of(messages)}))
-    letters = run.messages("dead_letters")
-    assert [(letter.origin.partition, letter.origin.offset) for letter in letters] == [("shop/p-3", 1), ("shop/p-3", 3)]
-    assert letters[0].value == b"{broken"
-    (late,) = run.messages("late")
-    assert (late.origin.offset, late.stream, late.sequence, late.cause) == (2, "a", "1", "closed")
-    assert late.values == [[1.0, 1.0, 1.0]]
-    assert_counts_add_up(run)
 
 
 async def test_late_samples_are_only_counted_where_configured_so() -> None:
@@ -255,12 +218,7 @@ async def test_a_stop_finishes_and_commits_what_is_being_scored_and_leaves_open_
     messages = [line("a", "done", range(5), end=True), line("a", "open", [9.0, 10.0])]
     script = [PartitionAssigned("p"), RecordBatch("p", tuple(records_of(messages)), 2)]
     scorer = HeldScorer()
-    updates: list[ProgressUpdate] = []
-
-    class Kept(ListCommitter):
-        async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
-            updates.append(update)
-            await super().commit(update, outputs)
+    ledger = Ledger()
 
     async def stop(run: Run, task: asyncio.Task[None]) -> None:
         await steps()
@@ -270,47 +228,67 @@ async def test_a_stop_finishes_and_commits_what_is_being_scored_and_leaves_open_
         scorer.go.set()
 
     source = ListSource(script, endless=True)
-    run = await run_pipeline(source, model=model_of(scorer), committer=Kept, while_running=stop)
+    run = await run_pipeline(source, model=model_of(scorer), committer=ledger, while_running=stop)
     assert [verdict.sequence for verdict in run.verdicts] == ["done"]
-    assert (updates[-1].next_offset, updates[-1].low_watermark, updates[-1].ended) == (2, 1, False)
+    last, _ = ledger.commits[-1]
+    assert (last.next_offset, last.low_watermark, last.ended) == (2, 1, False)
+
+
+class StuckScorer(SquareScorer):
+    """Judges the first batch and is stuck in the second until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.stuck = threading.Event()
+
+    def score(self, windows: Any, lengths: Any) -> Any:
+        if self.batches:
+            self.stuck.set()
+            assert self.go.wait(30)
+        return super().score(windows, lengths)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_stop_gives_up_after_its_time_and_what_is_left_is_not_committed(ends: bool) -> None:
+    records = tuple(records_of([line("a", str(i), [i * 2.0, i * 2 + 1], end=True) for i in range(3)]))
+    script = [PartitionAssigned("p"), RecordBatch("p", records, 3), *([PartitionEnded("p")] if ends else [])]
+    clock, scorer, ledger = ManualClock(), StuckScorer(), Ledger()
+    settings = settings_of(run={"batch_windows": 1, "stop_timeout": "5s", "commit_interval": "1s"})
+
+    async def stop(run: Run, task: asyncio.Task[None]) -> None:
+        await until(scorer.stuck.is_set)
+        run.pipeline.request_stop()
+        for _ in range(4):
+            clock.advance(1.0)
+            await steps()
+        assert not task.done()
+        clock.advance(1.0)
+        await until(task.done)
+        scorer.go.set()
+
+    run = await run_pipeline(
+        ListSource(script, endless=not ends),
+        settings,
+        clock=clock,
+        model=model_of(scorer, explains=False),
+        committer=ledger,
+        while_running=stop,
+    )
+    assert [verdict.sequence for verdict in run.verdicts] == ["0"]
+    last, _ = ledger.commits[-1]
+    assert (last.low_watermark, last.ended) == (1, False)
 
 
 async def test_the_end_of_a_partition_is_committed_as_one() -> None:
     # Else a crash between two of its commits would find samples late once more that were late at the first end.
     messages = [line(stream, "1", [float(i)]) for i in range(3) for stream in "abcde"]
-    committers: list[ListCommitter] = []
-
-    class Counted(ListCommitter):
-        def __init__(self, sinks: Any) -> None:
-            super().__init__(sinks)
-            committers.append(self)
-
+    ledger = Ledger()
     settings = settings_of(run={"batch_windows": 1, "commit_interval": "1ms"})
-    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings, committer=Counted)
+    run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings, committer=ledger)
     assert run.pipeline.counters.sequences == {"end_of_input": 5}
-    assert [n for n in committers[0].verdicts_per_commit if n] == [5]
-
-
-class ListCommitter:
-    """Keeps progress in memory."""
-
-    def __init__(self, sinks: Any, progress: Progress | None = None) -> None:
-        self.sinks = sinks
-        self.progress = progress
-        self.verdicts_per_commit: list[int] = []
-
-    async def restore(self, partition: str) -> Progress | None:
-        return self.progress
-
-    async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
-        self.verdicts_per_commit.append(sum(record.role == "verdicts" for record in outputs))
-        for record in outputs:
-            await self.sinks[record.role].write([record])
-        for sink in self.sinks.values():
-            await sink.flush()
-
-    async def close(self) -> None:
-        pass
+    verdicts = [sum(record.role == "verdicts" for record in outputs) for _, outputs in ledger.commits]
+    assert [n for n in verdicts if n] == [5]
 
 
 @pytest.mark.parametrize("failure", [DetectorError("no more memory"), ValueError("shapes"), ZeroDivisionError()])
