@@ -59,11 +59,6 @@ class ChangeGuard:
         self._seen = self._nothing()
         self._is_active = False
 
-    @property
-    def is_active(self) -> bool:
-        """Return whether a change was reported and ``restart`` has not been called since."""
-        return self._is_active
-
     def add(self, time_us: int, is_alert: bool, drifts: Sequence[Drift]) -> Changed | None:
         """Take one judged sequence (``time_us``: its end) and its drifts; return the change once it is certain."""
         if self._is_active:

@@ -50,8 +50,8 @@ class FeedbackReader(Follower):
     """Reads ``learning.feedback`` and passes each message to ``on_feedback``, at least once, in order.
 
     A message is done when ``on_feedback`` has returned (or its result was awaited); a StreamadError makes it try again,
-    so that an outage of the store loses nothing. A malformed message is counted (``n_malformed``), reported as an event
-    (at most one a minute) and skipped. A place that cannot be read is reported once and tried again. All workers of a
+    so that an outage of the store loses nothing. A malformed message is reported as an event (at most one a minute)
+    and skipped. A place that cannot be read is reported once and tried again. All workers of a
     plant read as one group: each message reaches one of them.
     """
 
@@ -65,8 +65,6 @@ class FeedbackReader(Follower):
             on_event("feedback_unreadable", f"feedback is not read: {why}")
 
         super().__init__(plant, "feedback", on_trouble, group=plant.context.feedback_group)
-        self.n_read = 0
-        self.n_malformed = 0
         settings = plant.settings
         self._clock = plant.clock
         self._own_model = settings.model.name
@@ -88,7 +86,6 @@ class FeedbackReader(Follower):
             self._skip(message, problem)
             return
         await self._deliver(feedback)
-        self.n_read += 1
 
     def _foreign(self, feedback: Feedback) -> str | None:
         """Return the problem if the named model is not of this plant: it must not get a store here."""
@@ -112,7 +109,6 @@ class FeedbackReader(Follower):
                 await self._clock.sleep(_RETRY_S)
 
     def _skip(self, message: StoredMessage, problem: str) -> None:
-        self.n_malformed += 1
         self._n_unreported += 1
         now_us = self._clock.monotonic_us()
         if self._reported_us is not None and now_us - self._reported_us < _REPORT_EVERY_US:

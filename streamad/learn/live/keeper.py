@@ -192,7 +192,7 @@ class Keeper:
         self.n_taken += 1
         verdict = item.verdict
         mark = self._marks.get(verdict.verdict_id)
-        share = gate(verdict, settings=self._settings, champion=item.champion, mark=mark).share
+        share = gate(verdict, settings=self._settings, champion=item.champion, mark=mark)
         if share is not None:
             self._n_dropped += len(self._waiting) == self.limit
             self._waiting.append((_stored(item), share))
