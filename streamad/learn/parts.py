@@ -82,6 +82,6 @@ def store_for(plant: Plant, name: str | None = None) -> InlierStore:
     )
 
 
-def model_in_service(plant: Plant, version: str | None = None) -> ModelInService:
+def model_in_service(plant: Plant) -> ModelInService:
     """Load and verify the model that judges. Raises NoModelError, RegistryError, ArtifactError."""
-    return versions_of(plant).load(version)
+    return versions_of(plant).load()

@@ -251,7 +251,6 @@ def compare_versions(
     settings: Settings,
     model: str,
     detector: Detector,
-    device: str | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare two versions of ``model`` on the sequences in ``store``, whichever version is in service.
@@ -265,15 +264,5 @@ def compare_versions(
     judges = judges_of(stored, registry, model, since)
     selection = select(stored._replace(aside=()), settings=learning, rate=rate, judges=judges)
     material = TestMaterial.of(selection.comparable(learning.promotion.min_comparison), selection)
-    theirs, ours = (
-        load_version(registry, model, version, settings=settings, detector=detector, device=device)
-        for version in versions
-    )
+    theirs, ours = (registry.load(model, version, settings=settings, detector=detector) for version in versions)
     return compare(ours, theirs, material, rate=rate, seed=settings.model.seed, progress=progress)
-
-
-def load_version(
-    registry: Registry, model: str, version: str, *, settings: Settings, detector: Detector, device: str | None
-) -> LoadedModel:
-    """Verify and load a version as it would go into service. Raises RegistryError, ArtifactError."""
-    return registry.load(model, version, settings=settings, detector=detector, device=device)

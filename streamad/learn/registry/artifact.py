@@ -118,7 +118,7 @@ def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
     return float(np.max(np.abs(found - wide) / (_PROBE_FLOOR + np.abs(wide)), initial=0.0))
 
 
-def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Detector, device: str) -> LoadedModel:
+def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> LoadedModel:
     """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service."""
     label = f"model {ref.name} {ref.version}"
     manifest = read_manifest(folder, label)
@@ -126,6 +126,7 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     check_channels(manifest.channels, settings.channel_specs, label)
     check_window(manifest.window, settings.window, label)
     verify_files(folder, manifest, label)
+    device = settings.model.device
     scorer = _load_scorer(folder, detector, device, label)
     shape = (len(settings.channels), settings.window.length)
     if scorer.window_shape != shape:

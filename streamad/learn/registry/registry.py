@@ -133,23 +133,15 @@ class Registry:
         folder = self._existing(name, manifest.version)
         write_atomically(folder / MANIFEST_FILE, encode_manifest(manifest), temporary=temporary)
 
-    def load(
-        self,
-        name: str,
-        version: str | None = None,
-        *,
-        settings: Settings,
-        detector: Detector,
-        device: str | None = None,
-    ) -> LoadedModel:
+    def load(self, name: str, version: str | None = None, *, settings: Settings, detector: Detector) -> LoadedModel:
         """Verify and load a version (None: the one in service) for a plant with ``settings``.
 
-        ``device`` replaces that of the settings. Raises NoModelError, RegistryError, and ArtifactError for an artifact
-        that is damaged, foreign, does not fit the plant, or scores otherwise than when it was trained.
+        Raises NoModelError, RegistryError, and ArtifactError for an artifact that is damaged, foreign, does not fit the
+        plant, or scores otherwise than when it was trained.
         """
         chosen = version if version is not None else self._in_service(name)
         folder = self._existing(name, chosen)
-        return load_artifact(folder, ModelRef(name, chosen), settings, detector, device or settings.model.device)
+        return load_artifact(folder, ModelRef(name, chosen), settings, detector)
 
     def _home(self, name: str) -> Path:
         return self.root / _plain(name, "model name")

@@ -8,7 +8,7 @@ from functools import partial
 
 from streamad.errors import ArtifactError, OutputError, RegistryError, TrainingDataError
 from streamad.judge.calibration import scores_of
-from streamad.learn.promotion.comparison import TestMaterial, compare, load_version
+from streamad.learn.promotion.comparison import TestMaterial, compare
 from streamad.learn.promotion.rule import Ruling, rule, unopposed
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import LearningRecord, PromotionDecision
@@ -44,7 +44,7 @@ _FEWEST_APART, _SHARE_APART = 5, 0.05
 class Retraining:
     """The training of a challenger for ``model`` on ``store``, its comparison with the champion, and its promotion.
 
-    ``holds_lease`` is asked before the promotion. ``device`` defaults to ``settings.model.device``.
+    ``holds_lease`` is asked before the promotion.
     """
 
     store: InlierStore
@@ -56,13 +56,9 @@ class Retraining:
     request: TrainingRequest
     progress: FitProgress | None = None
     holds_lease: Callable[[], bool] = lambda: True
-    device: str = ""
     parent: str | None = field(default=None, init=False)
     notes: list[str] = field(default_factory=list, init=False)
     figures: dict[str, float] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self.device = self.device or self.settings.model.device
 
     @property
     def _learning(self) -> LearningSettings:
@@ -105,9 +101,7 @@ class Retraining:
     # --- champion and selection -------------------------------------------------------------------------------------
 
     def _load(self, version: str) -> LoadedModel:
-        return load_version(
-            self.registry, self.model, version, settings=self.settings, detector=self.detector, device=self.device
-        )
+        return self.registry.load(self.model, version, settings=self.settings, detector=self.detector)
 
     def _champion(self, version: str) -> LoadedModel | None:
         """Return the champion, None if it cannot be loaded: then it must not keep a challenger out."""
@@ -192,10 +186,10 @@ class Retraining:
             n_dropped=making.n_dropped,
             n_skipped_shards=int(self.figures["store.skipped_shards"]),
         )
-        key = fingerprint(making.training, self.settings, self.device, self.model, *making.key)
+        key = fingerprint(making.training, self.settings, self.model, *making.key)
         # Kept until the decision is made: a trainer that dies before finds its fits done when it resumes.
         with work_folder(self.registry.training_folder(self.model), key) as folder:
-            fits = Fits(self.detector, self.settings, self.device, folder, making.n_fits, self.progress)
+            fits = Fits(self.detector, self.settings, folder, making.n_fits, self.progress)
             publisher = Publisher(fits, self.registry, self.model, self.parent, self.clock, record)
             version = making.make(fits, publisher)
             return self._outcome(version, self._decided(version, plan, selection, champion, fits.n_fits))

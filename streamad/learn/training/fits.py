@@ -67,14 +67,14 @@ class FitStep:
 FitProgress: TypeAlias = Callable[[FitStep], None]
 
 
-def fingerprint(data: WindowSet, settings: Settings, device: str, *others: object) -> str:
+def fingerprint(data: WindowSet, settings: Settings, *others: object) -> str:
     """Return a hash of all inputs of a training run, ``others`` included; an interrupted run resumes only if equal."""
     form = (
         settings.channel_specs,
         settings.window.model_dump(mode="json"),
         settings.model.model_dump(mode="json", exclude={"registry", "name", "device"}),
         settings.alerts.false_alarm_rate,
-        device,
+        settings.model.device,
         package_versions(),
         data.ids,
         data.values.shape,
@@ -124,7 +124,6 @@ class Fits:
 
     detector: Detector
     settings: Settings
-    device: str
     folder: Path
     n_fits: int
     progress: FitProgress | None = None
@@ -167,6 +166,6 @@ class Fits:
             if progress is not None:
                 progress(FitStep(phase, fit, self.n_fits, step))
 
-        seed = self.settings.model.seed  # the same for every fit: fold models then start from the final model's weights
+        model = self.settings.model  # one seed for every fit: fold models then start from the final model's weights
         with writing(resume):
-            return self.detector.fit(data, seed=seed, device=self.device, progress=emit, resume=resume)
+            return self.detector.fit(data, seed=model.seed, device=model.device, progress=emit, resume=resume)

@@ -30,27 +30,26 @@ def train_model(
     registry: Registry,
     clock: Clock,
     progress: FitProgress | None = None,
-    device: str | None = None,
     promote: bool = True,
 ) -> str:
     """Train a version of ``settings.model.name`` on ``data``, publish it, and put it into service; returns its number.
 
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
     trains on all. The result does not depend on the order of ``data``. A version with a ``promotion_doubt`` stays out
-    of service. An interrupted call leaves no version, and a repeated one resumes the fits. ``device`` defaults to
-    ``settings.model.device``. If the version in service was learned anew after a lasting change, the manifest of this
-    one says so, too: later retrainings use nothing from before it.
+    of service. An interrupted call leaves no version, and a repeated one resumes the fits. If the version
+    in service was learned anew after a lasting change, the manifest of this one says so, too: later retrainings use
+    nothing from before it.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError if another version was promoted meanwhile
     (this one then stays in the registry, out of service).
     """
-    model, where = settings.model, device or settings.model.device
+    model = settings.model
     parent = registry.current(model.name)
     check_training_data(data, settings.channel_specs, settings.window.length)
     ordered = data.take(hash_order(data.ids, model.seed))
-    with work_folder(registry.training_folder(model.name), fingerprint(ordered, settings, where)) as folder:
+    with work_folder(registry.training_folder(model.name), fingerprint(ordered, settings)) as folder:
         split = len(ordered) >= OUT_OF_FOLD_BELOW
-        fits = Fits(detector, settings, where, folder, 1 if split else model.folds + 1, progress)
+        fits = Fits(detector, settings, folder, 1 if split else model.folds + 1, progress)
         learning = _learned_since(registry, model.name, parent)
         run = _TrainingRun(fits, Publisher(fits, registry, model.name, parent, clock, learning))
         version = run.split(ordered) if split else run.out_of_fold(ordered)

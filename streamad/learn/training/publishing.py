@@ -61,7 +61,7 @@ class Publisher:
         """
         with self.registry.new_version(self.model) as staged:
             fitted.export(staged.folder)
-            scorer = self.fits.detector.load(staged.folder, device=self.fits.device)
+            scorer = self.fits.detector.load(staged.folder, device=self.fits.settings.model.device)
             calibration, training_terms = calibrate(scorer), score_windows(scorer, training)
             check_finite("the trained model", calibration.terms, training_terms)
             reference = reference_windows(training.values, training.lengths, scores_of(training_terms))

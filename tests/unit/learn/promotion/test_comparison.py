@@ -12,7 +12,6 @@ from streamad.learn.promotion.comparison import (
     TestMaterial,
     compare,
     compare_versions,
-    load_version,
 )
 from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.registry.artifact import LoadedModel
@@ -21,7 +20,7 @@ from streamad.learn.training.selection import HeldOut
 from streamad.messages import ModelRef
 from streamad.types import Window, WindowSet
 from tests.support.learning.life import MODEL, Life
-from tests.support.learning.plant import C, L, MeanDetector, MeanModel
+from tests.support.learning.plant import C, L, MeanDetector
 
 RATE = 0.02
 COURSE = np.sin(np.linspace(0, 3, L)) * np.array([[1.0], [5.0], [20.0]])
@@ -195,8 +194,3 @@ class TestVersions:
         life.store.purge(share="reserve")
         with pytest.raises(TrainingDataError, match="holds no sequences to compare on"):
             self.compared(life, "0002")
-
-    def test_a_version_loads_as_it_would_go_into_service(self, life: Life) -> None:
-        found = load_version(life.registry, MODEL, "0001", settings=life.settings, detector=life.detector, device=None)
-        assert isinstance(found.scorer, MeanModel)
-        assert found.ref == ModelRef(MODEL, "0001")
