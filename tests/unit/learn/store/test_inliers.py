@@ -41,14 +41,6 @@ from tests.support.learning.inlier_cases import (
 # --- keeping --------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_store_is_empty(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    assert store.counts() == {"accepted": 0, "reserve": 0, "aside": 0}
-    assert (store.pending(), store.problems, all_ids(store), store.marks()) == (0, [], [], {})
-    store.flush()
-    assert shards_of(tmp_path) == []
-
-
 def test_what_is_offered_is_read_back_by_another_process_to_the_last_bit(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     offered: dict[Share, list[int]] = {"accepted": [3, 0], "reserve": [1], "aside": [2]}
@@ -66,22 +58,6 @@ def test_what_is_offered_is_read_back_by_another_process_to_the_last_bit(tmp_pat
         expected = sorted(offered[share])
         assert len(read) == len(expected)
         assert all(same(one, sequence_of(i)) for one, i in zip(read, expected, strict=True))
-
-
-def test_a_verdict_without_a_model_has_neither_score_nor_version(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    learning = sequence_of(1, decision="learning", score=None, p_value=None, model_version=None)
-    store.offer(learning, "accepted")
-    store.flush()
-    assert same(store.read("accepted")[0], learning)
-
-
-def test_a_flush_writes_one_shard_for_each_share(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    for i in range(9):
-        store.offer(sequence_of(i), SHARES[i % 2])
-    store.flush()
-    assert [len(shards_of(tmp_path, share)) for share in SHARES] == [1, 1, 0]
 
 
 def test_what_waits_is_a_copy(tmp_path: Path) -> None:
@@ -151,44 +127,6 @@ def test_what_was_stored_after_a_time_is_read_from_what_was_written_after_it(tmp
 # --- no id twice ----------------------------------------------------------------------------------------------------
 
 
-def test_an_id_is_taken_once_in_whatever_share(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    assert store.offer(sequence_of(1), "accepted")
-    assert not store.offer(sequence_of(1), "accepted")
-    assert not store.offer(sequence_of(1), "reserve")
-    store.flush()
-    assert not store.offer(sequence_of(1), "aside")
-    assert not store_of(tmp_path).offer(sequence_of(1), "aside")
-    assert all_ids(store) == ["id-000001"]
-
-
-@pytest.mark.parametrize("policy", ["newest", "reservoir"])
-def test_a_replay_into_a_new_store_adds_nothing_though_most_was_evicted(tmp_path: Path, policy: str) -> None:
-    store = store_of(tmp_path, policy=policy, max_accepted=20)
-    for i in range(500):
-        assert store.offer(sequence_of(i), "accepted")
-        if i % 7 == 6:
-            store.flush()
-    store.flush()
-    before = all_ids(store)
-    assert len(before) == 20
-    again = store_of(tmp_path, policy=policy, max_accepted=20)
-    assert not any(again.offer(sequence_of(i), "accepted") for i in range(500))
-    assert again.pending() == 0
-    assert all_ids(again) == before
-
-
-def test_what_another_writer_stored_meanwhile_is_let_go(tmp_path: Path) -> None:
-    first, second = store_of(tmp_path), store_of(tmp_path)
-    assert first.offer(sequence_of(1), "accepted")
-    assert second.offer(sequence_of(1), "aside")
-    assert second.offer(sequence_of(2), "aside")
-    first.flush()
-    second.flush()
-    assert first.read("aside")[0].id == "id-000002"
-    assert all_ids(first) == ["id-000001", "id-000002"]
-
-
 def test_the_memory_of_ids_is_bounded_and_keeps_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert REMEMBERED == 1_000_000
     monkeypatch.setattr(compaction, "REMEMBERED", 1000)
@@ -205,13 +143,6 @@ def test_the_memory_of_ids_is_bounded_and_keeps_the_last(tmp_path: Path, monkeyp
 # --- bounds ---------------------------------------------------------------------------------------------------------
 
 
-def test_newest_keeps_the_newest_by_event_time_though_they_come_in_any_order(tmp_path: Path) -> None:
-    store = store_of(tmp_path, max_accepted=20)
-    add(store, np.random.default_rng(0).permutation(100).tolist(), every=1)
-    assert numbers(store) == list(range(80, 100))
-    assert store.counts()["accepted"] == 20
-
-
 def test_each_share_has_its_own_bound(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_accepted=20, max_reserve=21, max_aside=22)
     for i in range(150):
@@ -219,12 +150,6 @@ def test_each_share_has_its_own_bound(tmp_path: Path) -> None:
     store.flush()
     assert store.counts() == {"accepted": 20, "reserve": 21, "aside": 22}
     assert store_of(tmp_path, max_accepted=20, max_reserve=21, max_aside=22).counts() == store.counts()
-
-
-def test_aside_keeps_the_newest_whatever_the_policy(tmp_path: Path) -> None:
-    store = store_of(tmp_path, policy="reservoir", max_aside=20)
-    add(store, range(100), "aside")
-    assert numbers(store, "aside") == list(range(80, 100))
 
 
 def test_a_reader_with_smaller_bounds_sees_less_and_takes_nothing_away(tmp_path: Path) -> None:
@@ -347,21 +272,6 @@ def test_a_shard_with_a_changed_value_is_left_out_and_named_when_it_is_read(tmp_
     ]
     assert damaged.exists()
     damaged.write_bytes(content)
-    assert numbers(store) == [0, 1, 2]
-    assert store.problems == []
-
-
-def test_a_shard_that_was_found_damaged_stays_named_while_other_shares_are_read(tmp_path: Path) -> None:
-    _, damaged, _ = three_shards(tmp_path)
-    content = damage(damaged)
-    store = store_of(tmp_path)
-    for share in SHARES:
-        store.read(share)
-    assert [damaged.name in problem for problem in store.problems] == [True]
-    assert store.counts()["accepted"] == 2
-    damaged.write_bytes(content)
-    store.read("reserve")
-    assert len(store.problems) == 1  # who reads another share does not look
     assert numbers(store) == [0, 1, 2]
     assert store.problems == []
 

@@ -24,10 +24,6 @@ def test_a_mark_is_there_for_every_process_at_once(tmp_path: Path) -> None:
     assert other.marks() == {"a1": said}
 
 
-def test_without_marks_there_are_none(tmp_path: Path) -> None:
-    assert store_of(tmp_path).marks() == {}
-
-
 def test_the_latest_word_counts_in_whatever_order_it_was_written(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     for judgement, at_us in (("false_alarm", 7), ("confirmed", 9), ("veto", 8)):

@@ -22,7 +22,7 @@ from streamad.learn.store.shards import (
 from streamad.learn.store.storage import UnreadableError
 from streamad.settings.plant_yaml import ResampleSettings, WindowSettings
 from streamad.types import ChannelSpec, Window
-from tests.support.learning.inlier_cases import CHANNELS, FORM, C, L, same, sequence_of
+from tests.support.learning.inlier_cases import CHANNELS, FORM, C, L, sequence_of
 
 SOME = [sequence_of(i) for i in range(5)]
 
@@ -213,8 +213,3 @@ def test_numpy_alone_opens_a_shard() -> None:
         assert archive["values"].shape == (5, C, L)
         assert json.loads(archive["records"].tobytes())[1]["id"] == "id-000001"
         assert json.loads(archive["header"].tobytes())["channels"][0] == {"name": "temp_c", "unit": "degC"}
-
-
-def test_sequences_are_equal_to_themselves_only() -> None:
-    assert same(SOME[0], sequence_of(0))
-    assert not same(SOME[0], SOME[1])

@@ -155,12 +155,6 @@ def test_the_locks_of_a_stopped_holder_s_fits_are_broken_and_only_then(tmp_path:
     os.close(again)
 
 
-def test_any_number_of_trainings_leaves_two_files(tmp_path: Path, take: Take) -> None:
-    for _ in range(5):
-        take().release()
-    assert {path.name for path in tmp_path.iterdir()} == {"lease", "lease.guard"}
-
-
 def test_a_damaged_file_of_a_dead_holder_blocks_nothing(tmp_path: Path, take: Take) -> None:
     (tmp_path / "lease").write_bytes(b"\xff\xfe")
     assert take().is_held()
@@ -233,20 +227,6 @@ def test_a_killed_holder_frees_the_lease_at_once(tmp_path: Path, holder: subproc
     time = Time()
     assert take(time).is_held()
     assert time.now_s == START_S
-
-
-def test_a_stopped_process_loses_the_lease_and_learns_so_when_it_goes_on(
-    holder: subprocess.Popen[str], take: Take
-) -> None:
-    holder.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, holder.pid, os.WSTOPPED | os.WNOWAIT)
-    time = Time()
-    lease = take(time)
-    assert time.now_s - START_S == TIMES.stopped_after_s
-    holder.send_signal(signal.SIGCONT)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "lost\n"
-    assert lease.is_held()
 
 
 RACER = """
