@@ -118,16 +118,3 @@ def test_sigterm_ends_in_bounded_time_with_exit_code_0_and_the_next_run_goes_on(
     process.join(LIMIT_S)
     assert process.exitcode == 0
     assert outputs(plant) == expected
-
-
-def test_two_processes_cannot_share_a_checkpoint(
-    plant: Path, fork_server: ForkServerContext, children: list[ForkServerProcess]
-) -> None:
-    first = start(fork_server, children, plant, step_s=0.05)
-    wait_for_commits(first, plant, 2)
-    second = start(fork_server, children, plant)
-    second.join(30)
-    assert second.exitcode == 1
-    assert first.is_alive()
-    first.kill()
-    first.join(10)

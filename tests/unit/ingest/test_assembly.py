@@ -91,12 +91,6 @@ def test_max_samples_exactly_at_limit(sent: str, n: int, is_over: bool) -> None:
     assert finished == ([("A", "max_samples", [0, 1, 2])] if is_over else [])
 
 
-def test_max_samples_counts_distinct_times() -> None:
-    plant = Plant(us(max_samples=2))
-    assert plant.send(0, 1, 1, 1) == []
-    assert plant.send(2) == [("A", "max_samples", [0, 1])]
-
-
 @pytest.mark.parametrize("sent", ["chunk", "singles"])
 @pytest.mark.parametrize(("n", "is_over"), [(2, False), (3, True)])
 def test_length_ends_on_the_last_sample(sent: str, n: int, is_over: bool) -> None:
@@ -105,31 +99,10 @@ def test_length_ends_on_the_last_sample(sent: str, n: int, is_over: bool) -> Non
     assert finished == ([("A", "length", [0, 1, 2])] if is_over else [])
 
 
-def test_length_cuts_a_chunk_into_sequences() -> None:
-    plant = Plant(us(end=("length",), length=2))
-    assert [times for _, _, times in plant.send(0, 1, 2, 3, 4, id=None)] == [[0, 1], [2, 3]]
-
-
-def test_a_repeated_last_time_is_late_in_a_chunk_too() -> None:
-    plant = Plant(us(end=("length",), length=2))
-    assert plant.send(0, 1, 1) == [("A", "length", [0, 1])]
-    assert plant.late() == [(1, True)]
-
-
-def test_length_beyond_max_samples_never_comes() -> None:
-    plant = Plant(us(end=("length",), length=5, max_samples=2))
-    assert [reason for _, reason, _ in plant.send(*range(5), id=None)] == ["max_samples", "max_samples"]
-
-
 def test_marker_ends_on_its_sample() -> None:
     plant = Plant(us(end=("marker",)))
     assert plant.send(0, 1) == []
     assert plant.send(2, end=True) == [("A", "marker", [0, 1, 2])]
-
-
-def test_marker_not_asked_for_is_a_sample() -> None:
-    plant = Plant(us(end=("change",)))
-    assert plant.send(0, 1, end=True) == []
 
 
 def test_bare_marker_is_no_sample() -> None:
@@ -140,10 +113,6 @@ def test_bare_marker_is_no_sample() -> None:
     assert plant.assembler.buffered_bytes == 0
 
 
-def test_bare_marker_alone_is_a_sequence() -> None:
-    assert Plant(us(end=("marker",))).send(2, end=True, value=NAN) == [("A", "marker", [2])]
-
-
 def test_what_comes_after_a_bare_marker_without_ids_is_the_next_sequence() -> None:
     plant = Plant(us(end=("marker",)))
     plant.send(0, id=None)
@@ -151,23 +120,6 @@ def test_what_comes_after_a_bare_marker_without_ids_is_the_next_sequence() -> No
     assert plant.send(5, id=None) == []
     assert plant.late() == [(5, True)]
     assert plant.send(6, end=True, id=None) == [("1970-01-01T00:00:00.000006+00:00", "marker", [6])]
-
-
-def test_change_ends_all_others() -> None:
-    plant = Plant(us(end=("change",)))
-    assert plant.send(0, 1, id="A") == []
-    assert plant.send(2, id="B") == [("A", "change", [0, 1])]
-    assert plant.send(3, id="A") == []
-    assert plant.late() == [(3, True)]
-    assert plant.assembler.open_sequences == 1
-
-
-def test_without_change_two_sequences_are_open_at_once() -> None:
-    plant = Plant(us(end=("marker",)))
-    plant.send(0, 1, id="A")
-    plant.send(2, id="B")
-    assert plant.send(3, id="A", end=True) == [("A", "marker", [0, 1, 3])]
-    assert plant.send(4, id="B", end=True) == [("B", "marker", [2, 4])]
 
 
 # --- lateness --------------------------------------------------------------------------------------------------------
@@ -189,15 +141,6 @@ def test_marker_waits_for_the_watermark(newest: int, is_over: bool) -> None:
     assert finished == ([("A", "marker", [8, 10])] if is_over else [])
 
 
-def test_a_sample_before_the_end_may_come_after_the_marker() -> None:
-    plant = Plant(us(end=("marker", "change"), allowed_lateness=5))
-    plant.send(8, 10, end=True)
-    plant.send(11, id="B")
-    plant.send(9)
-    assert plant.send(20, id="B") == [("A", "marker", [8, 9, 10])]
-    assert plant.late() == []
-
-
 @pytest.mark.parametrize(("clock", "is_over"), [(105, False), (106, True)])
 def test_what_waits_is_released_when_the_stream_is_silent(clock: int, is_over: bool) -> None:
     plant = Plant(us(end=("marker",), allowed_lateness=5))
@@ -208,20 +151,6 @@ def test_what_waits_is_released_when_the_stream_is_silent(clock: int, is_over: b
 
 
 # --- equal times -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("lateness", [0, 5])
-def test_equal_times_merge_and_the_last_reading_wins(lateness: int) -> None:
-    plant = Plant(us(end=("marker",), allowed_lateness=lateness))
-    for row in ([1, NAN], [NAN, 2], [3, NAN]):
-        block = SampleBlock("r", "A", plant.offset, np.array([7]), np.array([row], dtype=np.float32))
-        plant.assembler.push(block, 0)
-        plant.offset += 1
-    plant.send(8, end=True)
-    (closed,) = plant.finished + plant.assembler.end_of_input()
-    assert closed.sequence.values.tolist() == [[3, 2], [1, 0]]
-    assert closed.sequence.duplicates == 1
-    assert plant.assembler.merged == 2
 
 
 # --- silence ---------------------------------------------------------------------------------------------------------
@@ -246,12 +175,6 @@ def test_silence_exactly_at_max_duration(clock: int, is_over: bool) -> None:
     plant.send(0, at=100)
     plant.send(1, at=103)
     assert told(plant.assembler.expire(clock)) == ([("A", "max_duration", [0, 1])] if is_over else [])
-
-
-def test_the_reason_is_the_limit_that_comes_first_in_event_time() -> None:
-    plant = Plant(us(end=("gap",), gap=10, max_duration=15))
-    plant.send(0, 6, at=100)
-    assert told(plant.assembler.observe(1000)) == [("A", "max_duration", [0, 6])]
 
 
 def test_a_late_look_at_the_clock_gives_what_an_early_one_would() -> None:
@@ -479,63 +402,6 @@ def test_a_restart_knows_when_sequences_with_relative_times_began() -> None:
 
 
 # --- routes ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_sequence_without_routes_has_none() -> None:
-    plant = Plant(us(end=("marker",)))
-    plant.send(1, 2, 3, end=True)
-    assert plant.routes == [()]
-
-
-@pytest.mark.parametrize("says", range(3))
-def test_one_message_is_enough_to_name_the_route(says: int) -> None:
-    plant = Plant(us(end=("marker",)))
-    for i in range(3):
-        plant.send(10 * i, 10 * i + 1, end=i == 2, route="X" if i == says else None)
-    assert plant.routes == [("X",)]
-
-
-def test_different_routes_are_kept_in_the_order_of_their_positions_whenever_they_lie() -> None:
-    plant = Plant(us(end=("marker",), allowed_lateness=100))
-    for time, route in ((30, "late in time, first in place"), (20, "B"), (10, "A"), (25, "B")):
-        plant.send(time, route=route)
-    plant.send(40, end=True)
-    plant.send(500, id="B", end=True)
-    assert plant.routes == [("late in time, first in place", "B", "A")]
-
-
-def test_of_many_routes_the_first_three_are_kept() -> None:
-    plant = Plant(us(end=("marker",), allowed_lateness=100))
-    for time, route in zip((50, 40, 30, 20, 10), "EDCBA", strict=True):
-        plant.send(time, route=route)
-    plant.send(60, end=True)
-    plant.send(500, id="B", end=True)
-    assert plant.routes == [("E", "D", "C")]
-
-
-def test_a_bare_end_mark_and_a_merged_sample_bring_their_routes() -> None:
-    plant = Plant(us(end=("marker",)))
-    plant.send(1, route="A")
-    plant.send(1, route="B")
-    plant.send(2, value=NAN, end=True, route="C")
-    assert plant.routes == [("A", "B", "C")]
-
-
-def test_what_is_late_brings_no_route() -> None:
-    plant = Plant(us(end=("marker",)))
-    plant.send(10, 11)
-    plant.send(5, 6, 12, route="A")  # of these 5 and 6 are late
-    plant.send(3, route="B")
-    plant.send(20, end=True)
-    plant.send(30, route="C")
-    assert plant.routes == [("A",)]
-
-
-def test_a_message_that_is_cut_between_two_sequences_brings_its_route_to_both() -> None:
-    plant = Plant(us(end=("length",), length=2))
-    plant.send(1, 2, 3, id=None, route="A")
-    plant.send(4, id=None, route="B")
-    assert plant.routes == [("A",), ("A", "B")]
 
 
 def test_relative_times_keep_the_route() -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.sequence_ends import Closed
-from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from tests.support.ingest.assembly_cases import arrivals, sequence_settings
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
@@ -154,126 +150,3 @@ def test_streams_do_not_disturb_each_other(limits: SequenceSettings, records: li
         alone = without_positions(outcome(limits, [record for record in records if record.stream == name]))
         assert alone[0] == Counter(cut for cut in cuts.elements() if cut.stream == name)
         assert alone[1] == Counter(late for late in lates.elements() if late.stream == name)
-
-
-# --- the law of restarts ---------------------------------------------------------------------------------------------
-
-
-class Run:
-    """One process after the other on the same records, as the runtime would drive them.
-
-    ``choose(what, n)`` is asked for a number from 0 to n wherever chance decides: whether to commit, how much, whether
-    to crash.
-    """
-
-    def __init__(
-        self,
-        limits: SequenceSettings,
-        records: list[Record],
-        choose: Callable[[str, int], int],
-        *,
-        from_start: bool,
-        has_wall_clock: bool = False,
-    ) -> None:
-        self.limits = limits
-        self.records = records
-        self.choose = choose
-        self.from_start = from_start
-        self.has_wall_clock = has_wall_clock
-        self.progress: Progress | None = None
-        self.cuts: list[Cut] = []
-        self.aside: list[Late | int] = []
-
-    def until_done(self, crashes: int) -> tuple[Counter[Cut], Counter[Late | int]]:
-        while not self.live(may_crash=crashes > 0):
-            crashes -= 1
-        return Counter(self.cuts), Counter(self.aside)
-
-    def live(self, *, may_crash: bool) -> bool:
-        """Run one process; return whether it reached the end."""
-        progress = self.progress
-        assembler = Assembler("p", self.limits, seen_from_start=self.from_start, progress=progress)
-        resume_at = progress.next_offset if progress is not None else 0
-        in_flight: deque[Closed] = deque()
-        aside: list[Late | int] = []
-        for offset in range(progress.low_watermark if progress is not None else 0, len(self.records)):
-            record = self.records[offset]
-            in_flight += assembler.reach(offset)
-            assembler.take_late()
-            try:
-                in_flight += assembler.push(record.block(offset), record.record_us)
-            except DecodeError:
-                aside += [offset] * (offset >= resume_at)
-                in_flight += assembler.observe(record.record_us) if record.record_us is not None else []
-            if self.has_wall_clock and offset >= resume_at and offset + 1 < len(self.records):
-                in_flight += assembler.expire(self.wall_clock(offset))
-            late = lates_of(assembler.take_late())
-            aside += late if offset >= resume_at else []
-            if self.choose("commit", 2) == 1:
-                self.commit(assembler, in_flight, aside, self.choose("verdicts", len(in_flight)), offset + 1)
-            if may_crash and self.choose("crash", 12) == 12:
-                return False
-        in_flight += assembler.reach(len(self.records))
-        assembler.take_late()
-        in_flight += assembler.end_of_input()
-        late = lates_of(assembler.take_late())
-        aside += late if progress is None or not progress.ended else []
-        verdicts = self.choose("verdicts", len(in_flight)) if may_crash else len(in_flight)
-        self.commit(assembler, in_flight, aside, verdicts, len(self.records), ended=True)
-        return not in_flight
-
-    def wall_clock(self, offset: int) -> int:
-        now, later = (self.records[i].record_us or 0 for i in (offset, offset + 1))
-        return now + self.choose("wait", max(0, later - now))
-
-    def commit(
-        self,
-        assembler: Assembler,
-        in_flight: deque[Closed],
-        aside: list[Late | int],
-        verdicts: int,
-        read: int,
-        *,
-        ended: bool = False,
-    ) -> None:
-        for _ in range(verdicts):
-            closed = in_flight.popleft()
-            self.cuts.append(cut_of(closed))
-            assembler.committed(closed)
-        self.aside += aside
-        aside.clear()
-        resume_at = self.progress.next_offset if self.progress is not None else 0
-        ended = ended or (self.progress is not None and self.progress.ended)
-        update = msgspec.structs.replace(assembler.progress(max(read, resume_at)), ended=ended)
-        merged = merge(self.progress, update)
-        assert merged.low_watermark <= merged.next_offset
-        self.progress = msgspec.msgpack.decode(msgspec.msgpack.encode(merged), type=Progress)
-
-
-def never(_: str, __: int) -> int:
-    return 0
-
-
-@given(sequence_settings(), arrivals(), st.integers(1, 3), st.data())
-@settings(max_examples=400)
-def test_restarts_repeat_nothing_and_lose_nothing(
-    limits: SequenceSettings, records: list[Record], crashes: int, data: st.DataObject
-) -> None:
-    from_start = data.draw(st.booleans())
-    max_streams = data.draw(st.integers(1, 3))
-    if max_streams < 3:  # fewer than may come; who is refused is exact only while no stream is forgotten
-        limits = limits.model_copy(update={"max_streams": max_streams, "closed_memory": 1000})
-    uninterrupted = Run(limits, records, never, from_start=from_start).until_done(0)
-    run = Run(limits, records, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=from_start)
-    assert run.until_done(crashes) == uninterrupted
-
-
-@given(sequence_settings(), arrivals(clock="rising"), st.integers(1, 3), st.data())
-def test_restarts_after_the_wall_clock_ended_sequences(
-    limits: SequenceSettings, records: list[Record], crashes: int, data: st.DataObject
-) -> None:
-    uninterrupted = Run(limits, records, never, from_start=True).until_done(0)
-    run = Run(
-        limits, records, lambda what, n: data.draw(st.integers(0, n), label=what), from_start=True, has_wall_clock=True
-    )
-    assert run.until_done(crashes) == uninterrupted

@@ -131,20 +131,6 @@ async def test_the_event_loop_runs_on_while_a_model_is_loaded_once_for_all_who_w
         assert models.threads.isdisjoint({threading.current_thread().name})
 
 
-async def test_scoring_goes_on_while_another_model_is_loaded() -> None:
-    models = Models()
-    async with bank_of(models) as bank:
-        known = await got(bank.batcher_for(("A",)))
-        models.gate.clear()
-        waiting = asyncio.create_task(got(bank.batcher_for(("B",))))
-        await until(lambda: bool(models.loads["press.B"]))
-        async with asyncio.timeout(10):
-            assert await known.submit(window()) is not None
-        assert not waiting.done()
-        models.gate.set()
-        await waiting
-
-
 async def test_a_value_without_a_model_learns_and_its_batcher_is_known_before_its_first_window() -> None:
     models = Models()
     models.missing.add("press.B")
@@ -163,18 +149,6 @@ async def test_a_value_without_a_model_learns_and_its_batcher_is_known_before_it
         assert (mixed.verdict.decision, mixed.verdict.detail) == ("unscorable", "two values of recipe: 'A' and 'B'")
         assert none.model_name == "press"
         assert "press.B (learning)" in bank.label
-
-
-async def test_an_alert_is_explained_by_the_model_that_raised_it() -> None:
-    models = Models()
-    async with bank_of(models) as bank:
-        settings = settings_of(models={"field": "recipe"}, model={"name": "press"})
-        judge = Judge(settings, bank, ManualClock(START_US), explain=True)
-        sequence = await judge.judge(sequence_of("A", value=10.0))
-        assert sequence.alert is not None
-        assert sequence.attribution is not None
-        assert sequence.alert.model == sequence.attribution.model == ModelRef("press.A", "0001")
-        assert len(models.scorers["press.A"].threads) == 1
 
 
 def sequence_of(*routes: str, value: float = 1.0) -> FinishedSequence:
@@ -267,21 +241,6 @@ async def test_nothing_grows_with_the_values_that_have_no_model() -> None:
         assert len(loads) == n_loads, "the newest thousand failures are remembered"
         await refused(bank.batcher_for(("199",)))
         assert len(loads) == n_loads + 1, "older ones are forgotten"
-
-
-async def test_a_first_model_that_arrives_between_two_sequences_scores_the_later_one() -> None:
-    models = Models()
-    models.missing.add("press.A")
-    async with bank_of(models) as bank:
-        batcher = await got(bank.batcher_for(("A",)))
-        assert await batcher.submit(window()) is None
-        models.missing.clear()
-        first = models.load("press.A")
-        assert first is not None
-        await batcher.swap(first)
-        scored = await (await got(bank.batcher_for(("A",)))).submit(window())
-        assert scored is not None
-        assert scored.model.ref == ModelRef("press.A", "0001")
 
 
 async def test_flush_reaches_every_model_and_idle_means_all_of_them() -> None:

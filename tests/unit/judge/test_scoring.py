@@ -286,14 +286,6 @@ async def test_batchers_that_share_a_thread_score_in_it_and_leave_it_to_its_owne
         assert first.threads == second.threads == {thread.submit(threading.get_ident).result()}
 
 
-async def test_one_model_for_all_scores_whatever_the_routes():
-    under_test = batcher(SumScorer())
-    assert await under_test.batcher_for(()) is under_test
-    assert await under_test.batcher_for(("A", "B")) is under_test
-    assert under_test.label == "default 0001"
-    await under_test.close()
-
-
 async def test_a_model_that_hangs_can_be_abandoned_and_nothing_waits_for_it() -> None:
     scorer = SumScorer(held=True)
     hanging = batcher(scorer, wait=0)

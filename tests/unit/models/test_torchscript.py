@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from streamad.errors import ArtifactError, DetectorError
-from streamad.testing import check_scorer
 from streamad_models import torchscript
 from streamad_models.neutral_ad import NeutralAD
 from streamad_models.torchscript import TorchScriptScorer, resolve_device
@@ -24,13 +23,6 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact")
     NeutralAD(options(epochs=2)).fit(sines(), seed=0, device="cpu").export(folder)
     return folder / "model.ts"
-
-
-def test_the_scorer_obeys_the_law_of_scorers(artifact: Path) -> None:
-    scorer = TorchScriptScorer(artifact, device=CPU)
-    data = sines(37, seed=2)
-    assert (scorer.window_shape, scorer.n_terms) == ((3, 16), 3)
-    check_scorer(scorer, data.values, data.lengths, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 36, 37, 38])

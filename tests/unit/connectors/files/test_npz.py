@@ -210,17 +210,6 @@ async def test_natops(data_file: Callable[[str], Path], tmp_path: Path) -> None:
         np.testing.assert_array_equal(values.T, x[int(name[-4:])])
 
 
-async def test_spoken_arabic_digits_end_before_their_nan_tails(
-    data_file: Callable[[str], Path], tmp_path: Path
-) -> None:
-    path = data_file("spoken_arabic_digits.npz")
-    found = sequences(await read_one(f"{path}?split=test", tmp_path))
-    with np.load(path, allow_pickle=False) as archive:
-        lengths = archive["test_len"]
-    assert [len(values) for values in found.values()] == lengths.tolist()
-    assert all(np.isfinite(values).all() for values in found.values())
-
-
 async def test_batch_nylon_has_names_and_ids_but_no_labels(data_file: Callable[[str], Path], tmp_path: Path) -> None:
     path = data_file("batch_nylon.npz")
     with np.load(path, allow_pickle=False) as archive:

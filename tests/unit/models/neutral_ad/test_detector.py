@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamad.errors import ArtifactError
 from streamad.judge.evaluation import auc
-from streamad.plugins import load
-from streamad.ports import Detector, FittedDetector, Scorer
 from streamad.testing import check_detector
 from streamad.types import WindowSet
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions, NeutralADTabular, NeutralADTabularOptions
 from tests.support.detectors import ROWS, SEQUENCES, rows
-from tests.unit.models.small import PARAMETRISATIONS, options, sines
+from tests.unit.models.small import PARAMETRISATIONS, sines
 
 
 @pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
@@ -34,22 +31,6 @@ def test_neutral_ad_for_tables_keeps_the_laws_of_a_detector(
         transformation=parametrisation, batch_norm=batch_norm, batch_size=16, epochs=epochs
     )
     check_detector(lambda: NeutralADTabular(options), **ROWS._asdict(), folder=tmp_path)
-
-
-def test_it_is_a_detector_found_by_its_kind(tmp_path: Path) -> None:
-    assert load("detectors", "neutral_ad") is NeutralAD
-    detector = NeutralAD(options(epochs=1))
-    fitted = detector.fit(sines(), seed=0, device="cpu")
-    fitted.export(tmp_path)
-    assert isinstance(detector, Detector)
-    assert isinstance(fitted, FittedDetector)
-    assert isinstance(detector.load(tmp_path, device="cpu"), Scorer)
-    assert detector.options_model is NeutralADOptions
-
-
-def test_a_folder_without_a_model_is_an_artifact_error(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"model\.ts"):
-        NeutralAD().load(tmp_path, device="cpu")
 
 
 @pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)

@@ -11,7 +11,6 @@ from streamad.errors import DetectorError, TrainingDataError
 from streamad.ports import TrainingStep
 from streamad_models.neutral_ad import NeutralAD, ensemble
 from streamad_models.neutral_ad.ensemble import Member, StackedModels, fit_ensemble
-from streamad_models.neutral_ad.kernels import convolve3
 from streamad_models.neutral_ad.model import NeutralADModel
 from tests.unit.models.small import PARAMETRISATIONS, model, options, sines, windows
 
@@ -54,14 +53,6 @@ def test_in_bfloat16_too_terms_are_those_of_each_model_alone() -> None:
     for index, one in enumerate(models):
         torch.testing.assert_close(found_EBK[index], one(x_BCL, lengths_B), atol=0.02, rtol=0.02)
         assert not torch.equal(found_EBK[index], one.eval()(x_BCL, lengths_B))
-
-
-def test_the_weights_of_a_member_are_named_as_in_its_model() -> None:
-    models = [model(seed=seed) for seed in range(2)]
-    stacked = StackedModels(models, torch.device("cpu"))
-    for index, one in enumerate(models):
-        parts = stacked.weights_of(index, stacked.weights_EP)
-        assert all(torch.equal(parts[name], weight) for name, weight in one.named_parameters())
 
 
 # --- training -------------------------------------------------------------------------------------------------------
@@ -161,11 +152,3 @@ def test_an_ensemble_on_cuda_ends_as_on_the_cpu() -> None:
     on_cpu = fit_ensemble(members, chosen, device="cpu")
     for one, other in zip(on_cpu, fit_ensemble(members, chosen, device="cuda"), strict=True):
         assert _gap(one, other) < 1e-3
-
-
-def test_groups_of_a_convolution_do_not_mix() -> None:
-    x_GLNI, weight_GTIO = torch.randn(3, 6, 2, 4), torch.randn(3, 3, 4, 5)
-    together = convolve3(x_GLNI, weight_GTIO, 2, False)
-    for group in range(3):
-        alone = convolve3(x_GLNI[group : group + 1], weight_GTIO[group : group + 1], 2, False)
-        torch.testing.assert_close(together[group : group + 1], alone)
