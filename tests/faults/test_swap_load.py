@@ -101,32 +101,3 @@ async def test_ten_thousand_sequences_and_fifty_swaps(tmp_path: Path) -> None:
     assert len(used) >= SWAPS - 5, "the swaps came while there was something to score"
     assert [event.model.version for event in run.of_kind("model_swapped") if event.model] == challengers
     assert run.of_kind("model_refused") == run.of_kind("learning_failed") == []
-
-
-async def test_what_a_version_judged_that_was_replaced_before_the_commit_does_not_train(tmp_path: Path) -> None:
-    plant = LearningPlant(tmp_path, run={"batch_windows": 16, "commit_interval": "1ms", "batch_wait": "1ms"})
-    plant.train(0)
-    source = ListSource([PartitionAssigned("p")], endless=True)
-    async with learning_run(plant, source) as run:
-        for number in range(0, 2000, AT_ONCE):
-            source.feed(batch("p", plant.records(range(number, number + AT_ONCE))))
-            if number % 200 == 160:
-                plant.train(number)
-                run.learning.wake()
-
-            def has_room(fed: int = number) -> bool:
-                return len(run.judged) > fed - 2 * AT_ONCE
-
-            await until(has_room)
-        source.feed(PartitionEnded("p"))
-        await until(lambda: len(run.judged) == 2000)
-        await source.close()
-        await run.end()
-    champions = dict(zip((verdict.sequence for verdict in run.verdicts), run.champions, strict=True))
-    of_another = {v.sequence for v in run.verdicts if v.model is not None and v.model.version != champions[v.sequence]}
-    accepted = plant.store().read("accepted")
-    assert len(accepted) > 1000
-    assert all(one.model_version == champions[one.sequence] for one in accepted)
-    assert of_another
-    assert of_another.isdisjoint(one.sequence for one in accepted)
-    assert of_another <= plant.stored("aside") | plant.stored("reserve")

@@ -93,41 +93,6 @@ def test_a_killed_worker_s_trainer_ends_by_itself_and_the_training_goes_on_at_th
     assert_clean(plant)
 
 
-def test_a_killed_trainer_is_reported_and_its_training_goes_on(plant: TrainingPlant, ended: list[int]) -> None:
-    plant.hold.touch()
-    plant.post()
-    with plant.worker() as worker:
-        trainer = in_first_fit(plant, worker)
-        ended.append(trainer)
-        os.kill(trainer, signal.SIGKILL)
-        plant.hold.unlink()
-        worker.until(lambda: bool(worker.outcomes))
-        first, *_ = worker.results
-        assert isinstance(first, TrainingFailed)
-        assert first.kind == "interrupted"
-        assert "was killed by signal 9" in first.error
-    assert [entry["epoch"] for entry in plant.journal("epoch")][:4] == [1, 2, 3, 4]
-    assert plant.status().attempt == 2
-    assert_clean(plant)
-
-
-def test_another_worker_takes_up_what_a_killed_one_left(plant: TrainingPlant, ended: list[int]) -> None:
-    plant.hold.touch()
-    plant.post()
-    with plant.worker() as first, plant.worker() as second:
-        trainer = in_first_fit(plant, first)
-        ended.append(trainer)
-        workers = {first.process.pid: first, second.process.pid: second}
-        parent = int(Path(f"/proc/{trainer}/stat").read_text().rpartition(")")[2].split()[1])
-        workers.pop(parent).process.kill()
-        (survivor,) = workers.values()
-        survivor.until(lambda: plant.journal("fit")[-1]["pid"] != trainer)
-        survivor.until(lambda: not is_alive(trainer))
-        plant.hold.unlink()
-        survivor.until(lambda: bool(survivor.outcomes))
-    assert_clean(plant)
-
-
 def test_a_stopped_trainer_loses_its_place_and_dies_when_it_goes_on(plant: TrainingPlant, ended: list[int]) -> None:
     plant.hold_export.touch()
     plant.post()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import math
 import os
 import threading
@@ -448,39 +449,30 @@ def test_on_a_full_disk_sequences_wait_and_a_later_flush_goes_on(
     assert (numbers(store), numbers(store, "reserve")) == ([1, 2], [3])
 
 
-def test_a_share_that_was_written_before_the_disk_was_full_is_not_written_twice(
+def test_a_disk_that_is_full_at_any_sync_loses_nothing_and_no_sequence_is_written_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = store_of(tmp_path)
-    for share in SHARES:
-        store.offer(sequence_of(SHARES.index(share)), share)
-    store.flush()
-    for share in SHARES:
-        store.offer(sequence_of(10 + SHARES.index(share)), share)
-    disk = FullDisk(monkeypatch, after=2)  # content and folder of the first new shard pass
-    with pytest.raises(StoreError):
-        store.flush()
-    disk.free()
-    assert store.pending() == 2
-    store.flush()
-    assert [len(shards_of(tmp_path, share)) for share in SHARES] == [2, 2, 2]
-    assert len(all_ids(store)) == 6
-
-
-def test_a_disk_that_is_full_while_joining_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = store_of(tmp_path)
-    add(store, range(7), every=1)
-    store.offer(sequence_of(7), "accepted")
-    disk = FullDisk(monkeypatch, after=2)  # content and folder of the first new shard pass
-    with pytest.raises(StoreError, match="free disk space"):
-        store.flush()
-    disk.free()
-    assert store.pending() == 0
-    assert len(shards_of(tmp_path)) == 8
-    assert numbers(store_of(tmp_path)) == list(range(8))
-    add(store, [8])
-    assert len(shards_of(tmp_path)) == 1
-    assert numbers(store) == list(range(9))
+    """The flush writes a shard of each share, then joins those of the first one."""
+    for after in itertools.count():
+        store = store_of(tmp_path / str(after))
+        add(store, range(7), every=1)
+        for number, share in enumerate(SHARES, start=7):
+            store.offer(sequence_of(number), share)
+        disk = FullDisk(monkeypatch, after)
+        try:
+            store.flush()
+        except StoreError as error:
+            problem = str(error)
+        else:
+            break
+        disk.free()
+        assert "free disk space" in problem
+        assert set(range(7)) <= set(numbers(store_of(tmp_path / str(after))))
+        add(store, [10])
+        assert all_ids(store_of(tmp_path / str(after))) == [f"id-{number:06d}" for number in range(11)]
+        n_shards = [len(shards_of(tmp_path / str(after), share)) for share in SHARES]
+        assert n_shards in ([1, 1, 1], [2, 1, 1])
+    assert after > 6
 
 
 def test_what_waits_is_bounded_and_the_oldest_makes_room(tmp_path: Path) -> None:
