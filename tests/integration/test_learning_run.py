@@ -15,14 +15,10 @@ from typing import Any
 
 import pytest
 
-from streamad.learn.store.records import is_reserved
-from streamad.learn.trainer.status import read_status
-from streamad.messages import Feedback
 from streamad.ports import Clock
 from streamad.system.clock import SystemClock
-from streamad.system.files import write_atomically
 from streamad.testing import ListSource
-from streamad.types import PartitionAssigned, PartitionEnded, from_us
+from streamad.types import PartitionAssigned, PartitionEnded
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.store import NAME, QUIET, LearningPlant, LearningRun, batch, learning_run
 
@@ -135,29 +131,6 @@ async def test_without_a_model_it_learns_trains_and_then_alerts(tmp_path: Path) 
         assert sorted(event.kind for event in told) == ["model_promoted", "model_swapped"]
 
 
-async def test_the_end_of_a_finite_source_waits_for_the_first_model(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path, flush_interval="1h")
-    source = ListSource.of({"p": plant.records(range(80))}, batch_records=80)
-    async with learning_run(plant, source) as run:
-        await run.end()
-        assert [verdict.decision for verdict in run.verdicts] == ["learning"] * 80
-        assert plant.registry.current(NAME) == "0001"
-        told = [event.kind for event in run.messages("events")]
-        assert told == ["model_promoted", "model_swapped"], "what came after the last verdict is on the sink, too"
-
-
-async def test_too_few_sequences_train_nothing_and_say_nothing(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path)
-    async with learning_run(plant, ListSource.of({"p": plant.records(range(40))})) as run:
-        await run.end()
-        assert run.events == []
-        assert plant.registry.current(NAME) is None
-    async with learning_run(plant, ListSource.of({"p": plant.records(range(40, 80))})) as run:
-        await run.end()
-        assert plant.registry.current(NAME) == "0001", "those of the run before count"
-        assert run.verdicts[0].detail == "41 of 60"
-
-
 async def test_each_recipe_has_its_own_cold_start(tmp_path: Path) -> None:
     plant = LearningPlant(tmp_path, run=RUN, learning=LEARNING, models={"field": "recipe", "missing": "unscorable"})
     source = ListSource([PartitionAssigned("p")], endless=True)
@@ -212,35 +185,28 @@ async def test_drift_is_told_counted_and_trained_on(tmp_path: Path) -> None:
         assert "comparison.sequences" in outcomes[1].figures
 
 
-async def test_a_lasting_change_is_told_loudly_and_learned_anew_only_where_that_is_wanted(tmp_path: Path) -> None:
-    folders = {"off": tmp_path / "off", "auto": tmp_path / "auto"}
-    for relearn, folder in folders.items():
-        plant = plant_of(folder, drift=DRIFT, relearn=relearn)
-        async with live(plant) as at:
-            await at.judge(160)
-            await at.until_kind("model_swapped")
-            await at.judge(80)
-            await at.judge(100, level=8.0)
-            await at.until_kind("plant_changed")
-            event = at.run.of_kind("plant_changed")[0]
-            share = event.figures["alert_share"]
-            assert 0.5 < share <= 1.0, "told as soon as it is sure, with what alerts by then; more come"
-            assert f"{share:.0%} of the latest" in event.message
-            assert "streamad models relearn --since 2026-01-01T0" in event.message
-            assert at.decisions(40) == {"anomalous": 40}
-            if relearn == "off":
-                await at.run.learning.settle()
-                assert at.versions == ("0001",)
-                continue
-            await at.until_kind("model_swapped", 2)
-            await at.until_kind("model_promoted", 2)
-            assert at.run.counters[NAME].version == "0002"
-            assert "learning anew" in at.run.of_kind("model_promoted")[1].message
-            await at.judge(60, level=8.0)
-            assert at.decisions(60)["normal"] > 45
-            assert len(at.run.of_kind("plant_changed")) == 1
-            await at.judge(20)
-            assert at.decisions(20) == {"anomalous": 20}, "what was normal before is so no more"
+async def test_a_lasting_change_is_told_loudly_and_learned_anew(tmp_path: Path) -> None:
+    plant = plant_of(tmp_path, drift=DRIFT, relearn="auto")
+    async with live(plant) as at:
+        await at.judge(160)
+        await at.until_kind("model_swapped")
+        await at.judge(80)
+        await at.judge(100, level=8.0)
+        await at.until_kind("plant_changed")
+        event = at.run.of_kind("plant_changed")[0]
+        share = event.figures["alert_share"]
+        assert 0.5 < share <= 1.0, "told as soon as it is sure, with what alerts by then; more come"
+        assert f"{share:.0%} of the latest" in event.message
+        assert "streamad models relearn --since 2026-01-01T0" in event.message
+        await at.until_kind("model_swapped", 2)
+        await at.until_kind("model_promoted", 2)
+        assert at.run.counters[NAME].version == "0002"
+        assert "learning anew" in at.run.of_kind("model_promoted")[1].message
+        await at.judge(60, level=8.0)
+        assert at.decisions(60)["normal"] > 45
+        assert len(at.run.of_kind("plant_changed")) == 1
+        await at.judge(20)
+        assert at.decisions(20) == {"anomalous": 20}, "what was normal before is so no more"
 
 
 async def test_a_fault_that_was_mended_is_not_learned_anew(tmp_path: Path) -> None:
@@ -255,22 +221,6 @@ async def test_a_fault_that_was_mended_is_not_learned_anew(tmp_path: Path) -> No
         await at.end()  # waits for what is due
         assert at.versions == ("0001",)
         assert not at.run.of_kind("model_promoted")
-
-
-async def test_what_an_operator_confirmed_as_an_anomaly_does_not_train(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path, trim=0.0, first_training=79)  # not before all are there; the bad one may not count
-    async with live(plant) as at:
-        await at.judge(40)
-        bad = next(verdict for verdict in at.run.verdicts if not is_reserved(verdict.stream, verdict.sequence, 0.4))
-        now = from_us(SystemClock().now_us())
-        await at.run.learning.mark(Feedback(alert_id=bad.verdict_id, judgement="confirmed", created_at=now))
-        assert plant.store().marks()[bad.verdict_id].judgement == "confirmed"
-        await at.judge(40)
-        await at.until_kind("model_promoted")
-        accepted = plant.stored("accepted")
-        trained = at.run.of_kind("model_promoted")[0].figures["challenger.training"]
-        assert trained == len(accepted - {bad.sequence})
-        assert bad.sequence in accepted | plant.stored("aside"), "as the mark came after it was stored, or before"
 
 
 # --- several workers -------------------------------------------------------------------------------------------------
@@ -320,35 +270,6 @@ async def test_a_store_that_goes_away_in_mid_run_is_told_once_and_scoring_goes_o
     assert len(plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")) == 140
 
 
-async def test_a_broken_version_is_refused_and_told_and_a_rollback_is_taken_at_once(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path)
-    plant.train(0)
-    plant.train(1, promote=False)
-    plant.train(2, promote=False)
-    async with live(plant) as at:
-        await at.judge(20)
-        # Promoted as usual it would be verified first, and a watcher may take it before a disk damages it.
-        damaged = plant.damage("0002")
-        write_atomically(damaged.parents[2] / "CURRENT", b"0002\n")
-        at.run.learning.wake()
-        await at.until_kind("model_refused")
-        await at.judge(20)
-        assert {verdict.model.version for verdict in at.run.verdicts if verdict.model} == {"0001"}
-        plant.promote("0003")
-        at.run.learning.wake()
-        await at.until_kind("model_swapped")
-        plant.promote("0001")
-        at.run.learning.wake()
-        await at.until_kind("model_swapped", 2)
-        await at.judge(20)
-        assert {verdict.model.version for verdict in at.run.verdicts[-20:] if verdict.model} == {"0001"}
-        refused, *swapped = [event for event in at.run.events if event.kind.startswith("model")]
-        assert "0001 stays in service" in refused.message
-        assert [event.model.version for event in swapped if event.model] == ["0003", "0001"]
-        assert swapped[1].figures["load_s"] == 0
-        await at.end()
-
-
 class JumpingClock(SystemClock):
     """The machine's clock, whose wall time somebody sets."""
 
@@ -379,36 +300,3 @@ async def test_a_wall_clock_that_jumps_costs_no_sequence_no_model_and_at_most_on
         assert at.run.counters[NAME].version is not None
         assert [event.kind for event in at.run.events if not event.kind.startswith("model")] == []
     assert len(plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")) == 180
-
-
-async def test_a_training_that_fails_is_told_and_the_champion_goes_on(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path, first_training=200, min_training=100, after_inliers=30)
-    plant.train()
-    async with live(plant) as at:
-        await at.judge(80)
-        await at.until_kind("training_failed")
-        assert "learning.min_training" in at.run.of_kind("training_failed")[0].message
-        await at.judge(20)
-        assert at.decisions(20)["normal"] > 10
-        assert at.run.counters[NAME].version == "0001"
-
-
-async def test_stopped_while_it_trains_it_ends_within_stop_timeout_and_goes_on_at_the_next_start(
-    tmp_path: Path,
-) -> None:
-    slow = LearningPlant(tmp_path, run={**RUN, "stop_timeout": "5s"}, learning=LEARNING, options={"epoch_ms": 60_000})
-    async with live(slow) as at:
-        await at.judge(80)
-        await until(lambda: read_status(slow.registry, NAME).state == "running")
-        began = asyncio.get_running_loop().time()
-        at.run.pipeline.request_stop()
-        at.run.learning.request_stop()
-        await at.run.end(wait=False)
-        assert asyncio.get_running_loop().time() - began < 20  # 5 s, where an epoch takes a minute
-        assert at.run.of_kind("training_failed") == []
-    assert read_status(slow.registry, NAME).state == "interrupted"
-    plant = plant_of(tmp_path)
-    async with learning_run(plant, ListSource.of({"q": ()})) as run:
-        await run.end()
-        assert plant.registry.current(NAME) == "0001"
-        assert len(run.of_kind("model_promoted")) == 1

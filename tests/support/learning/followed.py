@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {"first_training": 50, "min_training": 20}
 class Followed:
     """A learner on a clock that the test moves, and what it has told."""
 
-    def __init__(self, plant: LearningPlant, *, cold: bool = False) -> None:
+    def __init__(self, plant: LearningPlant, *, cold: bool = False, first: int = 0) -> None:
         if not cold:
             plant.train()
         self.plant = plant
@@ -42,7 +42,7 @@ class Followed:
         following = Plant(plant.settings, plant.folder, self.clock)
         self.learners = Learners(following, self.emit, self.counters, on_promoted=self.promoted.append)
         self.learners.add(NAME, self.batcher)
-        self._next = 0
+        self._next = first
         self._down_until_us = 0
 
     def emit(self, kind: str, message: str, **more: Any) -> None:
@@ -99,8 +99,9 @@ def judged_sequence(number: int, decision: Decision, level: float, version: str 
 
 
 @asynccontextmanager
-async def followed(folder: Path, *, cold: bool = False, **learning: Any) -> AsyncIterator[Followed]:
-    following = Followed(LearningPlant(folder, learning={**QUIET, **learning}), cold=cold)
+async def followed(folder: Path, *, cold: bool = False, first: int = 0, **learning: Any) -> AsyncIterator[Followed]:
+    """A learner; ``first`` sequences were judged in a run before."""
+    following = Followed(LearningPlant(folder, learning={**QUIET, **learning}), cold=cold, first=first)
     await following.learners.begun()
     try:
         yield following

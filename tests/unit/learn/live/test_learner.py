@@ -119,6 +119,18 @@ async def test_verdicts_of_the_version_before_are_neither_accepted_nor_alerts_of
         assert swapped["model"] == ModelRef(NAME, "0002")
 
 
+async def test_a_broken_version_is_an_event_and_the_champion_stays(tmp_path: Path) -> None:
+    async with followed(tmp_path) as at:
+        await at.turn()
+        at.plant.train(1)
+        at.plant.damage("0002")
+        at.learners.wake()
+        await until(lambda: "model_refused" in at.kinds())
+        ((_, message, more),) = at.told
+        assert message.endswith("; 0001 stays in service")
+        assert (more["model"], more["level"]) == (ModelRef(NAME, "0002"), "error")
+
+
 async def ended(at: Followed, monkeypatch: pytest.MonkeyPatch, result: TrainingResult) -> None:
     """Let a training end with ``result`` in the learner's next turn."""
     results = [result]
@@ -251,7 +263,10 @@ async def test_settle_keeps_what_was_judged_and_trains_nothing_before_its_time(t
 
 async def test_settle_waits_for_the_training_that_is_due_and_for_its_model(tmp_path: Path) -> None:
     async with followed(tmp_path, cold=True, **SMALL) as at:
-        at.judge(50, decision="learning")
+        at.judge(40, decision="learning")
+    async with followed(tmp_path, cold=True, first=40, **SMALL) as at:
+        assert at.batcher.learning() == "41 of 50", "those of the run before count"
+        at.judge(10, decision="learning")
         await at.learners.settle()
         assert at.batcher.model is not None
         assert at.batcher.model.ref.version == at.counters[NAME].version == "0001"
