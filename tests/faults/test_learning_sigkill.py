@@ -81,7 +81,7 @@ class Lives:
         process = subprocess.Popen(
             [sys.executable, "-m", "streamad", "run", "--quiet"],
             cwd=self.folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **kill},
+            env={**os.environ, "PYTHONPATH": path, **kill},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

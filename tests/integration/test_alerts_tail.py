@@ -25,7 +25,7 @@ def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

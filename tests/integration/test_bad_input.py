@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import resource
 import shutil
@@ -325,7 +324,6 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_run_leaves_whole_lines_and_the_
         text=True,
         timeout=60,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 1
     (error,) = done.stderr.splitlines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -171,7 +170,6 @@ def test_ctrl_c_ends_following_with_a_finished_recording(plant: CliPlant) -> Non
     process = subprocess.Popen(
         [sys.executable, "-m", "streamad", *words],
         cwd=plant.folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ def test_a_few_kills_lose_and_repeat_nothing() -> None:
     sizes = ["--kills", "4", "--workers", "2", "--detector", "mean_square", "--limit-s", "120"]
     done = subprocess.run(
         [sys.executable, str(BENCHMARK), *sizes, "--json"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=240,
@@ -42,7 +40,6 @@ def test_a_worker_is_measured_beside_a_bare_loop() -> None:
     sizes = ["--sequences", "128", "--rounds", "1", "--latency-s", "2", "--memory-minutes", "0.05"]
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / "speed" / "kafka_pipeline.py"), *sizes, "--json"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=400,

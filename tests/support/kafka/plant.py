@@ -275,7 +275,7 @@ class KafkaPlant:
 
     def environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
-        return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200"}
 
     def streamad(self, *arguments: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
         """Run a command of streamad in the plant's folder to its end."""

@@ -53,7 +53,7 @@ def streamad(*arguments: str | Path, cwd: Path | None = None, **environment: str
     done = subprocess.run(
         [sys.executable, "-m", "streamad", *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environment},
+        env={**os.environ, "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
         timeout=300,

@@ -37,7 +37,7 @@ def figures_of(arguments: list[str], **environment: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, *arguments, "--json"],
         cwd=BENCHMARKS.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=240,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +38,6 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pat
     plot = tmp_path_factory.mktemp("life") / "life.png"
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--quick", "--json", "--plot", str(plot)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=500,

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks/quality/quality.py"
 def quality(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(SCRIPT), "--dataset", "waves", *arguments, "--json"],
-        env={**os.environ, "STREAMAD_DATA": str(folder), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "STREAMAD_DATA": str(folder)},
         capture_output=True,
         text=True,
         timeout=120,

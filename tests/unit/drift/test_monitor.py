@@ -316,7 +316,8 @@ def values_held(monitor: DriftMonitor) -> int:
     """How many numbers are in the arrays that the monitor leads to."""
     found, waiting = {}, [vars(monitor)]
     while waiting:
-        waiting = [one for one in gc.get_referents(*waiting) if id(one) not in found and not isinstance(one, type)]
+        reached = gc.get_referents(*waiting)
+        waiting = [one for one in reached if id(one) not in found and not issubclass(type(one), type | ModuleType)]
         found |= {id(one): one for one in waiting}
     return sum(len(one) for one in found.values() if isinstance(one, array))
 

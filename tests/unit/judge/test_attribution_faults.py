@@ -7,8 +7,6 @@ Prints one line of figures per data set (pytest -s).
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
-import torch
 
 from streamad.ingest.windowing import to_window
 from streamad.judge.attribution import channel_shares, reference_windows
@@ -37,7 +35,6 @@ class Monitor:
 
 
 def monitor(folder, training, held_out, options, rate):
-    torch.set_num_threads(1)
     detector = make_detector("neutral_ad", options)
     detector.fit(training, seed=0, device="cpu").export(folder)
     scorer = detector.load(folder, device="cpu")
@@ -86,13 +83,6 @@ def spread(windows):
     """Return the standard deviation of each channel over the windows' own lengths."""
     samples = [values[:, :n] for values, n in zip(windows.values, windows.lengths, strict=True)]
     return np.concatenate(samples, axis=1).std(axis=1)
-
-
-@pytest.fixture(autouse=True)
-def _threads():
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def test_natops(tmp_path):

@@ -25,12 +25,6 @@ ROOT = Path(__file__).resolve().parents[4]
 SMALL = ["run", "--table", "1", "--datasets", "racket_sports"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
-
-
 @pytest.fixture
 def strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four classes of waves as RacketSports has them; of the last only four sequences train."""

@@ -17,7 +17,7 @@ def run(mode: str, folder: Path) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.learning.processes", mode, str(folder)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         timeout=300,
