@@ -6,15 +6,16 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.sequence_ends import Closed
 from streamad.settings.plant_yaml import SequenceSettings
-from tests.support.ingest.assembly_cases import arrivals, sequence_settings
+from tests.support.ingest.assembly_cases import arrivals, sequence_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
 
+ONE = (1.0, 2.0)
 Outcome = tuple[Counter[Cut], Counter[Late]]
 
 
@@ -55,6 +56,7 @@ def singles_of(records: list[Record]) -> list[Record]:
 
 
 @given(sequence_settings(), arrivals())
+@example(us(end=("marker",)), [Record("r", "A", (0,), (ONE,)), Record("r", "A", (0, 1), (ONE, ONE), end=True)])
 @settings(max_examples=300)
 def test_agrees_with_the_model_sample_by_sample(limits: SequenceSettings, records: list[Record]) -> None:
     cuts, lates, _ = model_outcome(limits, records)

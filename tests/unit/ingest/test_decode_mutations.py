@@ -96,11 +96,6 @@ def test_mutated_messages_under_every_kind_of_settings(name: str, route: str | N
         outcome(decoder, Record(offset, value, timestamp_us=NOW_US, key=value[:9], native=native))
 
 
-def test_the_same_seed_gives_the_same_messages() -> None:
-    assert list(mutated_messages(50, seed=3)) == list(mutated_messages(50, seed=3))
-    assert list(mutated_messages(50, seed=3)) != list(mutated_messages(50, seed=4))
-
-
 @given(value=st.binary(max_size=200), native=st.booleans(), name=st.sampled_from(sorted(DECODERS)))
 def test_any_bytes(value: bytes, native: bool, name: str) -> None:
     outcome(Decoder(DECODERS[name], CHANNEL_SETTINGS), Record(0, value, timestamp_us=NOW_US, native=native))

@@ -109,23 +109,6 @@ async def test_one_checkpoint_serves_one_run_at_a_time(tmp_path: Path) -> None:
     await first.close()
 
 
-async def test_a_failed_write_commits_nothing(tmp_path: Path) -> None:
-    sinks = {"events": ListSink(), "alerts": ListSink()}
-    first = committer(tmp_path, sinks)
-    await first.restore("p")
-    await first.commit(update(1), [event(1)])
-    sinks["alerts"].failure = OutputError("full")
-    with pytest.raises(OutputError):
-        await first.commit(update(2), [event(2), event(3, "alerts")])
-    await first.close()
-    second = committer(tmp_path, sinks)
-    progress = await second.restore("p")
-    assert progress is not None
-    assert progress.next_offset == 1
-    assert kinds(sinks["events"]) == ["1"]
-    await second.close()
-
-
 DAMAGED = "cannot be read .* to begin anew"
 
 

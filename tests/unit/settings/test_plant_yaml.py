@@ -111,21 +111,15 @@ def test_the_text_of_the_error_names_the_file_and_counts(load: Load, tmp_path: P
     ]
 
 
-def test_an_unknown_key_like_no_other_gets_the_list_of_known_ones(load: Load) -> None:
-    assert problems(load, MINIMAL + "alerts: {zzz: 1}\n") == [
-        "alerts.zzz (line 5): unknown key 'zzz'; known here: false_alarm_rate"
-    ]
-
-
-@pytest.mark.parametrize("key", ["_env_file", "_case_sensitive", "_secrets_dir", "_cli_parse_args"])
-def test_a_key_that_pydantic_would_take_for_itself_is_unknown(load: Load, key: str) -> None:
-    (problem,) = problems(load, MINIMAL + f"{key}: /etc/passwd\n")
-    assert problem.startswith(f"{key} (line 5): unknown key '{key}'")
-
-
 @pytest.mark.parametrize(
     ("section", "message"),
     [
+        ("alerts: {zzz: 1}", "unknown key 'zzz'; known here: false_alarm_rate"),
+        *((f"alerts: {{false_alarm_rate: {rate}}}", "greater than 0") for rate in ("0", "-0.1")),
+        *((f"alerts: {{false_alarm_rate: {rate}}}", "less than 1") for rate in ("1", ".nan", ".inf")),
+        ("alerts: {false_alarm_rate: two}", "unable to parse string as a number"),
+        *((f"{key}: /etc/passwd", f"unknown key '{key}'") for key in ("_env_file", "_secrets_dir", "_cli_parse_args")),
+        ("window: {on: 3}", "holds a key that is not text"),
         ("sequences: {end: []}", "end names no mode: give at least one of marker, change, gap, length"),
         ("sequences: {end: [gap]}", "end mode gap and the key gap go together"),
         ("sequences: {gap: 1s}", "end mode gap and the key gap go together"),
@@ -154,19 +148,13 @@ def test_a_key_that_pydantic_would_take_for_itself_is_unknown(load: Load, key: s
 )
 def test_keys_that_contradict_each_other_or_their_meaning(load: Load, section: str, message: str) -> None:
     (problem,) = problems(load, MINIMAL + section + "\n")
-    assert problem.endswith(message)
+    assert message in problem
     assert "(line 5)" in problem
 
 
 def test_a_channel_named_twice(load: Load) -> None:
     text = "channels: [{name: a}, {name: b}, {name: a}]\nsource: {url: x}\n"
     assert problems(load, text) == ["channels (line 1): channel named twice: a"]
-
-
-@pytest.mark.parametrize("rate", ["0", "1", ".nan", ".inf", "-0.1", "two"])
-def test_a_false_alarm_rate_lies_strictly_between_0_and_1(load: Load, rate: str) -> None:
-    (problem,) = problems(load, MINIMAL + f"alerts: {{false_alarm_rate: {rate}}}\n")
-    assert problem.startswith("alerts.false_alarm_rate (line 5)")
 
 
 @pytest.mark.parametrize("name", ["..", ".hidden", "a/b", "a b", "", "x" * 65, "Öl", "a\\nb"])
@@ -178,11 +166,6 @@ def test_names_that_could_become_a_path_or_a_key_of_their_own_are_refused(load: 
 @pytest.mark.parametrize("name", ["a", "-", "_x", "B-1042.v2", "x" * 64])
 def test_names_at_the_edge_are_accepted(load: Load, name: str) -> None:
     assert load(MINIMAL + f'name: "{name}"\n').name == name
-
-
-def test_a_key_that_yaml_reads_as_a_truth_value_is_explained(load: Load) -> None:
-    (problem,) = problems(load, MINIMAL + "window:\n  on: 3\n")
-    assert problem.startswith("window (line 5): holds a key that is not text")
 
 
 def test_settings_cannot_be_changed(load: Load) -> None:

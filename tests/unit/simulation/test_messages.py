@@ -89,15 +89,6 @@ def test_only_the_last_message_of_a_batch_carries_its_truth() -> None:
         assert own[-1].batch.times_us[-1] == own[-1].time_us
 
 
-def test_batches_of_a_stream_follow_one_another_with_a_pause() -> None:
-    batches = [message.batch for message in fed(6) if message.batch is not None]
-    for stream in ("fermenter-1", "fermenter-2"):
-        own = [batch for batch in batches if batch.stream == stream]
-        assert len(own) == 3
-        for one, other in itertools.pairwise(own):
-            assert other.start_us - int(one.times_us[-1]) > 9 * TEN_MINUTES_US
-
-
 @pytest.mark.parametrize(("n_batches", "n_streams"), [(1, 3), (7, 3), (6, 2)])
 def test_each_batch_is_fed_once_and_all_end_within_the_longest_time(n_batches: int, n_streams: int) -> None:
     messages = fed(n_batches, n_streams=n_streams, chunk=50)
@@ -167,11 +158,6 @@ def test_messages_hold_every_sample_once_and_in_order(recordings, written):
         np.testing.assert_array_equal(read, recording.values)
         assert [message.get("end", False) for message in own] == [False] * (len(own) - 1) + [True]
         assert all(len(message["times"]) == len(message["values"]) for message in own)
-
-
-def test_missing_values_are_null(recordings, written):
-    nulls = sum(row.count(None) for message in lines_of(written[0]) for row in message["values"])
-    assert nulls == sum(int(np.isnan(recording.values).sum()) for recording in recordings) > 0
 
 
 def test_chunks_of_both_streams_come_in_the_order_of_their_last_sample(written):

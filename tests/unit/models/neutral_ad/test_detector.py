@@ -34,13 +34,13 @@ def test_neutral_ad_for_tables_keeps_the_laws_of_a_detector(
 
 
 @pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
-@pytest.mark.parametrize("k", range(2, 16))
+@pytest.mark.parametrize("k", [2, 3, 8, 15])
 @pytest.mark.parametrize(
     ("detector", "data", "small"),
     [(NeutralAD, sines(12, n_channels=2, length=9), {"base_width": 8}), (NeutralADTabular, rows(), {"batch_size": 16})],
     ids=["sequences", "rows"],
 )
-def test_every_number_of_transformations_from_2_to_15_trains_and_scores(
+def test_from_2_to_15_transformations_train_and_score(
     detector: Any, data: WindowSet, small: dict[str, Any], k: int, parametrisation: str
 ) -> None:
     settings = {"n_transformations": k, "transformation": parametrisation, "epochs": 1, **small}

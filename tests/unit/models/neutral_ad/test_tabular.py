@@ -99,15 +99,6 @@ def test_without_bias_the_score_is_of_the_direction_alone() -> None:
 # --- training -------------------------------------------------------------------------------------------------------
 
 
-def test_training_lowers_the_loss_and_the_model_of_the_lowest_is_kept() -> None:
-    steps: list[TrainingStep] = []
-    fitted = fit(progress=steps.append, epochs=60, learning_rate=3e-3)
-    losses = [step.loss for step in steps]
-    assert min(losses) < 0.7 * losses[0]
-    assert fitted.summary.best_loss == min(losses)
-    assert fitted.summary.best_epoch == 1 + losses.index(min(losses))
-
-
 def test_the_rate_is_halved_after_the_epoch_named() -> None:
     assert same_weights(fit(epochs=2, halve_rate_after=2), fit(epochs=2))
     assert not same_weights(fit(epochs=3, halve_rate_after=2), fit(epochs=3))

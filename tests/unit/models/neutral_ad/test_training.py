@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from streamad.errors import DetectorError, OutputError, TrainingDataError
+from streamad.errors import DetectorError, OutputError
 from streamad.ports import TrainingStep
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, training
@@ -114,11 +114,6 @@ def test_the_summary_says_what_auto_became() -> None:
 def test_a_loss_that_diverges_is_an_error() -> None:
     with pytest.raises(DetectorError, match=r"diverged in epoch .* lower learning_rate"):
         _fit(learning_rate=1e30)
-
-
-def test_a_training_set_that_cannot_train_is_refused_before_any_epoch() -> None:
-    with pytest.raises(TrainingDataError, match="at least 8"):
-        _fit(data=sines(5))
 
 
 # --- interruption and resume ---------------------------------------------------------------------------------------
