@@ -52,9 +52,11 @@ class DriftMonitor:
         summaries = [f"{summary} of {channel.name}" for summary in ("mean", "spread") for channel in channels]
         self._names = [*summaries, SCORES]
         self._rate = settings.false_events / 10_000 / len(self._names)
-        self._detectors: list[ShiftDetector] = []
         self._turns = cycle(range(len(self._names)))
-        self.restart()
+        self._detectors: list[ShiftDetector] = []
+        if settings.enabled:
+            self._detectors = [ShiftDetector(settings.min_sequences, self._rate) for _ in summaries]
+            self._detectors.append(self._of_scores())
 
     def add(self, time_us: int, window: Window, p_value: float | None) -> list[Drift]:
         """Take one sequence (``time_us``: its end) and return the shifts that it completes.
@@ -68,17 +70,14 @@ class DriftMonitor:
         drifts += [self._settle(next(self._turns)) for _ in range(_SETTLED_AT_ONCE)]
         return [drift for drift in drifts if drift is not None]
 
-    def restart(self, *, scores_only: bool = False) -> None:
-        """Start again, or with the scores only: other scores of a new champion are no drift."""
-        if not self._settings.enabled:
-            return
+    def restart_scores(self) -> None:
+        """Start again with the scores: other scores of a new champion are no drift."""
+        if self._settings.enabled:
+            self._detectors[-1] = self._of_scores()
+
+    def _of_scores(self) -> ShiftDetector:
         n_reference = self._settings.min_sequences
-        scores = ShiftDetector(n_reference, self._rate, known=_uniform(n_reference))
-        if scores_only:
-            self._detectors[-1] = scores
-        else:
-            channels = [ShiftDetector(n_reference, self._rate) for _ in range(2 * self._n_channels)]
-            self._detectors = [*channels, scores]
+        return ShiftDetector(n_reference, self._rate, known=_uniform(n_reference))
 
     def _summaries(self, window: Window) -> list[float]:
         """Return each channel's mean, then each channel's spread, over the window's true length."""

@@ -70,7 +70,7 @@ class PlantWatch:
 
     def restart(self) -> None:
         """Start again with another champion: its other scores are no drift, and it may know the changed plant."""
-        self._monitor.restart(scores_only=True)
+        self._monitor.restart_scores()
         self._no_change()
         self._reported_us = None
 

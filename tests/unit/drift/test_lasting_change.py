@@ -148,10 +148,3 @@ def test_a_lasting_change_is_told_within_the_sequences_that_it_takes(seed: int) 
     assert len(told) == 1
     assert 426 <= told[0][0] <= 470
     assert 395 <= told[0][1].since_us <= 403
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_plant_that_changed_while_nothing_ran_is_told_though_its_old_state_was_never_seen(seed: int) -> None:
-    told = watched([(300, 0.95, 0.0)], seed)
-    assert [changed.what for _, changed in told] == [(SCORES,)]
-    assert told[0][0] < 60
