@@ -10,7 +10,7 @@ import numpy as np
 
 from streamad.judge.calibration import Calibration
 from streamad.learn.parts import store_for
-from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.manifest import LearningRecord, Manifest, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved
@@ -129,6 +129,16 @@ class Life:
 
     def manifest(self, version: str) -> Manifest:
         return self.registry.manifest(MODEL, version)
+
+    def decision(self, version: str) -> PromotionDecision:
+        decision = self.manifest(version).decision
+        assert decision is not None
+        return decision
+
+    def record(self, version: str) -> LearningRecord:
+        record = self.manifest(version).learning
+        assert record is not None
+        return record
 
     @property
     def champion(self) -> str | None:

@@ -139,22 +139,3 @@ def test_settings_that_a_method_refuses_are_one_line() -> None:
         make("lof", "natops", {"neighbours": 3})
     with pytest.raises(UsageError, match="minirocket is for sequences, and thyroid is a table"):
         make("minirocket", "thyroid")
-
-
-@pytest.mark.parametrize(
-    ("method", "dataset", "expected"),
-    [
-        ("neutral_ad", "epilepsy", {"transformation": "residual", "n_blocks": 6, "temperature": 0.2}),
-        ("neutral_ad", "kdd", {"transformation": "multiplicative", "mask_width": 100, "batch_size": 1000}),
-        ("deep_svdd", "epilepsy", {"n_blocks": 6, "embedding_dim": 128}),
-        ("deep_svdd", "arrhythmia", {"tabular_width": 64, "tabular_norm": True, "batch_size": 128}),
-        ("deep_svdd", "thyroid", {"scaling": "standard"}),
-        ("deep_svdd", "kdd", {"scaling": "none"}),
-        ("dagmm", "arrhythmia", {"table_widths": (10,), "batch_size": 128, "scaling": "none"}),
-        ("dagmm", "thyroid", {"table": False, "tabular_width": 24, "scaling": "standard"}),
-        ("simclr", "epilepsy", {"n_blocks": 6, "transformation": "residual", "temperature": 0.2}),
-    ],
-)
-def test_a_method_has_the_data_set_s_settings(method: str, dataset: str, expected: dict[str, object]) -> None:
-    options = make(method, dataset).options.model_dump()  # type: ignore[attr-defined]
-    assert {name: options[name] for name in expected} == expected

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.paper.results_table import RESULTS, Result, Tables, read_results
-from streamad.errors import OutputError, RegistryError, SourceError
+from streamad.errors import RegistryError, SourceError
 from streamad.system.locks import try_lock
 from tests.unit.benchmarks.paper.results import result, stored
 
@@ -131,12 +131,6 @@ def test_settings_that_are_lost_are_an_error_and_no_loss_of_rows(tmp_path: Path)
     with pytest.raises(SourceError, match=rf"{TABLE} needs \w+ of settings\.json: restore it from git"):
         Tables(tmp_path)
     assert len(lines(tmp_path)) == 1
-
-
-def test_a_file_in_the_way_of_the_folder_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "results").write_text("in the way")
-    with pytest.raises(OutputError, match="a file is in the way"):
-        stored(tmp_path / "results", result())
 
 
 def test_a_writer_waits_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

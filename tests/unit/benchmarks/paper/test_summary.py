@@ -27,19 +27,6 @@ def test_a_seed_is_the_mean_over_its_tasks_and_the_deviation_is_over_seeds() -> 
     assert summary.incomplete == ()
 
 
-def test_one_seed_has_no_deviation() -> None:
-    summary = summarise([result(normal_name=name, auc=0.9) for name in TASKS], "auc", TASKS)
-    assert (summary.mean, summary.std, summary.seeds) == (pytest.approx(90.0), None, 1)
-
-
-def test_a_seed_without_all_tasks_counts_nowhere_and_is_named() -> None:
-    results = [result(normal_name=name, auc=0.9) for name in TASKS]
-    results += [result(normal_name=name, seed=3, auc=0.1) for name in TASKS[:3]]
-    summary = summarise(results, "auc", TASKS)
-    assert (summary.mean, summary.seeds) == (pytest.approx(90.0), 1)
-    assert summary.incomplete == ("seed 3: 3 of 4 tasks",)
-
-
 def test_nothing_run_is_an_empty_cell_beside_the_printed_number() -> None:
     entry = entry_of(entries([]), 1, "natops", "neutral_ad")
     assert (entry.ours, entry.difference, entry.summary.seeds) == (None, None, 0)
@@ -67,13 +54,6 @@ def test_table_3_takes_f1_of_the_one_task_of_each_seed() -> None:
     entry = entry_of(entries(results), 3, "arrhythmia", "neutral_ad")
     assert (entry.ours, entry.summary.std, entry.summary.seeds) == (pytest.approx(60.0), pytest.approx(2.0), 3)
     assert entry.difference == pytest.approx(-0.3)
-
-
-def test_a_peer_has_a_row_without_a_printed_number() -> None:
-    entry = entry_of(
-        entries([result(normal_name=name, method="rockad") for name in TASKS]), 1, "racket_sports", "rockad"
-    )
-    assert (entry.ours, entry.paper, entry.difference) == (pytest.approx(50.0), None, None)
 
 
 def test_another_method_that_was_run_follows_and_a_variant_stays_out() -> None:

@@ -245,13 +245,6 @@ async def test_a_file_in_which_nobody_has_said_anything_yet_is_no_news(
     assert capsys.readouterr().err == ""
 
 
-async def test_without_a_place_there_is_nothing_to_read(desk: Desk) -> None:
-    for plant in (settings_of(), settings_of(learning={})):
-        async with asyncio.timeout(WAIT_S):
-            await FeedbackReader(desk.plant(plant), desk.hear).run()
-    assert list(desk.folder.iterdir()) == []
-
-
 # --- what a message must be ---
 
 

@@ -120,12 +120,6 @@ def test_what_another_version_judged_and_alerts_go_aside(tmp_path: Path) -> None
     assert work.kept == {"accepted": 1, "aside": 2}
 
 
-def test_before_the_first_model_everything_is_kept(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, champion=None)
-    items = [judged(n, decision="learning", p_value=None, model=None, champion=None) for n in range(20)]
-    assert kept.keeper.work(items, flush=True).kept.total() == 20
-
-
 def test_a_veto_from_anywhere_counts_within_ten_seconds(tmp_path: Path) -> None:
     kept = Kept(tmp_path, reserve=0.000001)
     kept.keeper.work([judged(1)], flush=True)

@@ -49,13 +49,6 @@ async def test_five_hundred_are_written_without_any_time_passing(tmp_path: Path)
         assert len(at.stored()) == 500
 
 
-async def test_the_end_writes_what_is_left(tmp_path: Path) -> None:
-    async with followed(tmp_path, flush_interval="1h") as at:
-        at.judge(30)
-        await at.learners.close(wait=False)
-        assert len(at.stored()) == 30
-
-
 async def test_handing_over_never_waits_and_what_a_stuck_store_cannot_take_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

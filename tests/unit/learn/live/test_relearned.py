@@ -44,8 +44,7 @@ def test_a_version_from_recordings_hands_on_since_when_the_plant_is_what_it_is(t
     life, since_us = learned_anew(tmp_path)
     version = from_recordings(life, life.windows(80, shift=SHIFT))
     assert life.champion == version
-    record = life.manifest(version).learning
-    assert record is not None
+    record = life.record(version)
     assert (record.reason, record.since_us) == ("recordings", since_us)
 
 
@@ -55,9 +54,7 @@ def test_what_was_normal_before_the_change_stays_an_anomaly_after_streamad_train
     life.run(230, shift=SHIFT)
     outcome = life.retrain()
     assert outcome.version is not None
-    record = life.manifest(outcome.version).learning
-    assert record is not None
-    assert record.since_us == since_us
+    assert life.record(outcome.version).since_us == since_us
     if not outcome.promoted:
         life.registry.promote(MODEL, outcome.version, expected=life.champion)
     assert alerts(life, shift=0.0) == 100

@@ -147,19 +147,6 @@ def test_figures_are_flat_finite_and_named_after_whose_they_are() -> None:
     assert {"false_alarm_rate", "false_alarm_rate_low", "detection", "detection.time_warp", "alerts"} <= ours
 
 
-def test_the_same_comparison_twice_gives_the_same_figures() -> None:
-    one, other = (compared(loaded("0002"), loaded("0001", seed=7), windows(80, 3)) for _ in range(2))
-    assert one == other
-
-
-def test_progress_counts_to_its_end() -> None:
-    steps: list[tuple[int, int]] = []
-    material = TestMaterial(held_out(windows(40, 3)), None, None)
-    compare(loaded("0002"), None, material, rate=RATE, seed=0, progress=lambda done, total: steps.append((done, total)))
-    total = steps[0][1]
-    assert steps == [(done, total) for done in range(1, total + 1)]
-
-
 class TestVersions:
     @pytest.fixture
     def life(self, tmp_path_factory: pytest.TempPathFactory) -> Life:

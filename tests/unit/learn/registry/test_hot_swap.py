@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from streamad.errors import StreamadError
@@ -120,16 +119,6 @@ async def test_a_promotion_is_in_service_within_two_seconds_of_the_clock(tmp_pat
         assert swap.former is not None
         assert (swap.former.ref.version, swap.model.ref.version) == ("0001", "0002")
         assert plant.detector.loads == ["0002"]
-
-
-async def test_woken_it_looks_without_any_time_passing(tmp_path: Path) -> None:
-    train(tmp_path)
-    async with watched(tmp_path) as plant:
-        await plant.idle()
-        plant.train(1)
-        plant.watch.wake()
-        await until(lambda: plant.version == "0002")
-        assert plant.clock.monotonic_us() == 0
 
 
 async def test_the_champion_scores_on_while_another_version_is_being_loaded(tmp_path: Path) -> None:
@@ -248,26 +237,3 @@ async def test_a_registry_whose_current_is_gone_leaves_the_champion(tmp_path: Pa
         (tmp_path / NAME / "CURRENT").unlink()
         await plant.pass_seconds(3)
         assert (plant.version, plant.refused) == ("0001", [])
-
-
-async def test_each_window_is_scored_by_the_version_that_it_names(tmp_path: Path) -> None:
-    train(tmp_path)
-    async with watched(tmp_path) as plant:
-        data = windows_of(40, seed=3)
-        results = []
-        for number in range(40):
-            if number % 10 == 5:
-                plant.train(100 + number)
-                plant.watch.wake()
-            task = asyncio.create_task(plant.batcher.submit(Window(data.values[number], int(data.lengths[number]))))
-            await steps(3)
-            plant.batcher.flush()
-            results.append(await task)
-        await until(lambda: plant.version == "0005")
-        versions = RegistryVersions(plant.registry, NAME, settings_of(), MeanDetector())
-        scorers = {version: versions.load(version).scorer for version in plant.registry.versions(NAME)}
-        for number, result in enumerate(results):
-            assert result is not None
-            one = data.take(np.array([number]))
-            expected = scorers[result.model.ref.version].score(one.values, one.lengths)
-            assert np.array_equal(result.terms, expected[0])

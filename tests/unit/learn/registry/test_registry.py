@@ -13,7 +13,7 @@ import pytest
 from streamad.errors import ArtifactError, OutputError, RegistryError
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 from streamad.learn.registry.registry import NoModelError, OvertakenError, Registry
-from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train, windows_of
+from tests.support.learning.plant import C, L, load, settings_of, train, windows_of
 
 ODD_NAMES = ["", ".", "..", "../other", "a/b", "/etc", ".hidden", "a\n", "a b", "é", "x" * 65, "a\0b"]
 
@@ -149,17 +149,6 @@ def test_a_damaged_version_is_not_promoted(tmp_path: Path) -> None:
     assert registry.current("default") == "0001"
 
 
-def test_decision_is_kept_and_the_version_still_loads(tmp_path: Path) -> None:
-    train(tmp_path, promote=False)
-    registry = Registry(tmp_path)
-    assert registry.manifest("default", "0001").decision is None
-    decided_at = datetime(2026, 3, 2, tzinfo=UTC)
-    decision = PromotionDecision(promoted=False, reason="worse", decided_at=decided_at, figures={"auc": 0.5})
-    registry.record_decision("default", "0001", decision)
-    assert registry.manifest("default", "0001").decision == decision
-    assert load(tmp_path, "0001").manifest.decision == decision
-
-
 def decided(challenger: str, champion: str | None, number: int = 0) -> PromotionDecision:
     decided_at = datetime(2026, 3, 2, tzinfo=UTC)
     return PromotionDecision(
@@ -268,29 +257,6 @@ def test_a_full_disk_at_promotion_keeps_the_champion(tmp_path: Path) -> None:
     assert registry.current("default") == "0001"
     registry.promote("default", "0002", expected="0001")
     assert registry.current("default") == "0002"
-
-
-def test_a_full_disk_at_export_leaves_no_version(tmp_path: Path) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full")
-    train(tmp_path)
-
-    class FullDisk(MeanDetector):
-        def fit(self, data, **options):  # type: ignore[no-untyped-def]
-            model = super().fit(data, **options)
-            export = model.export
-
-            def to_full_disk(folder: Path) -> tuple[str, ...]:
-                (folder / "model.npz").symlink_to("/dev/full")
-                return export(folder)
-
-            model.export = to_full_disk
-            return model
-
-    with pytest.raises(OutputError, match="No space left on device"):
-        train(tmp_path, data=windows_of(30, seed=1), detector=FullDisk())
-    assert [path.name for path in (tmp_path / "default" / "versions").iterdir()] == ["0001"]
-    assert Registry(tmp_path).current("default") == "0001"
 
 
 def test_a_stale_handle_of_a_version_is_a_registry_that_cannot_be_read(

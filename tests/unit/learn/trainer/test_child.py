@@ -196,16 +196,14 @@ async def test_too_few_sequences_are_one_clear_line_and_no_version(tmp_path: Pat
 @pytest.mark.parametrize(
     ("in_the_way", "words"),
     [
-        (None, ["min_training"]),
         ("inliers", ["{folder}/inliers"]),
         ("registry", ["cannot read", "{folder}/registry", "Not a directory"]),
     ],
 )
-async def test_an_empty_or_unreadable_folder_is_one_clear_line(
-    tmp_path: Path, worker_of: WorkerOf, in_the_way: str | None, words: list[str]
+async def test_an_unreadable_folder_is_one_clear_line(
+    tmp_path: Path, worker_of: WorkerOf, in_the_way: str, words: list[str]
 ) -> None:
-    if in_the_way is not None:
-        (tmp_path / in_the_way).write_text("a file where a folder should be")
+    (tmp_path / in_the_way).write_text("a file where a folder should be")
     result = await worker_of(TrainingPlant(tmp_path)).train()
     assert_failed(result, *(word.format(folder=tmp_path) for word in words))
 

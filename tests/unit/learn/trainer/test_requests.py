@@ -23,10 +23,6 @@ EARLY = TrainingRequest(reason="relearn", requested_us=1, since_us=-5, detail="a
 LATE = TrainingRequest(reason="command", requested_us=2)
 
 
-def test_nothing_was_posted_to_a_model_that_nobody_knows(tmp_path: Path) -> None:
-    assert posted_requests(Registry(tmp_path), "default") == {}
-
-
 def test_what_was_posted_is_found_oldest_first_until_its_file_is_gone(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     late, early = post_request(registry, "default", LATE), post_request(registry, "default", EARLY)

@@ -156,12 +156,6 @@ async def test_what_an_operator_posted_comes_before_what_is_due(asking: AskingFo
     assert await at.turn() is None, "that training made up for it"
 
 
-async def test_the_first_training_waits_for_enough_sequences(asking: AskingFor) -> None:
-    at = asking(first_training=200)
-    assert await at.turn(Need(199, has_model=False)) is None
-    assert (await at.asked(Need(200, has_model=False))).reason == "first"
-
-
 async def test_a_drift_that_came_within_the_interval_is_trained_on_after_it(asking: AskingFor) -> None:
     at = asking(on_drift=True)
     assert await at.turn() is None
