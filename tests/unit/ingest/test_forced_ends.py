@@ -141,19 +141,6 @@ def test_progress_from_before_there_were_forced_ends_is_understood() -> None:
 # --- where they are repeated -----------------------------------------------------------------------------------------
 
 
-def test_what_the_wall_clock_ended_is_ended_again_before_the_record_that_came_then() -> None:
-    plant = Plant(GAP)
-    plant.send(0, at=100)
-    plant.expire(116)
-    plant.send(5, at=110)
-    assert plant.told == [("r", "gap", [0])]
-    again = Plant(GAP, plant.saved())
-    again.send(0, at=100)
-    assert again.told == []
-    again.send(5, at=110)
-    assert again.told == [("r", "gap", [0])]
-
-
 def test_of_several_open_sequences_memory_ends_the_same_one_again() -> None:
     plant = Plant(us(end=("marker",)))
 

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.support.scripts import script
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-rule = _script("import_rule")
+rule = script("import_rule")
 
 
 def test_the_source_keeps_the_layers() -> None:
@@ -82,7 +73,7 @@ def test_runtime_and_learning_meet_in_the_commands_alone() -> None:
             "streamad.learn.store.records.Mark",
         ),
         ("streamad.learn.live.learner", "import streamad.runtime.pipeline", "streamad.runtime.pipeline"),
-        ("streamad.ingest.sequence_ends", "from streamad.drift import shift", "streamad.drift.detector"),
+        ("streamad.ingest.sequence_ends", "from streamad.drift import detector", "streamad.drift.detector"),
         ("streamad.types", "from streamad.ports import Clock", "streamad.ports.Clock"),
         ("streamad.messages", "from streamad.types import Record", "streamad.types.Record"),
         (

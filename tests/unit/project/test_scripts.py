@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
 import shutil
@@ -11,9 +10,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tests.support.scripts import script
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ("bash", "cat", "cksum", "cp", "date", "dirname", "flock", "id", "ls", "mkdir", "rm", "touch")
@@ -83,18 +83,14 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-@pytest.mark.parametrize("script", ["demo", "test", "check"])
-def test_help_needs_no_environment(checkout: Checkout, script: str) -> None:
+@pytest.mark.parametrize("name", ["demo", "test", "check"])
+def test_help_needs_no_environment(checkout: Checkout, name: str) -> None:
+    assert os.access(ROOT / "scripts" / name, os.X_OK)
     for flag in ("--help", "-h"):
-        done = checkout.run(f"scripts/{script}", flag, VIRTUAL_ENV="/nowhere")
+        done = checkout.run(f"scripts/{name}", flag, VIRTUAL_ENV="/nowhere")
         assert done.returncode == 0
-        assert done.stdout.startswith(f"usage: scripts/{script}")
+        assert done.stdout.startswith(f"usage: scripts/{name}")
     assert checkout.installs() == []
-
-
-@pytest.mark.parametrize("script", ["demo", "test", "check"])
-def test_scripts_are_executable(script: str) -> None:
-    assert os.access(ROOT / "scripts" / script, os.X_OK)
 
 
 @pytest.mark.parametrize(
@@ -139,18 +135,14 @@ def test_a_failed_unit_test_fails_the_whole_though_the_others_pass(checkout: Che
     assert (done.returncode, done.stdout) == (1, "1 passed\n1 passed\n")
 
 
-def test_a_changed_pyproject_is_installed_again(checkout: Checkout) -> None:
-    checkout.run("scripts/test")
-    (checkout.root / "pyproject.toml").write_text("[project]\n# a new dependency\n")
-    checkout.installs()
-    checkout.run("scripts/test")
-    assert checkout.installs() == [".[dev]"]
-
-
-def test_an_environment_shared_with_another_checkout_is_installed_again(checkout: Checkout) -> None:
+@pytest.mark.parametrize("change", ["another pyproject", "another checkout"])
+def test_another_project_is_installed_again(checkout: Checkout, change: str) -> None:
     checkout.run("scripts/test")
     checkout.installs()
-    checkout.root = checkout.root.rename(checkout.root.with_name("elsewhere"))
+    if change == "another pyproject":
+        (checkout.root / "pyproject.toml").write_text("[project]\n# a new dependency\n")
+    else:
+        checkout.root = checkout.root.rename(checkout.root.with_name("elsewhere"))
     checkout.run("scripts/test")
     assert checkout.installs() == [".[dev]"]
 
@@ -296,16 +288,6 @@ def test_a_ci_machine_without_root_is_told_in_one_line(debian: Checkout) -> None
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: cannot install python3.{sys.version_info[1]}-venv with apt-get, we are not")
     assert done.stderr.count("\n") == 1
-
-
-def script(name: str) -> ModuleType:
-    """Import a script by its path."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

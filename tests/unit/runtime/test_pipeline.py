@@ -489,20 +489,6 @@ async def test_live_and_full_speed_replay_cut_the_same_sequences(seed: int) -> N
     assert lived.pipeline.counters.late_samples == replayed.pipeline.counters.late_samples
 
 
-async def test_a_caught_up_source_gets_its_verdict_at_once_not_after_the_commit_interval() -> None:
-    clock = ManualClock(START_US)
-    record = records_of([line("a", "1", range(5), end=True)])
-    source = ListSource([PartitionAssigned("p"), RecordBatch("p", tuple(record), 1, caught_up=True)], endless=True)
-
-    async def wait(run: Run, task: asyncio.Task[None]) -> None:
-        await until(lambda: len(run.judged) == 1)
-        run.pipeline.request_stop()
-
-    run = await run_pipeline(source, clock=clock, while_running=wait)
-    assert clock.monotonic_us() == 0
-    assert run.latencies_us == [0]
-
-
 async def test_progress_without_verdicts_commits_once_per_interval() -> None:
     clock = ManualClock(START_US)
     source = ListSource([PartitionAssigned("p")], endless=True, clock=clock)

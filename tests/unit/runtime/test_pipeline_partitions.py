@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from streamad.errors import OutputError, PartitionLost, StalledError
+from streamad.errors import PartitionLost, StalledError
 from streamad.messages import Role
 from streamad.testing import ListSource, ManualClock
 from streamad.types import (
@@ -122,13 +122,6 @@ async def test_failed_commits_and_commits_in_doubt_lose_and_repeat_nothing(seed:
     assert all(progress.ended for progress in ledger.progress.values()), "every partition was committed to its end"
 
 
-async def test_an_error_that_trying_again_cannot_mend_ends_the_run() -> None:
-    ledger = Ledger(failing={1: (OutputError("no right to write to topic alerts"), False)})
-    source = ListSource([PartitionAssigned("p"), batch("p", 0, [chunk("a", 0)], caught_up=True)], endless=True)
-    with pytest.raises(OutputError, match="no right to write"):
-        await run_pipeline(source, committer=ledger)
-
-
 async def test_a_batch_read_before_the_last_seek_is_dropped() -> None:
     """After a lost partition was sought back, what had been read on from there must not come twice, nor leave a gap."""
 
@@ -165,20 +158,6 @@ async def test_a_revoked_partition_is_released_after_its_commit_and_nothing_more
     assert [verdict.sequence for verdict in run.verdicts] == ["a-0"]
     assert ledger.calls[:3] == ["restore p", "release p", "restore p"]
     assert run.pipeline.counters.rebalances == 2
-
-
-async def test_a_notice_of_the_source_becomes_an_event() -> None:
-    source = ListSource(
-        [
-            PartitionAssigned("p"),
-            batch("p", 0, [chunk("a", 0)]),
-            SourceNotice("low_watermark_old", "older than half of the retention", "p"),
-            PartitionEnded("p"),
-        ]
-    )
-    run = await run_pipeline(source)
-    assert [(event.kind, event.partition) for event in run.messages("events")] == [("low_watermark_old", "p")]
-    assert run.events == run.messages("events")
 
 
 async def test_an_event_is_told_in_time_where_nothing_else_is_to_be_committed() -> None:
