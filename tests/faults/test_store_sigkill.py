@@ -5,6 +5,7 @@ It opens clean afterwards, holds no id twice and no half shard, and ends as if n
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import signal
@@ -107,6 +108,18 @@ def test_killed_at_random_moments_and_started_again_from_the_beginning(
     assert contents(folder, policy) == expected, f"seed {seed}"
 
 
+def deaths(base: Path, folder: Path, change: Callable[[], object], *, loses_power: bool) -> Iterator[int]:
+    """Copy ``base`` to ``folder`` and die at each operation of ``change`` in turn; yields after each death."""
+    for dies_at in itertools.count(1):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(base, folder)
+        with Disk(folder, dies_at, loses_power=loses_power) as disk:
+            change()
+        if not disk.is_dead:
+            return
+        yield dies_at
+
+
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_a_machine_that_dies_at_any_write_loses_nothing_that_was_there(tmp_path: Path, loses_power: bool) -> None:
     base, folder = tmp_path / "base", tmp_path / "store"
@@ -115,14 +128,7 @@ def test_a_machine_that_dies_at_any_write_loses_nothing_that_was_there(tmp_path:
     store_child.one_flush(folder)
     before, expected = contents(base), contents(folder)
     dies_at = 0
-    while True:
-        dies_at += 1
-        shutil.rmtree(folder)
-        shutil.copytree(base, folder)
-        with Disk(folder, dies_at, loses_power=loses_power) as disk:
-            store_child.one_flush(folder)
-        if not disk.is_dead:
-            break
+    for dies_at in deaths(base, folder, lambda: store_child.one_flush(folder), loses_power=loses_power):
         assert numbered(contents(folder)) <= numbered(before) | numbered(expected)
         store_child.one_flush(folder)
         assert contents(folder) == expected, dies_at
@@ -135,19 +141,13 @@ def test_a_purge_that_dies_at_any_write_loses_nothing_else(tmp_path: Path, loses
     store_child.prepare(base)
     before = numbered(contents(base))
     purged = set(sorted(before)[::3])
+    ids = [f"id-{i:06d}" for i in purged]
     dies_at = 0
-    while True:
-        dies_at += 1
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(base, folder)
-        with Disk(folder, dies_at, loses_power=loses_power) as disk:
-            store_child.opened(folder).purge(ids=[f"id-{i:06d}" for i in purged])
+    for dies_at in deaths(base, folder, lambda: store_child.opened(folder).purge(ids=ids), loses_power=loses_power):
         found = numbered(contents(folder))
-        assert found in (before, before - purged)
+        assert found in (before, before - purged), dies_at
         store = store_child.opened(folder)
-        assert store.purge(ids=[f"id-{i:06d}" for i in purged]) == len(found & purged)
+        assert store.purge(ids=ids) == len(found & purged)
         assert numbered(contents(folder)) == before - purged
         assert not any(store.offer(sequence_of(i), "accepted") for i in purged)
-        if not disk.is_dead:
-            break
     assert dies_at > 10

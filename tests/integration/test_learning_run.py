@@ -209,20 +209,6 @@ async def test_a_lasting_change_is_told_loudly_and_learned_anew(tmp_path: Path) 
         assert at.decisions(20) == {"anomalous": 20}, "what was normal before is so no more"
 
 
-async def test_a_fault_that_was_mended_is_not_learned_anew(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path, drift=DRIFT, relearn="auto", first_training=100)
-    plant.train()
-    async with live(plant) as at:
-        await at.judge(100)
-        await at.judge(40, level=6.0)
-        await at.until_kind("plant_changed")
-        await at.judge(160)
-        await at.until_kind("plant_back")
-        await at.end()  # waits for what is due
-        assert at.versions == ("0001",)
-        assert not at.run.of_kind("model_promoted")
-
-
 # --- several workers -------------------------------------------------------------------------------------------------
 
 
@@ -246,28 +232,6 @@ async def test_workers_share_store_and_registry_and_one_of_them_trains(tmp_path:
 
 
 # --- trouble ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_store_that_goes_away_in_mid_run_is_told_once_and_scoring_goes_on(tmp_path: Path) -> None:
-    plant = plant_of(tmp_path)
-    plant.train()
-    async with live(plant) as at:
-        await at.judge(40)
-        home = tmp_path / "inliers" / NAME
-        await until(lambda: any(home.rglob("*.npz")))
-        away = home.rename(tmp_path / "away")
-        home.write_text("a file where the store was")
-        await at.judge(40)
-        await at.until_kind("store_failed")
-        await at.judge(40)
-        assert at.decisions()["normal"] > 100
-        home.unlink()
-        away.rename(home)
-        await at.judge(20)
-        await at.until_kind("store_back")
-        await at.end()
-        assert len(at.run.of_kind("store_failed")) == 1
-    assert len(plant.stored("accepted") | plant.stored("reserve") | plant.stored("aside")) == 140
 
 
 class JumpingClock(SystemClock):

@@ -93,6 +93,29 @@ async def test_a_lasting_change_is_told_at_once_and_then_every_hour(tmp_path: Pa
         await at.turn(120)
         assert at.kinds().count("plant_changed") == 2
         assert at.counters[NAME].drifts == at.kinds().count("drift")
+        at.judge(60)
+        await at.turn()
+        assert at.kinds()[-1] == "plant_back"
+
+
+async def test_a_store_that_goes_away_is_told_once_and_so_is_its_return(tmp_path: Path) -> None:
+    async with followed(tmp_path, flush_interval="1s") as at:
+        at.judge(20)
+        await at.turn(2.0)
+        home = tmp_path / "inliers" / NAME
+        away = home.rename(tmp_path / "away")
+        home.write_text("a file where the store was")
+        for _ in range(3):
+            at.judge(20)
+            await at.turn(2.0)
+        assert at.kinds() == ["store_failed"]
+        home.unlink()
+        away.rename(home)
+        at.judge(20)
+        await at.turn(2.0)
+        await at.turn(2.0)
+        assert at.kinds() == ["store_failed", "store_back"]
+        assert len(at.stored()) == 100
 
 
 async def test_verdicts_of_the_version_before_are_neither_accepted_nor_alerts_of_the_champion(tmp_path: Path) -> None:

@@ -97,22 +97,21 @@ def test_an_unexpected_file_is_named_and_a_hidden_one_ignored(root: Path) -> Non
     assert "unexpected extra.pt" in refused(root)
 
 
-def test_missing_manifest(root: Path) -> None:
-    (folder_of(root) / "manifest.json").unlink()
-    assert "manifest.json cannot be read (No such file or directory)" in refused(root)
+DAMAGED = [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format": 3}', b"[" * 100_000, b'{"format": "streamad-mo']
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"format": 3}', b"[" * 100_000, b'{"format": "streamad-mo']
+    ("content", "problem"),
+    [
+        (None, "manifest.json cannot be read (No such file or directory)"),
+        (b'{"name": "their-model", "version": 3}', "is not a streamad manifest"),
+        *((content, "manifest.json is damaged") for content in DAMAGED),
+    ],
 )
-def test_damaged_manifest(root: Path, content: bytes) -> None:
-    (folder_of(root) / "manifest.json").write_bytes(content)
-    assert "manifest.json is damaged" in refused(root)
-
-
-def test_somebody_elses_manifest(root: Path) -> None:
-    (folder_of(root) / "manifest.json").write_text('{"name": "their-model", "version": 3}')
-    assert "is not a streamad manifest" in refused(root)
+def test_a_missing_damaged_or_foreign_manifest(root: Path, content: bytes | None, problem: str) -> None:
+    path = folder_of(root) / "manifest.json"
+    path.unlink() if content is None else path.write_bytes(content)
+    assert problem in refused(root)
 
 
 @pytest.mark.parametrize(("schema", "advice"), [(2, "upgrade streamad"), (0, "train anew")])

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES
 from streamad.testing import ManualClock
 from tests.support.learning.inlier_cases import DAY_US, START_US, add, all_ids, ids, sequence_of, shards_of, store_of
 
@@ -123,12 +122,7 @@ def test_a_joined_shard_sorts_behind_its_parts_though_the_clock_fell_back(tmp_pa
 
 
 def test_the_same_id_in_two_shares_counts_in_one(tmp_path: Path) -> None:
-    stores = [store_of(tmp_path) for _ in SHARES]
-    for store, share in zip(stores, SHARES, strict=True):
-        store.offer(sequence_of(1), share)
-    for store in stores:  # each flush lets go of what is there by then
-        store.flush()
-    assert sum(store_of(tmp_path).counts().values()) == 1
+    add(store_of(tmp_path), [1])
     copied = shards_of(tmp_path)[0]
     other = tmp_path / "inliers" / "default" / "aside" / copied.name
     other.parent.mkdir()

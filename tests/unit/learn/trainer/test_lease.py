@@ -194,41 +194,6 @@ def test_renewing_keeps_a_lease_and_reports_its_loss_once(tmp_path: Path, take: 
     lease.release()
 
 
-HOLDER = """
-import sys
-from pathlib import Path
-from streamad.learn.trainer.lease import Lease, LeaseTimes
-lease = Lease(Path(sys.argv[1]), LeaseTimes(renew_s=0.01))
-lease.take(0)
-with lease.renewing(lambda: print("lost", flush=True)):
-    print("taken", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lease and renews it every 10 ms."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "taken\n"
-        yield process
-        process.kill()
-
-
-def test_a_killed_holder_frees_the_lease_at_once(tmp_path: Path, holder: subprocess.Popen[str], take: Take) -> None:
-    with pytest.raises(LeaseRefusedError, match=f"pid {holder.pid} "):
-        Lease(tmp_path).take(0)
-    holder.kill()
-    holder.wait()
-    time = Time()
-    assert take(time).is_held()
-    assert time.now_s == START_S
-
-
 RACER = """
 import os
 import sys
