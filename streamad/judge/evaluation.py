@@ -25,9 +25,7 @@ class Evaluation:
     false_alarm_interval: tuple[float, float] | None
 
 
-def evaluate(
-    scores: Sequence[float | None], alerts: npt.ArrayLike, labels: npt.ArrayLike, confidence: float = 0.95
-) -> Evaluation:
+def evaluate(scores: Sequence[float | None], alerts: npt.ArrayLike, labels: npt.ArrayLike) -> Evaluation:
     """Compare ``scores`` [N] and ``alerts`` (bool [N]) with ``labels`` (bool [N], true = anomalous).
 
     A score of None means unscorable. The rates are over all N sequences, the AUC over those that have a score.
@@ -46,7 +44,7 @@ def evaluate(
         auc=auc([score for score in scores if score is not None], of_scored) if len(set(of_scored)) == 2 else None,
         detection_rate=float(is_alert[is_anomalous].mean()) if n_anomalous else None,
         false_alarm_rate=n_false / n_normal if n_normal else None,
-        false_alarm_interval=clopper_pearson(n_false, n_normal, confidence) if n_normal else None,
+        false_alarm_interval=clopper_pearson(n_false, n_normal) if n_normal else None,
     )
 
 
@@ -64,12 +62,12 @@ def auc(scores: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     return float(mannwhitneyu(values[positive], values[~positive], method="asymptotic").statistic) / pairs
 
 
-def clopper_pearson(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact interval of a rate of which ``k`` in ``n`` were seen (Clopper & Pearson 1934).
+def clopper_pearson(k: int, n: int) -> tuple[float, float]:
+    """Return the exact 95 % interval of a rate of which ``k`` in ``n`` were seen (Clopper & Pearson 1934).
 
     Raises ValueError unless 0 <= k <= n and n > 0.
     """
     from scipy.stats import binomtest  # noqa: PLC0415 - as above
 
-    low, high = binomtest(k, n).proportion_ci(confidence, method="exact")
+    low, high = binomtest(k, n).proportion_ci(0.95, method="exact")
     return float(low), float(high)

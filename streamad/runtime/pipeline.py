@@ -12,7 +12,6 @@ from streamad.errors import PartitionLost
 from streamad.ingest.sequence_ends import Closed
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
-from streamad.messages import Event
 from streamad.partition_progress import ProgressUpdate
 from streamad.ports import Clock, Committer, Source
 from streamad.runtime.partition import Committing, InFlight, Partition, Restoring
@@ -46,9 +45,8 @@ class Pipeline:
     records of everything read so far and the progress that covers it; partitions commit independently of each other
     and of reading. A partition that its committer lost is restored from its progress and read again.
     ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
-    called after the commit with the latency in us since the batch that ended the sequence; ``on_event`` replaces
-    the line in the log. Tasks beside the pipeline log through
-    ``events``, which may exist before the pipeline, or through ``emit``.
+    called after the commit with the latency in us since the batch that ended the sequence. Tasks beside the pipeline
+    log through ``events``, which may exist before the pipeline, or through ``emit``.
     """
 
     def __init__(
@@ -62,7 +60,6 @@ class Pipeline:
         explain: bool,
         with_verdicts: bool,
         on_judged: Callable[[JudgedSequence, int], None] | None = None,
-        on_event: Callable[[Event], None] | None = None,
         events: EventLog | None = None,
     ) -> None:
         self.counters = Counters()
@@ -75,7 +72,7 @@ class Pipeline:
         self._with_verdicts = with_verdicts
         self._take_over = TakeOver(settings, source, clock, self.counters)
         self._on_judged = on_judged
-        self._events = events if events is not None else EventLog(settings.name, clock, on_event)
+        self._events = events if events is not None else EventLog(settings.name, clock)
         self.emit = self._events.emit
         self._partitions: dict[str, Partition] = {}
         self._restoring: dict[str, Restoring] = {}

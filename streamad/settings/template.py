@@ -96,9 +96,7 @@ def _commented(text: str, comment: str) -> str:
     return f"{text.ljust(_COMMENT_COLUMN)}  # {comment}" if comment else text
 
 
-def judging_sections(
-    recordings: Entry, false_alarm_rate: float = 0.02, options: Entry | None = None
-) -> tuple[Section, ...]:
+def judging_sections(recordings: Entry, options: Entry | None = None) -> tuple[Section, ...]:
     """Return the sections that do not depend on the messages: model, alerts, learning (off), sinks, run.
 
     Outputs go to ``out/``.
@@ -118,7 +116,7 @@ def judging_sections(
     alerts = Section(
         "alerts",
         ("How often a normal sequence may raise an alert. n calibration sequences certify 1/(n+1) at best.",),
-        (Entry("false_alarm_rate", false_alarm_rate),),
+        (Entry("false_alarm_rate", 0.02),),
     )
     learning = Section(
         "learning",

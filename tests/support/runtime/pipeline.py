@@ -21,6 +21,7 @@ from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.events import EventLog
 from streamad.testing import ListSink, ManualClock
 from streamad.types import FloatArray, IntArray, Record
 
@@ -143,7 +144,7 @@ async def run_pipeline(
         explain=True,
         with_verdicts=with_verdicts,
         on_judged=on_judged,
-        on_event=events.append,
+        events=EventLog(settings.name, clock, events.append),
     )
     run = Run(pipeline, sinks, judged, latencies_us, events)
     task = asyncio.create_task(pipeline.run())
