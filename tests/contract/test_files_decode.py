@@ -77,24 +77,27 @@ async def test_long_csv(tmp_path: Path) -> None:
     expect(second, "7", T_US, [np.nan, 3])
 
 
-async def test_wide_parquet(tmp_path: Path) -> None:
-    columns = {
-        "unit": ["R1"],
-        "batch": [1042],
-        "time": pyarrow.array([T_US], pyarrow.timestamp("us")),
-        "temp_c": [81.5],
-        "pressure_bar": pyarrow.array([None], pyarrow.float64()),
-    }
-    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
-    (block,) = await decode("a.parquet", tmp_path, WIDE)
-    expect(block, "1042", T_US, [81.5, np.nan])
+WIDE_COLUMNS = {
+    "unit": ["R1"],
+    "batch": [1042],
+    "time": pyarrow.array([T_US], pyarrow.timestamp("us")),
+    "temp_c": [81.5],
+    "pressure_bar": pyarrow.array([None], pyarrow.float64()),
+}
+LONG_COLUMNS = {"unit": ["R1"], "batch": ["B"], "ts": [T_US / 1e6], "tag": ["pressure_bar"], "value": [3.5]}
 
 
-async def test_long_parquet(tmp_path: Path) -> None:
-    columns = {"unit": ["R1"], "batch": ["B"], "ts": [T_US / 1e6], "tag": ["pressure_bar"], "value": [3.5]}
+@pytest.mark.parametrize(
+    ("columns", "fields", "sequence", "values"),
+    [(WIDE_COLUMNS, WIDE, "1042", [81.5, np.nan]), (LONG_COLUMNS, LONG, "B", [np.nan, 3.5])],
+    ids=["wide", "long"],
+)
+async def test_parquet(
+    columns: dict[str, Any], fields: dict[str, Any], sequence: str, values: list[float], tmp_path: Path
+) -> None:
     parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
-    (block,) = await decode("a.parquet", tmp_path, LONG)
-    expect(block, "B", T_US, [np.nan, 3.5])
+    (block,) = await decode("a.parquet", tmp_path, fields)
+    expect(block, sequence, T_US, values)
 
 
 @pytest.mark.parametrize("fields", [None, WIDE])

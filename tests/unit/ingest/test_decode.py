@@ -74,14 +74,6 @@ def test_single_sample() -> None:
     assert block.indexes is None
 
 
-def test_chunk_with_end() -> None:
-    block = decoded(chunk(end=True))
-    assert block.times_us.tolist() == [T_US, T_US + 1_000_000]
-    assert block.values.tolist() == [[1, 2], [3, 4]]
-    assert block.end
-    assert block.indexes is None
-
-
 def test_channels_that_a_sample_does_not_carry_are_missing() -> None:
     np.testing.assert_array_equal(decoded(single(values={"pressure": 2})).values, [[NAN, 2]])
     np.testing.assert_array_equal(decoded(single(values={})).values, [[NAN, NAN]])
@@ -96,15 +88,6 @@ def test_chunk_that_names_its_columns(n_samples: int) -> None:
     np.testing.assert_array_equal(reordered.values, [[2, 1], [4, 3]][:n_samples])
     part = decoded(chunk(times=times, channels=["pressure"], values=[[1], [2]][:n_samples]))
     np.testing.assert_array_equal(part.values, [[NAN, 1], [NAN, 2]][:n_samples])
-
-
-def test_unordered_chunk_is_sorted_stably_and_keeps_the_places() -> None:
-    block = decoded(chunk(times=[T + 2, T, T + 2, T + 1], values=[[0, 0], [1, 1], [2, 2], [3, 3]], end=True))
-    assert block.times_us.tolist() == [T_US, T_US + 1_000_000, T_US + 2_000_000, T_US + 2_000_000]
-    assert block.values[:, 0].tolist() == [1, 3, 0, 2]
-    assert block.indexes is not None
-    assert block.indexes.tolist() == [1, 3, 0, 2]
-    assert block.end
 
 
 def test_many_equal_times_keep_their_order() -> None:

@@ -105,22 +105,6 @@ def test_while_rereading_no_wall_clock_ends_anything() -> None:
     assert len(second.expire(3_600_000_000, START_US)) == 2
 
 
-def test_progress_in_the_middle_of_rereading_loses_nothing_at_the_next_crash() -> None:
-    messages = [line("a", "1", [0, 1], end=True), line("b", "1", [2, 3], end=True), line("a", "2", [4, 5], end=True)]
-    records = records_of(messages)
-    first = intake_of()
-    assert len(first.take(batch(records), START_US)) == 3
-    progress = merge(None, first.progress())  # all read, nothing judged yet
-    second = intake_of(progress=progress)
-    (closed,) = second.take(batch(records[:1]), START_US)
-    second.assembler.committed(closed)
-    progress = merge(progress, second.progress())
-    assert (progress.next_offset, progress.low_watermark) == (3, 1)
-    third = intake_of(progress=progress)
-    again = third.take(batch(records[1:]), START_US)
-    assert [(closed.sequence.stream, closed.sequence.sequence) for closed in again] == [("b", "1"), ("a", "2")]
-
-
 def test_samples_found_late_while_memory_is_made_free_are_told_at_once() -> None:
     counters = Counters()
     intake = intake_of(settings_of(sequences={"allowed_lateness": "10s"}), counters=counters)

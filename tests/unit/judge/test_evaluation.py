@@ -53,24 +53,20 @@ def test_clopper_pearson_refuses_impossible_counts(k, n):
         clopper_pearson(k, n)
 
 
-def test_evaluation_of_a_replay():
-    found = evaluate(scores=[1, 5, 2, 9, 4], alerts=[False, True, False, True, False], labels=[0, 0, 0, 1, 1])
-    assert (found.n_normal, found.n_anomalous, found.n_unscorable) == (3, 2, 0)
-    assert found.detection_rate == 0.5
+@pytest.mark.parametrize(
+    ("scores", "alerts", "labels", "counts", "shares"),
+    [
+        ([1, 5, 2, 9, 4], [0, 1, 0, 1, 0], [0, 0, 0, 1, 1], (3, 2, 0), (1 / 2, 5 / 6)),
+        # An unscorable sequence is neither found nor a false alarm.
+        ([1, None, 2, 9, None, None], [0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1], (3, 3, 3), (1 / 3, 1.0)),
+    ],
+)
+def test_evaluation_of_a_replay(scores, alerts, labels, counts, shares):
+    found = evaluate(scores=scores, alerts=alerts, labels=labels)
+    assert (found.n_normal, found.n_anomalous, found.n_unscorable) == counts
+    assert (found.detection_rate, found.auc) == pytest.approx(shares)
     assert found.false_alarm_rate == pytest.approx(1 / 3)
     assert found.false_alarm_interval == clopper_pearson(1, 3)
-    assert found.auc == pytest.approx(5 / 6)
-
-
-def test_an_unscorable_sequence_is_neither_found_nor_a_false_alarm():
-    found = evaluate(
-        scores=[1, None, 2, 9, None, None], alerts=[False, False, True, True, False, False], labels=[0, 0, 0, 1, 1, 1]
-    )
-    assert (found.n_normal, found.n_anomalous, found.n_unscorable) == (3, 3, 3)
-    assert found.detection_rate == pytest.approx(1 / 3)
-    assert found.false_alarm_rate == pytest.approx(1 / 3)
-    assert found.false_alarm_interval == clopper_pearson(1, 3)
-    assert found.auc == 1.0
 
 
 def test_evaluation_where_no_sequence_of_a_kind_has_a_score():

@@ -10,7 +10,7 @@ from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position
-from tests.support.runtime.pipeline import CHANNELS, START_US, L, SquareScorer, model_of, settings_of
+from tests.support.runtime.pipeline import CHANNELS, START_US, SquareScorer, model_of, settings_of
 
 
 def sequence_of(n: int, value: float = 1.0, *, partial: bool = False) -> FinishedSequence:
@@ -122,9 +122,3 @@ async def test_a_sequence_for_which_there_is_no_model_is_unscorable_and_says_why
     assert (sequence.verdict.decision, sequence.verdict.detail) == ("unscorable", "no model for ()")
     assert (sequence.verdict.model, sequence.window, sequence.model_name) == (None, None, "")
     await batcher.close()
-
-
-async def test_a_sequence_of_exactly_the_windows_length_and_one_beyond_are_scored() -> None:
-    for n in (L, L + 1):
-        sequence, _ = await judged(sequence_of(n))
-        assert (sequence.verdict.n_samples, sequence.verdict.decision) == (n, "normal")

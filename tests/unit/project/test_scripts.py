@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -309,15 +310,23 @@ def demo_output(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(
-    demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(demo_output)
-    monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", str(time.time() - 60)])
-    script("demo_summary").main()
-    said, last = capsys.readouterr().out.splitlines()
+@pytest.fixture
+def summary(demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Sum up the demo's output: its sentence, and its figures."""
+
+    def summary() -> tuple[str, dict[str, Any]]:
+        monkeypatch.chdir(demo_output)
+        monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", str(time.time() - 60)])
+        script("demo_summary").main()
+        said, last = capsys.readouterr().out.splitlines()
+        return said, json.loads(last.removeprefix("summary: "))
+
+    return summary
+
+
+def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(summary: Any) -> None:
+    said, figures = summary()
     assert said == "faulty batches found: 33.3%; false alarms: 50.0%"
-    figures = json.loads(last.removeprefix("summary: "))
     assert 60 <= figures.pop("wall_s") < 120
     assert figures == {
         "detection_rate": pytest.approx(1 / 3),
@@ -328,17 +337,12 @@ def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(
     }
 
 
-def test_the_summary_of_a_demo_without_faulty_batches_says_so(
-    demo_output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_summary_of_a_demo_without_faulty_batches_says_so(demo_output: Path, summary: Any) -> None:
     labels = demo_output / "live" / "labels.csv"
     labels.write_text(labels.read_text().replace(",1,\n", ",0,\n"))
-    monkeypatch.chdir(demo_output)
-    monkeypatch.setattr(sys, "argv", ["demo_summary.py", "--started", "0"])
-    script("demo_summary").main()
-    said, last = capsys.readouterr().out.splitlines()
+    said, figures = summary()
     assert said == "faulty batches found: none to find; false alarms: 40.0%"
-    assert json.loads(last.removeprefix("summary: "))["detection_rate"] is None
+    assert figures["detection_rate"] is None
 
 
 def test_the_demo_simulates_trains_runs_and_sums_up(checkout: Checkout) -> None:

@@ -26,6 +26,15 @@ def committer(folder: Path, sinks: Mapping[Role, Any], **names: str) -> LocalCom
     return LocalCommitter(folder, sinks, {role: names.get(role, f"file:{role}") for role in sinks})
 
 
+async def restarted(folder: Path, sinks: Mapping[Role, Any], *partitions: str, **names: str) -> list[Progress | None]:
+    """Return the progress of ``partitions`` that the next process finds."""
+    following = committer(folder, sinks, **names)
+    try:
+        return [await following.restore(partition) for partition in partitions]
+    finally:
+        await following.close()
+
+
 def update(next_offset: int, partition: str = "p", **streams: StreamProgress | None) -> ProgressUpdate:
     return ProgressUpdate(partition=partition, next_offset=next_offset, low_watermark=next_offset, streams=streams)
 
@@ -45,15 +54,12 @@ async def test_progress_comes_back_and_outputs_are_cut_to_the_newest_commit(tmp_
         await sink.flush()
     await first.close()
 
-    second = committer(tmp_path, sinks)
-    progress = await second.restore("p")
-    assert progress == Progress(
-        partition="p", next_offset=3, low_watermark=3, streams={"a": StreamProgress(done_below=3)}
-    )
-    assert (await second.restore("q")) == Progress(partition="q", next_offset=5, low_watermark=5)
-    assert await second.restore("unknown") is None
+    assert await restarted(tmp_path, sinks, "p", "q", "unknown") == [
+        Progress(partition="p", next_offset=3, low_watermark=3, streams={"a": StreamProgress(done_below=3)}),
+        Progress(partition="q", next_offset=5, low_watermark=5),
+        None,
+    ]
     assert (kinds(sinks["events"]), kinds(sinks["alerts"])) == (["1", "3"], ["2"])
-    await second.close()
 
 
 async def test_what_was_written_before_the_first_commit_is_cut_too(tmp_path: Path) -> None:
@@ -63,10 +69,8 @@ async def test_what_was_written_before_the_first_commit_is_cut_too(tmp_path: Pat
     await sink.write([event(9)])
     await sink.flush()
     await first.close()
-    second = committer(tmp_path, {"events": sink})
-    await second.restore("p")
+    await restarted(tmp_path, {"events": sink}, "p")
     assert kinds(sink) == ["0"]
-    await second.close()
 
 
 async def test_an_output_of_another_name_begins_where_it_is(tmp_path: Path) -> None:
@@ -89,22 +93,17 @@ async def test_an_output_shorter_than_the_checkpoint_is_refused(tmp_path: Path) 
     await first.commit(update(1), [event(1)])
     await first.close()
     sink.records.clear()
-    second = committer(tmp_path, {"events": sink})
     with pytest.raises(CheckpointError):
-        await second.restore("p")
-    await second.close()
-    third = committer(tmp_path, {"events": ListSink([event(1)])})  # closed: the folder is free again
-    assert (await third.restore("p")) is not None
-    await third.close()
+        await restarted(tmp_path, {"events": sink}, "p")
+    (progress,) = await restarted(tmp_path, {"events": ListSink([event(1)])}, "p")  # the folder is free again
+    assert progress is not None
 
 
 async def test_one_checkpoint_serves_one_run_at_a_time(tmp_path: Path) -> None:
     first = committer(tmp_path, {})
     await first.restore("p")
-    second = committer(tmp_path, {})
     with pytest.raises(CheckpointError, match="another streamad"):
-        await second.restore("p")
-    await second.close()
+        await restarted(tmp_path, {}, "p")
     await first.close()
     await first.close()
 
@@ -122,10 +121,8 @@ DAMAGED = "cannot be read .* to begin anew"
 )
 async def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path, content: bytes, text: str) -> None:
     (tmp_path / "x.json").write_bytes(content)
-    damaged = committer(tmp_path, {})
     with pytest.raises(CheckpointError, match=rf"x\.json: {text}"):
-        await damaged.restore("p")
-    await damaged.close()
+        await restarted(tmp_path, {}, "p")
     assert (tmp_path / "x.json").read_bytes() == content
     with pytest.raises(CheckpointError, match=rf"x\.json: {text}"):
         read_checkpoint(tmp_path)
@@ -170,9 +167,7 @@ async def test_every_sink_is_closed_and_the_folder_unlocked_whatever_one_of_them
     with pytest.raises(OutputError, match="cannot close"):
         await first.close()
     assert all(sink.closed for sink in sinks.values())
-    second = committer(tmp_path, {})
-    await second.restore("p")
-    await second.close()
+    await restarted(tmp_path, {}, "p")
 
 
 async def test_without_a_checkpoint_outputs_are_written_and_nothing_is_remembered() -> None:
@@ -223,11 +218,8 @@ async def test_a_failed_commit_is_not_made_durable_by_the_next_one(tmp_path: Pat
     )
     assert [(type(error), str(error)) for error in done] == [(OutputError, "disk full")] * 2
     await first.close()
-    second = committer(tmp_path, sinks)
-    assert await second.restore("p") is None
-    assert await second.restore("q") is None
+    assert await restarted(tmp_path, sinks, "p", "q") == [None, None]
     assert kinds(sinks["alerts"]) == []
-    await second.close()
 
 
 async def test_a_commit_goes_on_where_its_caller_is_cancelled(tmp_path: Path) -> None:
@@ -255,7 +247,5 @@ async def test_a_commit_goes_on_where_its_caller_is_cancelled(tmp_path: Path) ->
     assert restored.next_offset == 1
     await first.commit(update(1, "q"), [event(2)])
     await first.close()
-    second = committer(tmp_path, sinks)
-    await second.restore("p")
+    await restarted(tmp_path, sinks, "p")
     assert (kinds(sinks["alerts"]), kinds(sinks["events"])) == (["1"], ["1", "2"])
-    await second.close()

@@ -342,9 +342,3 @@ def test_the_environment_too_may_say_in_which_variable_a_secret_lives(load: Load
     assert options["security"]["password"]["env"].upper() == "STREAMAD_KAFKA_PASSWORD"
     with pytest.raises(ConfigError, match="unknown key 'kafka_passwort'"):
         load(MINIMAL, STREAMAD_KAFKA_PASSWORT="hunter2")
-
-
-def test_secrets_deep_in_options_are_found_wherever_they_stand(load: Load) -> None:
-    text = MINIMAL + "sinks: {options: {kafka: {security: {key_password: {env: STREAMAD_KEY}}}}}\n"
-    security = load(text, STREAMAD_KEY="hunter2").sinks.options["kafka"]["security"]
-    assert security == {"key_password": {"env": "STREAMAD_KEY"}}
