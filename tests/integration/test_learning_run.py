@@ -72,11 +72,11 @@ class Live:
         except TimeoutError:
             raise AssertionError(f"no {kind}: {self.run.events}") from None
 
-    async def end(self, *, wait: bool = True) -> None:
+    async def end(self) -> None:
         self._source.feed(PartitionEnded(self._partition))
         await asyncio.sleep(0)
         await self._source.close()
-        await self.run.end(wait=wait)
+        await self.run.end()
 
     def decisions(self, last: int | None = None) -> Counter[str]:
         return Counter(verdict.decision for verdict in self.run.verdicts[-last if last else 0 :])

@@ -127,8 +127,6 @@ class LearningRun:
     task: asyncio.Task[None]
     sinks: dict[Role, ListSink]
     judged: list[JudgedSequence] = field(default_factory=list)
-    champions: list[str | None] = field(default_factory=list)
-    """The version in service when each of ``judged`` was committed."""
     events: list[Event] = field(default_factory=list)
 
     def of_kind(self, kind: str) -> list[Event]:
@@ -146,10 +144,10 @@ class LearningRun:
         """The committed messages of a role."""
         return [record.message for record in self.sinks[role].records]
 
-    async def end(self, *, wait: bool = True) -> None:
+    async def end(self) -> None:
         """Wait for the end of the source, then for what is to be trained, as ``streamad run`` does."""
         await self.task
-        await self.learning.close(wait=wait)
+        await self.learning.close(wait=True)
         await self.pipeline.commit_events()
 
 
@@ -162,13 +160,11 @@ async def learning_run(
     sinks: dict[Role, ListSink] = {role: ListSink() for role in ROLES}
     events: list[Event] = []
     judged: list[JudgedSequence] = []
-    champions: list[str | None] = []
     log = EventLog(plant.settings.name, clock, events.append)
     learning = LiveLearning(Plant(plant.settings, plant.folder, clock), log)
 
     def on_judged(one: JudgedSequence, _: int) -> None:
         judged.append(one)
-        champions.append(learning.counters[one.model_name].version)
         learning.judged(one)
 
     batchers = await learning.begin()
@@ -185,7 +181,7 @@ async def learning_run(
     )
     task = asyncio.create_task(pipeline.run())
     try:
-        yield LearningRun(plant, pipeline, learning, batchers, task, sinks, judged, champions, events)
+        yield LearningRun(plant, pipeline, learning, batchers, task, sinks, judged, events)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from benchmarks.paper.data.datasets import class_task, read_sequences
 from benchmarks.paper.methods import make
+from benchmarks.quality.demo_seeds import summed_up
 from benchmarks.quality.epochs import aucs_of, train_baseline
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
@@ -88,17 +88,12 @@ def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
 
 
 def test_figures_over_seeds_are_medians() -> None:
-    spec = importlib.util.spec_from_file_location("demo_seeds", BENCHMARKS / "quality" / "demo_seeds.py")
-    assert spec is not None
-    assert spec.loader is not None
-    demo_seeds = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(demo_seeds)
     found, false, wall = (0.9, 0.97, 0.91), (0.02, 0.01, 0.06), (100.0, 90.0, 200.0)
     runs = [
         {"seed": seed, "detection_rate": found[seed], "false_alarm_rate": false[seed], "wall_s": wall[seed]}
         for seed in range(3)
     ]
-    assert demo_seeds.summed_up(runs) == {
+    assert summed_up(runs) == {
         "median_detection_rate": 0.91,
         "median_false_alarm_rate": 0.02,
         "median_wall_s": 100.0,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import subprocess
 import sys
 from array import array
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks.quality.drift import false_events
 from streamad.drift.monitor import SCORES, Drift, DriftMonitor
 from streamad.settings.learning import DriftSettings
 from streamad.types import ChannelSpec, Window
@@ -23,16 +22,6 @@ CHANNELS = (ChannelSpec("temp_c", "degC"), ChannelSpec("pressure_bar", "bar"), C
 LENGTH = 24
 SECOND_US = 1_000_000
 Array = npt.NDArray[np.float64]
-
-
-def benchmark() -> ModuleType:
-    path = Path(__file__).resolve().parents[3] / "benchmarks" / "quality" / "drift.py"
-    spec = importlib.util.spec_from_file_location("benchmark_drift", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def time_us(number: int) -> int:
@@ -78,15 +67,15 @@ class Plant:
 @pytest.mark.parametrize("kind", ["normal", "heavy", "related", "faulty"])
 def test_a_plant_that_does_not_change_gives_hardly_an_event(kind: str) -> None:
     """The benchmark's short form: beginnings count most; scattered faults, and neighbours alike, are no drift."""
-    found = benchmark().false_events(kind, 9, 6_000, 1_000, seed=7)
+    found = false_events(kind, 9, 6_000, 1_000, seed=7)
     assert found["sequences"] == 6_000
     assert found["events"] <= 1  # allowed are 0.6
 
 
 def test_more_false_events_allowed_find_a_shift_sooner() -> None:
     delays = []
-    for false_events in (0.01, 1.0, 1000.0):
-        plant = Plant(3, DriftSettings(false_events=false_events))
+    for allowed in (0.01, 1.0, 1000.0):
+        plant = Plant(3, DriftSettings(false_events=allowed))
         plant.run(400)
         plant.run(100, level=(4, 0, 0))
         delays.append(next(number for number, drift in plant.told if drift.what == "mean of temp_c"))

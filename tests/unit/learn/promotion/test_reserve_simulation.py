@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-BENCHMARK = Path(__file__).resolve().parents[4] / "benchmarks" / "quality" / "reserve.py"
+from benchmarks.quality.reserve import measure
+
 RATE = 0.02
 # The standard deviation of one plant's rate is about 0.01, that of the mean over 8 plants 0.004, and over the last five
 # trainings of them (which share half of their calibration sequences with their neighbours) about 0.003.
@@ -20,18 +17,8 @@ CHANCE = 0.009
 
 
 @cache
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reserve_benchmark", BENCHMARK)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@cache
 def found(scenario: str, way: str) -> dict[str, Any]:
-    by_scenario = benchmark().measure(8, 10, noise="normal", scenarios=[scenario], ways=[way], seed=1)
+    by_scenario = measure(8, 10, noise="normal", scenarios=[scenario], ways=[way], seed=1)
     figures: dict[str, Any] = by_scenario[scenario][way]
     assert len(figures["false_alarm_rate"]) == 11  # the first training, and ten retrainings
     return figures
