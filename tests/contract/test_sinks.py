@@ -54,17 +54,6 @@ async def test_stdout_sink(capfd: pytest.CaptureFixture[str], context: Connector
     await check_sink(lambda: connect_sink("stdout:", {}, context), read_back)
 
 
-async def test_list_sink() -> None:
-    held: list[OutputRecord] = []
-
-    def make() -> ListSink:
-        sink = ListSink()
-        sink.records = held  # what is durable outlives the sink
-        return sink
-
-    await check_sink(make, lambda: decoded(held))
-
-
 def test_sinks_implement_the_ports(context: ConnectorContext) -> None:
     assert isinstance(connect_sink("a.jsonl", {}, context), DurableSink)
     assert isinstance(connect_sink("memory:a", {}, context), DurableSink)

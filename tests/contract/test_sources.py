@@ -97,11 +97,6 @@ async def test_memory_source(memory_name: str, context: ConnectorContext) -> Non
     await check_source(lambda: connect_source(f"memory:{memory_name}", {}, context))
 
 
-async def test_list_source() -> None:
-    partitions = {name: [Record(3 * i, b"%d" % i) for i in range(n)] for name, n in [("p", 40), ("q", 25), ("r", 0)]}
-    await check_source(lambda: ListSource.of(partitions, batch_records=7))
-
-
 async def test_endless_list_source() -> None:
     def make() -> ListSource:
         batches = [RecordBatch("p", (Record(i, b"x"),), i + 1, caught_up=i == 4) for i in range(5)]

@@ -38,16 +38,11 @@ def refusal(sequence, channels=PLANT, **settings) -> str:
     return result.detail
 
 
-def test_shorter_than_the_window_is_padded_with_zeros_at_the_end():
-    result = window(finished([[1, 10], [2, 20], [3, 30]]))
-    assert result.length == 3
-    assert result.values.tolist() == [[1, 2, 3, 0], [10, 20, 30, 0]]
-
-
-def test_exactly_the_windows_length_stays_as_it_is():
-    result = window(finished([[1, 10], [2, 20], [3, 30], [4, 40]]))
-    assert result.length == 4
-    assert result.values.tolist() == [[1, 2, 3, 4], [10, 20, 30, 40]]
+@pytest.mark.parametrize(("n", "row"), [(3, [1, 2, 3, 0]), (4, [1, 2, 3, 4])])
+def test_up_to_the_windows_length_it_is_padded_with_zeros_at_the_end(n, row):
+    result = window(finished([[i, 10 * i] for i in range(1, n + 1)]))
+    assert result.length == n
+    assert result.values.tolist() == [row, [10 * value for value in row]]
 
 
 def test_one_sample_longer_is_truncated():

@@ -37,9 +37,6 @@ def test_certifiable_rate_is_reached_by_the_highest_score_and_only_then():
     assert table.tail == "empirical"
     assert table.p_value(48.5)[0] == certifiable_rate(49) == 0.02
     assert table.p_value(48.0)[0] == 0.04
-
-
-def test_rate_just_below_certifiable_is_extrapolated():
     assert calibration(range(49), false_alarm_rate=0.0199).tail == "extrapolated"
 
 

@@ -14,6 +14,7 @@ from streamad.messages import ModelRef
 from streamad.settings.plant_yaml import RunSettings
 from streamad.testing import ManualClock
 from streamad.types import Window
+from tests.support.runtime.pipeline import steps
 
 SHAPE = (2, 4)
 TERMS = Calibration.from_terms(np.array([[1.0, 2.0]], dtype=np.float32))
@@ -60,15 +61,9 @@ def batcher(scorer, clock=None, windows=3, wait="50ms", **more):
     )
 
 
-async def settle():
-    """Let every task run until all of them wait for something."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 async def submitted(under_test, *numbers):
     tasks = [asyncio.create_task(under_test.submit(window(number))) for number in numbers]
-    await settle()
+    await steps()
     return tasks
 
 
@@ -86,7 +81,7 @@ async def test_a_lone_window_waits_for_company_exactly_as_long_as_configured():
     under_test = batcher(scorer, clock)
     (task,) = await submitted(under_test, 1)
     clock.advance(0.049_999)
-    await settle()
+    await steps()
     assert scorer.batches == []
     clock.advance(0.000_001)
     assert (await task).terms.tolist() == [1, 1]
@@ -121,7 +116,7 @@ async def test_flush_of_nothing_is_forgotten():
     scorer = SumScorer()
     under_test = batcher(scorer)
     under_test.flush()
-    await settle()
+    await steps()
     await submitted(under_test, 1)
     assert scorer.batches == []
     await under_test.close()
@@ -144,7 +139,7 @@ async def test_at_most_capacity_windows_are_taken_and_the_rest_follow_in_order()
     under_test = batcher(scorer, clock, windows=2, capacity=3)
     tasks = await submitted(under_test, 1, 2, 3, 4, 5)
     assert await asyncio.to_thread(scorer.entered.wait, 10)
-    await settle()
+    await steps()
     under_test.flush()  # of the window that waits: two are in the model, two are held back
     scorer.gate.set()
     assert [(await task).terms[0] for task in tasks] == [1, 2, 3, 4, 5]
@@ -186,7 +181,7 @@ async def test_swap_comes_between_two_batches_and_results_name_their_model():
     tasks = [asyncio.create_task(under_test.submit(window(n))) for n in (1, 2, 3, 4)]
     assert await asyncio.to_thread(old.entered.wait, 10)
     swap = asyncio.create_task(under_test.swap(model(new, "0002")))
-    await settle()
+    await steps()
     assert not swap.done()
     old.gate.set()
     results = await asyncio.gather(*tasks)
@@ -265,7 +260,7 @@ async def test_a_first_model_scores_what_comes_after_it_and_nothing_that_came_be
         if number == 6:
             swapping = asyncio.create_task(under_test.swap(model(scorer, "0001")))
         answers.append(asyncio.create_task(under_test.submit(window(number))))
-        await settle()
+        await steps()
     await swapping
     await under_test.close()
     versions = [scored and scored.model.ref.version for scored in await asyncio.gather(*answers)]

@@ -135,14 +135,17 @@ async def test_a_limit_below_a_single_batch_still_lets_the_stream_go_on() -> Non
 
 
 class HeldScorer(SquareScorer):
-    """Scores nothing until ``go`` is set, in the scoring thread."""
+    """Scores ``n_free`` batches and then nothing until ``go`` is set, in the scoring thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, n_free: int = 0) -> None:
         super().__init__()
-        self.go = threading.Event()
+        self.n_free = n_free
+        self.held, self.go = threading.Event(), threading.Event()
 
     def score(self, windows: Any, lengths: Any) -> Any:
-        assert self.go.wait(30)
+        if len(self.batches) >= self.n_free:
+            self.held.set()
+            assert self.go.wait(30)
         return super().score(windows, lengths)
 
 
@@ -206,30 +209,15 @@ async def test_a_stop_finishes_and_commits_what_is_being_scored_and_leaves_open_
     assert (last.next_offset, last.low_watermark, last.ended) == (2, 1, False)
 
 
-class StuckScorer(SquareScorer):
-    """Judges the first batch and is stuck in the second until it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go = threading.Event()
-        self.stuck = threading.Event()
-
-    def score(self, windows: Any, lengths: Any) -> Any:
-        if self.batches:
-            self.stuck.set()
-            assert self.go.wait(30)
-        return super().score(windows, lengths)
-
-
 @pytest.mark.parametrize("ends", [False, True])
 async def test_a_stop_gives_up_after_its_time_and_what_is_left_is_not_committed(ends: bool) -> None:
     records = tuple(records_of([line("a", str(i), [i * 2.0, i * 2 + 1], end=True) for i in range(3)]))
     script = [PartitionAssigned("p"), RecordBatch("p", records, 3), *([PartitionEnded("p")] if ends else [])]
-    clock, scorer, ledger = ManualClock(), StuckScorer(), Ledger()
+    clock, scorer, ledger = ManualClock(), HeldScorer(n_free=1), Ledger()
     settings = settings_of(run={"batch_windows": 1, "stop_timeout": "5s", "commit_interval": "1s"})
 
     async def stop(run: Run, task: asyncio.Task[None]) -> None:
-        await until(scorer.stuck.is_set)
+        await until(scorer.held.is_set)
         run.pipeline.request_stop()
         for _ in range(4):
             clock.advance(1.0)
