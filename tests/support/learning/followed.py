@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -9,17 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
-from streamad.judge.verdicts import alert_id
 from streamad.learn.live.learners import Learners
-from streamad.messages import Decision, ModelRef, Verdict
+from streamad.messages import Decision, ModelRef
 from streamad.plant import Plant
 from streamad.telemetry.metrics import LearningCounters
 from streamad.testing import ManualClock
-from streamad.types import Position, Window, from_us
+from tests.support.learning.inlier_cases import judged_as
 from tests.support.learning.store import NAME, QUIET, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, steps, until
 
@@ -77,25 +75,19 @@ class Followed:
 
 
 def judged_sequence(number: int, decision: Decision, level: float, version: str | None) -> JudgedSequence:
-    rng = np.random.default_rng(number)
-    values = (level + rng.normal(0, 1, (len(CHANNELS), 1)) + rng.normal(0, 0.1, (len(CHANNELS), L))).astype(np.float32)
-    end_us = START_US + number * 1_000_000
-    p_value = {"normal": float(rng.uniform(0.06, 1)), "anomalous": 0.001}.get(decision)
-    verdict = Verdict(
-        verdict_id=alert_id("s", f"B-{number}", Position(number, 0)),
-        stream="s",
-        sequence=f"B-{number}",
+    p_value = {"normal": 0.06 + 0.94 * random.Random(number).random(), "anomalous": 0.001}.get(decision)
+    verdict, window = judged_as(
+        number,
+        len(CHANNELS),
+        L,
+        end_us=START_US + number * 1_000_000,
+        level=level,
         decision=decision,
-        reason="marker",
-        start_time=from_us(end_us - 500_000),
-        end_time=from_us(end_us),
-        n_samples=L,
         score=None if p_value is None else 1.0,
         p_value=p_value,
         model=None if version is None else ModelRef(NAME, version),
-        created_at=from_us(end_us),
     )
-    return JudgedSequence(verdict, window=Window(values, L), model_name=NAME)
+    return JudgedSequence(verdict, window=window, model_name=NAME)
 
 
 @asynccontextmanager

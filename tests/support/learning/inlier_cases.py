@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from streamad.judge.verdicts import alert_id
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import SHARES, Share, StoredSequence, WindowForm
 from streamad.learn.store.shards import Form
+from streamad.messages import Verdict
 from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
-from streamad.types import ChannelSpec, Window
+from streamad.types import ChannelSpec, Position, Window, from_us
 
 CHANNELS = (ChannelSpec("temp_c", "degC"), ChannelSpec("flow"))
 C, L = 2, 6
@@ -44,6 +46,25 @@ def sequence_of(i: int, *, time_s: float | None = None, sequence_id: str | None 
         "model_version": "0001",
     }
     return StoredSequence(**{**fields, **more})
+
+
+def judged_as(
+    number: int, n_channels: int, length: int, *, end_us: int, level: float = 0.0, **fields: Any
+) -> tuple[Verdict, Window]:
+    """The verdict of sequence ``number`` of stream "s" with ``fields``, and its window around ``level``."""
+    rng = np.random.default_rng(number)
+    values = level + rng.normal(0, 1, (n_channels, 1)) + rng.normal(0, 0.1, (n_channels, length))
+    given: dict[str, Any] = {
+        "verdict_id": alert_id("s", f"B-{number}", Position(number, 0)),
+        "stream": "s",
+        "sequence": f"B-{number}",
+        "reason": "marker",
+        "start_time": from_us(end_us - 500_000),
+        "end_time": from_us(end_us),
+        "n_samples": length,
+        "created_at": from_us(end_us),
+    }
+    return Verdict(**{**given, **fields}), Window(values.astype(np.float32), length)
 
 
 def store_of(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,64 +44,40 @@ def test_it_tells_when_more_than_the_share_alert_and_something_has_drifted() -> 
     assert guarded.told == [(35, Changed(30, 0.6, (SCORES,)))]
 
 
-def test_alerts_without_drift_are_faults() -> None:
+TEMP = "mean of temp_c"
+CASES: dict[str, tuple[list[tuple[Any, ...]], list[tuple[int, Changed]]]] = {
+    "alerts without drift are faults": ([("." * 20 + "x" * 100,)], []),
+    "drift without alerts is a plant that the model still knows": ([("." * 10, drift())] * 10, []),
+    "drift that is noticed late counts while alerts last": (
+        [("." * 20 + "x" * 40,), ("x", drift(TEMP, since_us=25))],
+        [(60, Changed(20, 1.0, (TEMP,)))],
+    ),
+    "drift noticed when alerts began counts when their share rises slowly": (
+        [("." * 20,), ("x", drift(since_us=3)), (".x.x.x.x" * 3 + "xxx",)],
+        [(45, Changed(3, 0.6, (SCORES,)))],
+    ),
+    "drift noticed just before the alerts counts": (
+        [("." * 20,), ("...", drift(since_us=15)), ("x" * 6,)],
+        [(28, Changed(15, 0.6, (SCORES,)))],
+    ),
+    "drift of long ago has nothing to do with faults today": ([("." * 20, drift()), ("x" * 10,)], []),
+    "fewer sequences than asked for are not enough": ([("x" * 9, drift())], []),
+    "as many as asked for are": ([("x" * 9, drift()), ("x",)], [(9, Changed(0, 1.0, (SCORES,)))]),
+    "all that drifted is named once, with the earliest beginning": (
+        [("." * 20,), ("x", drift(SCORES, 20), drift(TEMP, 12)), ("xx", drift(SCORES, 21)), ("x" * 7,)],
+        [(25, Changed(12, 0.6, (SCORES, TEMP)))],
+    ),
+}
+
+
+@pytest.mark.parametrize(("runs", "told"), CASES.values(), ids=CASES.keys())
+def test_a_change_is_told_if_drift_and_alerts_come_together(
+    runs: list[tuple[Any, ...]], told: list[tuple[int, Changed]]
+) -> None:
     guarded = Guarded()
-    guarded.run("." * 20 + "x" * 100)
-    assert guarded.told == []
-
-
-def test_drift_without_alerts_is_a_plant_that_the_model_still_knows() -> None:
-    guarded = Guarded()
-    for _ in range(10):
-        guarded.run("." * 10, drift())
-    assert guarded.told == []
-
-
-def test_drift_that_is_noticed_late_still_counts_when_alerts_have_lasted() -> None:
-    guarded = Guarded()
-    guarded.run("." * 20 + "x" * 40)
-    guarded.run("x", drift("mean of temp_c", since_us=25))
-    assert guarded.told == [(60, Changed(20, 1.0, ("mean of temp_c",)))]
-
-
-def test_drift_noticed_when_alerts_began_still_counts_when_their_share_rises_slowly() -> None:
-    guarded = Guarded()
-    guarded.run("." * 20)
-    guarded.run("x", drift(since_us=3))
-    guarded.run(".x.x.x.x" * 3 + "xxx")  # half of them, until the last ones
-    assert [changed.since_us for _, changed in guarded.told] == [3]
-
-
-def test_drift_noticed_just_before_the_alerts_counts() -> None:
-    guarded = Guarded()
-    guarded.run("." * 20)
-    guarded.run("...", drift(since_us=15))
-    guarded.run("x" * 6)
-    assert guarded.told == [(28, Changed(15, 0.6, (SCORES,)))]
-
-
-def test_drift_of_long_ago_has_nothing_to_do_with_faults_today() -> None:
-    guarded = Guarded()
-    guarded.run("." * 20, drift())
-    guarded.run("x" * 10)
-    assert guarded.told == []
-
-
-def test_fewer_sequences_than_asked_for_are_not_enough() -> None:
-    guarded = Guarded()
-    guarded.run("x" * 9, drift())
-    assert guarded.told == []
-    guarded.run("x")
-    assert guarded.told == [(9, Changed(0, 1.0, (SCORES,)))]
-
-
-def test_it_names_all_that_drifted_once_and_the_earliest_beginning() -> None:
-    guarded = Guarded()
-    guarded.run("." * 20)
-    guarded.run("x", drift(SCORES, 20), drift("mean of temp_c", 12))
-    guarded.run("xx", drift(SCORES, 21))
-    guarded.run("x" * 7)
-    assert [(changed.since_us, changed.what) for _, changed in guarded.told] == [(12, (SCORES, "mean of temp_c"))]
+    for letters, *drifts in runs:
+        guarded.run(letters, *drifts)
+    assert guarded.told == told
 
 
 def test_it_tells_once_until_it_is_restarted() -> None:

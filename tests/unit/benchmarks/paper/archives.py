@@ -39,6 +39,18 @@ def write_ts(
     return path
 
 
+def write_waves(folder: Path, train_classes: npt.ArrayLike, test_classes: npt.ArrayLike, n_channels: int) -> None:
+    """Write RacketSports' data file with noisy waves, whose speed says their class."""
+    rng, arrays = np.random.default_rng(0), {}
+    for split, classes in (("train", np.asarray(train_classes)), ("test", np.asarray(test_classes))):
+        n = len(classes)
+        speed, phase = (0.3 + 0.35 * classes)[:, None, None], rng.uniform(0, 0.5, (n, 1, 1))
+        x = np.sin(np.arange(30) * speed + phase) + rng.normal(0, 0.1, (n, n_channels, 30))
+        lengths = np.full(n, 30, np.int32)
+        arrays |= {f"{split}_x": x.astype(np.float32), f"{split}_len": lengths, f"{split}_y": classes}
+    np.savez(folder / "racket_sports.npz", **arrays)
+
+
 def write_digits(path: Path, x: npt.NDArray[np.float32], lengths: npt.NDArray[np.int32]) -> Path:
     """Write sequences as UCI's text: a blank line before each, a line a frame."""
     blocks = []

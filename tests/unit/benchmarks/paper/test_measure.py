@@ -15,6 +15,7 @@ from benchmarks.paper.results_table import Cell, Code
 from streamad.errors import DetectorError
 from streamad.ports import TrainingSummary
 from streamad.types import FloatArray, IntArray, WindowSet
+from tests.unit.benchmarks.paper.archives import write_waves
 
 
 class NoOptions(BaseModel):
@@ -53,14 +54,8 @@ class NotANumber(Distance):
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RacketSports as waves of four speeds, and two methods that measure the distance."""
-    rng, arrays = np.random.default_rng(0), {}
-    for split in ("train", "test"):
-        classes = np.repeat(np.arange(4), 8)
-        speed, phase = (0.3 + 0.35 * classes)[:, None, None], rng.uniform(0, 0.5, (32, 1, 1))
-        x = np.sin(np.arange(30) * speed + phase) + rng.normal(0, 0.1, (32, 2, 30))
-        lengths = np.full(32, 30, np.int32)
-        arrays |= {f"{split}_x": x.astype(np.float32), f"{split}_len": lengths, f"{split}_y": classes}
-    np.savez(tmp_path / "racket_sports.npz", **arrays)
+    classes = np.repeat(np.arange(4), 8)
+    write_waves(tmp_path, classes, classes, n_channels=2)
     monkeypatch.setenv("STREAMAD_DATA", str(tmp_path))
     monkeypatch.setitem(METHODS, "lof", Method(f"{__name__}:Distance", revision=3))
     monkeypatch.setitem(METHODS, "goad", Method(f"{__name__}:NotANumber"))

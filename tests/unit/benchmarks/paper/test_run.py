@@ -19,6 +19,7 @@ from benchmarks.paper.__main__ import main
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.results_table import RESULTS, Tables, read_results
 from benchmarks.paper.todo import is_current
+from tests.unit.benchmarks.paper.archives import write_waves
 from tests.unit.benchmarks.paper.results import result, stored
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -28,16 +29,9 @@ SMALL = ["run", "--table", "1", "--datasets", "racket_sports"]
 @pytest.fixture
 def strokes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four classes of waves as RacketSports has them; of the last only four sequences train."""
-    rng, arrays = np.random.default_rng(0), {}
-    for split in ("train", "test"):
-        classes = np.r_[np.repeat([0, 1, 2], 24), np.repeat(3, 4 if split == "train" else 24)]
-        speed, phase = (0.3 + 0.35 * classes)[:, None, None], rng.uniform(0, 0.5, (len(classes), 1, 1))
-        x = np.sin(np.arange(30) * speed + phase) + rng.normal(0, 0.1, (len(classes), 6, 30))
-        lengths = np.full(len(classes), 30, np.int32)
-        arrays |= {f"{split}_x": x.astype(np.float32), f"{split}_len": lengths, f"{split}_y": classes}
     data = tmp_path / "data"
     data.mkdir()
-    np.savez(data / "racket_sports.npz", **arrays)
+    write_waves(data, np.repeat([0, 1, 2, 3], [24, 24, 24, 4]), np.repeat([0, 1, 2, 3], 24), n_channels=6)
     monkeypatch.setenv("STREAMAD_DATA", str(data))
     return tmp_path
 

@@ -7,20 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from streamad.drift.plant_watch import PlantWatch
-from streamad.judge.verdicts import alert_id
 from streamad.learn.live import keeper as keeper_module
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, is_reserved, mark_of
-from streamad.messages import Decision, Feedback, ModelRef, Verdict
+from streamad.messages import Decision, Feedback, ModelRef
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
-from streamad.types import ChannelSpec, Position, Window, from_us
+from streamad.types import ChannelSpec, from_us
+from tests.support.learning.inlier_cases import judged_as
 
 CHANNELS = (ChannelSpec("temp"), ChannelSpec("flow"))
 L = 6
@@ -68,24 +67,12 @@ def judged(
     champion: ModelRef | None = V1,
     level: float = 0.0,
 ) -> ToKeep:
-    rng = np.random.default_rng(number)
-    values = (level + rng.normal(0, 1, (2, 1)) + rng.normal(0, 0.1, (2, L))).astype(np.float32)
     end_us = START_US + number * 60_000_000
-    verdict = Verdict(
-        verdict_id=alert_id("s", f"B-{number}", Position(number, 0)),
-        stream="s",
-        sequence=f"B-{number}",
-        decision=decision,
-        reason="marker",
-        start_time=from_us(end_us - 5_000_000),
-        end_time=from_us(end_us),
-        n_samples=L,
-        score=None if model is None else 1.0,
-        p_value=p_value,
-        model=model,
-        created_at=from_us(end_us),
+    score = None if model is None else 1.0
+    verdict, window = judged_as(
+        number, 2, L, end_us=end_us, level=level, decision=decision, score=score, p_value=p_value, model=model
     )
-    return ToKeep(verdict, Window(values, L), champion, end_us)
+    return ToKeep(verdict, window, champion, end_us)
 
 
 def alerts(numbers: range) -> list[ToKeep]:

@@ -237,12 +237,6 @@ async def test_what_a_detector_prints_does_not_get_mixed_up_with_the_result(
     assert isinstance(await worker_of(plant).train(), TrainingOutcome)
 
 
-async def test_a_detector_that_is_not_installed_is_one_clear_line(plant: TrainingPlant, worker_of: WorkerOf) -> None:
-    model = plant.settings.model.model_copy(update={"detector": "pacd"})
-    plant.settings = plant.settings.model_copy(update={"model": model})
-    assert_failed(await worker_of(plant).train(), "no detector 'pacd'; did you mean 'paced'?")
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [
