@@ -20,8 +20,8 @@ def drift(what: str = SCORES, since_us: int = 0) -> Drift:
 class Guarded:
     """A guard of 10 sequences at a share of a half; the number of a sequence stands for its time."""
 
-    def __init__(self, share: float = 0.5, over: int = 10) -> None:
-        self.guard = ChangeGuard(DriftSettings(changed_share=share, changed_over=over))
+    def __init__(self) -> None:
+        self.guard = ChangeGuard(DriftSettings(changed_share=0.5, changed_over=10))
         self.number = 0
         self.told: list[tuple[int, Changed]] = []
 

@@ -370,17 +370,14 @@ def test_every_bad_line_is_named_with_its_number(tmp_path: Path) -> None:
         (b"alert_id,judgement\n", "holds no feedback"),
         (b"", "no column judgement (columns: none)"),
         (b"alert_id,judgement,note\na,veto,\xff\n", "is not a CSV file in UTF-8"),
+        (None, "cannot read the feedback"),
     ],
 )
-def test_a_table_that_is_none(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_a_table_that_is_none(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "shift.csv"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     with pytest.raises(SourceError) as caught:
         read_feedback_csv(path, now_us=NOW_US)
     assert str(caught.value).startswith(f"{path}: ")
     assert problem in str(caught.value)
-
-
-def test_a_table_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="cannot read the feedback"):
-        read_feedback_csv(tmp_path / "none.csv", now_us=NOW_US)

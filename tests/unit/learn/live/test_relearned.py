@@ -40,17 +40,11 @@ def alerts(life: Life, shift: float) -> int:
     return sum(judge(window)[0] == "anomalous" for window in life.windows(100, shift=shift))
 
 
-def test_a_version_from_recordings_hands_on_since_when_the_plant_is_what_it_is(tmp_path: Path) -> None:
+def test_what_was_normal_before_the_change_stays_an_anomaly_after_streamad_train(tmp_path: Path) -> None:
     life, since_us = learned_anew(tmp_path)
     version = from_recordings(life, life.windows(80, shift=SHIFT))
     assert life.champion == version
-    record = life.record(version)
-    assert (record.reason, record.since_us) == ("recordings", since_us)
-
-
-def test_what_was_normal_before_the_change_stays_an_anomaly_after_streamad_train(tmp_path: Path) -> None:
-    life, since_us = learned_anew(tmp_path)
-    from_recordings(life, life.windows(80, shift=SHIFT))
+    assert (life.record(version).reason, life.record(version).since_us) == ("recordings", since_us)
     life.run(230, shift=SHIFT)
     outcome = life.retrain()
     assert outcome.version is not None

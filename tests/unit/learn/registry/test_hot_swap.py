@@ -78,10 +78,10 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(root: Path, *, cold: bool = False) -> AsyncIterator[Watched]:
+async def watched(root: Path) -> AsyncIterator[Watched]:
     clock, detector = ManualClock(), GatedDetector()
     versions = RegistryVersions(Registry(root), NAME, settings_of(), detector)
-    batcher = MicroBatcher(None if cold else versions.load(), clock, name=NAME)
+    batcher = MicroBatcher(versions.load(), clock, name=NAME)
     detector.loads.clear()
     detector.threads.clear()
     swaps: list[Swap] = []
@@ -143,16 +143,6 @@ async def test_the_champion_scores_on_while_another_version_is_being_loaded(tmp_
         await until(lambda: plant.version == "0002")
 
 
-async def test_a_first_model_ends_the_cold_start(tmp_path: Path) -> None:
-    async with watched(tmp_path, cold=True) as plant:
-        await plant.pass_seconds(3)
-        assert (plant.version, plant.swaps, plant.refused) == (None, [], [])
-        plant.train(0)
-        await plant.pass_seconds(2)
-        assert plant.version == "0001"
-        assert plant.swaps[0].former is None
-
-
 async def test_going_back_to_the_former_version_loads_nothing(tmp_path: Path) -> None:
     train(tmp_path)
     async with watched(tmp_path) as plant:
@@ -199,20 +189,6 @@ async def test_a_version_that_is_mended_in_place_is_taken_within_a_minute_of_its
         await plant.pass_seconds(61)
         assert plant.version == "0002"
         assert len(plant.refused) == 1
-
-
-async def test_a_detector_that_raises_anything_is_outlived(tmp_path: Path) -> None:
-    train(tmp_path)
-    async with watched(tmp_path) as plant:
-
-        def fail(folder: Path, *, device: str) -> MeanModel:
-            raise ZeroDivisionError("a bug of the detector")
-
-        plant.detector.load = fail  # type: ignore[method-assign]
-        plant.train(1)
-        await plant.pass_seconds(3)
-        assert plant.version == "0001"
-        assert "a bug of the detector" in plant.refused[0][1]
 
 
 @pytest.mark.parametrize("content", ["../../etc", "0099", ""])

@@ -54,10 +54,6 @@ def step(epoch: int, *, fit: int = 1, phase: str = "calibration", loss: float = 
     return FitStep(phase, fit, 3, TrainingStep(epoch, 100, loss))  # type: ignore[arg-type]
 
 
-def test_a_model_that_was_never_trained_is_idle(tmp_path: Path) -> None:
-    assert read_status(Registry(tmp_path), "default") == TrainingStatus()
-
-
 def test_a_training_that_has_just_begun(training: Training) -> None:
     assert training.read() == msgspec.structs.replace(BEGUN, updated_us=1_000_000)
 

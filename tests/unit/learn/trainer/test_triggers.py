@@ -101,12 +101,6 @@ def test_times_of_the_schedule_missed_while_the_process_was_down_make_one_traini
     assert due(triggers, at("2026-03-02 03:00")) == "schedule"
 
 
-def test_a_request_is_handed_out_once() -> None:
-    triggers = triggers_of(after_inliers=10)
-    assert due(triggers, NOON, new=10) == "inliers"
-    assert due(triggers, NOON + 1, new=11) is None
-
-
 def test_min_interval_at_the_boundary() -> None:
     triggers = triggers_of(NOON, after_inliers=10, min_interval="1h")
     assert due(triggers, NOON + HOUR_US - 1, new=10) is None
