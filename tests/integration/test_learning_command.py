@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,16 +117,6 @@ def trained(first_life: tuple[Path, Outcome], tmp_path: Path) -> Plant:
     return Plant(first_life[0], tmp_path / "plant")
 
 
-@pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[str]]]:
-    """Processes that a failing test leaves behind are ended, each by its id."""
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
 def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not is_so():
@@ -161,16 +151,16 @@ def test_recordings_and_a_config_are_enough(plant: Plant) -> None:
     assert len(alerted & faulty) / FAULTY > len(alerted & normal) / NORMAL + 0.2
 
 
-def test_a_ctrl_c_ends_the_training_and_the_next_run_goes_on_with_it(
-    plant: Plant, processes: list[subprocess.Popen[str]]
-) -> None:
+def test_a_ctrl_c_ends_the_training_and_the_next_run_goes_on_with_it(plant: Plant) -> None:
     plant.configure(model={**CONFIG["model"], "options": {"epoch_ms": 60_000}}, run={"stop_timeout": "6s"})
     process = plant.start("run", "--quiet")
-    processes.append(process)
-    until(lambda: plant.training().state == "running", process)
-    process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    _, said = process.communicate(timeout=30)
+    try:
+        until(lambda: plant.training().state == "running", process)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 0, said
     assert time.monotonic() - began < 20  # 6 s, and what the interpreter takes to end
     assert plant.training().state == "interrupted"
