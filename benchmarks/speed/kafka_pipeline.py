@@ -123,7 +123,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     from streamad.commands.shared.monitor import calm_garbage_collector  # noqa: PLC0415
     from streamad.judge.judging import JudgedSequence  # noqa: PLC0415
     from streamad.judge.scoring import MicroBatcher, ModelInService  # noqa: PLC0415
-    from streamad.learn.parts import model_in_service  # noqa: PLC0415
+    from streamad.learn.parts import versions_of  # noqa: PLC0415
     from streamad.plant import Plant  # noqa: PLC0415
     from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
     from streamad.runtime.wiring import committer_for, source_for  # noqa: PLC0415
@@ -132,7 +132,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
     torch.set_num_threads(1)
     plant = Plant(load_settings(config), config.parent, SystemClock())
     settings, clock = plant.settings, plant.clock
-    model = model_in_service(plant)
+    model = versions_of(plant).load()
     if is_free:
         model = ModelInService(model.ref, FreeScorer(), model.calibration)
     source = source_for(plant)
@@ -207,14 +207,14 @@ def stages(config: Path, bootstrap: str, topic: str) -> dict[str, float]:
     import torch  # noqa: PLC0415
     from pipeline import Stages  # noqa: PLC0415
 
-    from streamad.learn.parts import model_in_service  # noqa: PLC0415
+    from streamad.learn.parts import versions_of  # noqa: PLC0415
     from streamad.plant import Plant  # noqa: PLC0415
     from streamad.settings.plant_yaml import load_settings  # noqa: PLC0415
 
     torch.set_num_threads(1)
     settings = load_settings(config)
     plant = Plant(settings, config.parent, SystemClock())
-    own = Stages(settings, model_in_service(plant), plant.context, config.parent)
+    own = Stages(settings, versions_of(plant).load(), plant.context, config.parent)
     own.records, cpu_s = asyncio.run(fetched(bootstrap, topic))
     seconds = {"fetch": cpu_s}
     for name in ("decode", "assemble", "window", "score", "judge"):

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.learn.parts import detector_for, model_in_service, registry_of
+from streamad.learn.parts import detector_for, registry_of, versions_of
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import StoredSequence
 from streamad.learn.trainer.child import Child
@@ -188,7 +188,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Samp
     detector, registry = detector_for(plant), registry_of(plant)
     train_model(make_windows(200, 0), detector, settings=settings, registry=registry, clock=SystemClock())
     fill_store(settings, folder)
-    loaded = model_in_service(plant)
+    loaded = versions_of(plant).load()
     scorer = TimedScorer(loaded.scorer)
     model = ModelInService(loaded.ref, scorer, loaded.calibration, loaded.reference)
     batcher = MicroBatcher(model, SystemClock(), settings.run)

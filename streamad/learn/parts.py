@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection
 
 from streamad.judge.routing import Router
-from streamad.judge.scoring import ModelInService
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
@@ -80,8 +79,3 @@ def store_for(plant: Plant, name: str | None = None) -> InlierStore:
         clock=plant.clock,
         base_dir=plant.base_dir,
     )
-
-
-def model_in_service(plant: Plant) -> ModelInService:
-    """Load and verify the model that judges. Raises NoModelError, RegistryError, ArtifactError."""
-    return versions_of(plant).load()

@@ -25,7 +25,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from streamad.judge.scoring import MicroBatcher
-from streamad.learn.parts import model_in_service
+from streamad.learn.parts import versions_of
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
 from streamad.runtime.checkpoint import UnsavedCommitter
@@ -350,7 +350,7 @@ class KafkaPlant:
                 for i in range(0, len(records), 100)
             ]
         batcher = MicroBatcher(
-            model_in_service(Plant(settings, self.folder, SystemClock())), SystemClock(), settings.run
+            versions_of(Plant(settings, self.folder, SystemClock())).load(), SystemClock(), settings.run
         )
         pipeline = Pipeline(
             settings, ListSource(script), UnsavedCommitter(sinks), batcher, clock, explain=True, with_verdicts=True
