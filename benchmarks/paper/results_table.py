@@ -7,7 +7,6 @@ shows what changed. Options and versions, the same in many cells, are in ``setti
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,9 +127,10 @@ class Tables:
         self._settings: dict[str, dict[str, Any]] = {}
         self._results: dict[str, dict[Cell, Result]] = {}
         self._damaged: dict[str, int] = {}
-        self._read_settings()
-        for path in folder.glob("*__*.jsonl"):
-            self._read_table(path.name)
+        contents = {path.name: self._read(path.name) for path in folder.glob("*__*.jsonl")}
+        self._read_settings()  # after the rows: another run may write both at this moment, settings first
+        for name, content in contents.items():
+            self._take_table(name, content)
 
     @property
     def n_damaged(self) -> int:
@@ -157,7 +157,7 @@ class Tables:
         with self._locked():
             self._read_settings()
             for name, added in by_table.items():
-                self._read_table(name)
+                self._take_table(name, self._read(name))
                 self._results[name].update((one.cell, one) for one in added)
                 self._write_table(name)
 
@@ -182,9 +182,9 @@ class Tables:
         except msgspec.DecodeError as error:
             raise SourceError(f"cannot read {self._folder / _SETTINGS}: {error}; restore it from git") from error
 
-    def _read_table(self, name: str) -> None:
+    def _take_table(self, name: str, content: bytes) -> None:
         found, damaged = self._results.setdefault(name, {}), 0
-        for line in self._read(name).splitlines():
+        for line in content.splitlines():
             result = self._result_of(name, line)
             if result is None:
                 damaged += 1
@@ -223,8 +223,7 @@ class Tables:
         return key
 
     def _write(self, name: str, content: bytes) -> None:
-        path = self._folder / name
-        write_atomically(path, content, temporary=path.with_name(f".{name}.{os.getpid()}.tmp"))
+        write_atomically(self._folder / name, content)  # one writer at a time: it has the lock
 
 
 def _sorted(results: dict[Cell, Result]) -> list[Result]:

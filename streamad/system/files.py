@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,12 +53,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, content: bytes, *, temporary: Path | None = None) -> None:
+def write_atomically(
+    path: Path, content: bytes, *, temporary: Path | None = None, only_if: Callable[[], bool] = lambda: True
+) -> None:
     """Replace ``path`` by ``content``: after a crash at any moment it holds the old bytes or the new, never a mixture.
 
     One writer of ``path`` at a time: ``temporary`` (default ``.NAME.tmp`` beside it; on the same file system) has a
     fixed name, so killed writers leave at most one, which the next overwrites. If it raises OutputError, ``path`` is
-    unchanged.
+    unchanged. ``only_if`` is asked after the content is on the disk; without its consent ``path`` is unchanged.
     """
     temporary = temporary or path.with_name(f".{path.name}.tmp")
     with writing(path):
@@ -67,7 +69,10 @@ def write_atomically(path: Path, content: bytes, *, temporary: Path | None = Non
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            if only_if():
+                temporary.replace(path)
+            else:
+                temporary.unlink()
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()

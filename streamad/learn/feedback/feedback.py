@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from streamad.errors import StreamadError
 from streamad.learn.feedback.exchange import Follower, OnEvent, log_event, send
-from streamad.messages import Feedback, OutputRecord
+from streamad.messages import Feedback, OutputRecord, message_types
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
 from streamad.settings.fields import NAME_PATTERN
@@ -46,6 +47,15 @@ async def send_feedback(plant: Plant, feedback: Sequence[Feedback]) -> None:
     await send(plant, [OutputRecord("feedback", each.alert_id, each) for each in feedback])
 
 
+def _decoded(content: bytes) -> Feedback:
+    """Return the message, whose ``type`` may be missing or foreign, but not that of another message of streamad."""
+    fields = decode_json(content, dict[str, Any])
+    kind = fields.get("type")
+    if not isinstance(kind, str) or kind not in message_types():
+        fields.pop("type", None)
+    return msgspec.convert(fields, Feedback)
+
+
 class FeedbackReader(Follower):
     """Reads ``learning.feedback`` and passes each message to ``on_feedback``, at least once, in order.
 
@@ -78,7 +88,7 @@ class FeedbackReader(Follower):
     async def take(self, message: StoredMessage) -> None:
         """Pass the message on, or skip it if it is malformed."""
         try:
-            feedback = decode_json(message.value, Feedback)  # also without ``type``, as people write it
+            feedback = _decoded(message.value)
             problem = feedback_problem(feedback, self._clock.now_us() + self._skew_us) or self._foreign(feedback)
         except (msgspec.DecodeError, OverflowError) as error:
             problem = str(error)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from streamad.errors import RegistryError, StreamadError
+from streamad.errors import ConfigError, Problem, RegistryError, StreamadError
 from streamad.learn.parts import registry_of
 from streamad.learn.trainer.lease import Lease, LeaseTimes
 from streamad.learn.trainer.process import Ended, Process
@@ -52,6 +52,14 @@ class TrainerSpec:
     posted: str | None
     resumes: bool
     times: LeaseTimes
+
+
+def _pickled(spec: TrainerSpec) -> bytes:
+    try:
+        return pickle.dumps(spec)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+        message = f"hold a value that cannot be passed to the training process: {error}"
+        raise ConfigError([Problem("options of the source, the sinks or the model", message)]) from error
 
 
 class Child:
@@ -167,7 +175,7 @@ class Child:
         try:
             spec = await in_thread(self._thread, self._spec, request)
             threads = learning.threads if learning is not None else 1
-            self._process = await Process.start(self._command, pickle.dumps(spec), threads)
+            self._process = await Process.start(self._command, _pickled(spec), threads)
         except StreamadError as error:
             return self._failed(request, " ".join(str(error).split()))
         except OSError as error:

@@ -50,17 +50,19 @@ def is_held(training: Path) -> bool:
 
 
 def _content_if_held(path: Path) -> bytes | None:
-    try:
-        with path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return file.read()
-            return None
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise RegistryError(f"cannot read {path}: {error.strerror}") from error
+    """Return the content of the lease if a process has locked it; a trainer of a former version locks another file."""
+    for file in (path, *sorted((path.parent / "holders").glob("*.held"))):
+        try:
+            with file.open("rb") as opened:
+                try:
+                    fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return opened.read()
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise RegistryError(f"cannot read {file}: {error.strerror}") from error
+    return None
 
 
 class Lease:

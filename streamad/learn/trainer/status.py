@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -104,6 +105,9 @@ class StatusWriter:
         self._holds_lease = holds_lease
         self._monotonic = monotonic
         self._written_s = monotonic()
+        for left in training.glob(".status.json.*.tmp"):  # of killed or long stopped trainers
+            with suppress(OSError):
+                left.unlink()
         self._write()
 
     def on_step(self, step: FitStep) -> None:
@@ -129,5 +133,9 @@ class StatusWriter:
 
     def _write(self, **changes: Any) -> None:
         self._status = msgspec.structs.replace(self._status, **changes, updated_us=self._clock.now_us())
+        # A trainer that was stopped for long must not overwrite what its successor wrote: a temporary file of its own,
+        # and the question asked again between its content and the rename.
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
         if self._holds_lease():
-            write_atomically(self._path, msgspec.json.encode(self._status))
+            content = msgspec.json.encode(self._status)
+            write_atomically(self._path, content, temporary=temporary, only_if=self._holds_lease)

@@ -184,6 +184,15 @@ async def test_what_is_no_feedback_is_skipped_counted_and_told_at_most_once_a_mi
     assert all("\n" not in text for _, text in desk.told)
 
 
+async def test_a_type_that_is_left_out_or_another_program_s_own_changes_nothing(desk: Desk) -> None:
+    types = (b"", b'"type":null,', b'"type":"hmi_ack",', b'"type":["x"],', b'"type":5,')
+    desk.append(*(line(said(f"a{n}")).replace(b'"type":"feedback",', kind) for n, kind in enumerate(types)))
+    async with desk.reader():
+        await desk.until(lambda: len(desk.heard) == len(types))
+    assert desk.heard == [said(f"a{n}") for n in range(len(types))]
+    assert not desk.told
+
+
 @pytest.mark.parametrize(("models", "taken"), [(None, ["default"]), ({"field": "recipe"}, ["default", "default.A"])])
 async def test_a_model_that_is_none_of_the_plant_gets_no_marks(
     desk: Desk, models: dict[str, Any] | None, taken: list[str]

@@ -218,6 +218,11 @@ async def test_a_full_disk_is_one_clear_line_and_the_next_training_succeeds(
     assert isinstance(await worker_of(plant).train(), TrainingOutcome)
 
 
+async def test_an_option_that_cannot_be_passed_on_is_one_clear_line(tmp_path: Path, worker_of: WorkerOf) -> None:
+    plant = TrainingPlant(tmp_path, options={"journal": lambda: None})
+    assert_failed(await worker_of(plant).train(), "options of", "cannot be passed to the training process")
+
+
 @pytest.mark.parametrize(
     ("failure", "words"),
     [("error", "RuntimeError: the detector is broken"), ("exit", "SystemExit: 3")],

@@ -155,6 +155,18 @@ def test_the_locks_of_a_stopped_holder_s_fits_are_broken_and_only_then(tmp_path:
     os.close(again)
 
 
+def test_a_trainer_of_a_former_version_keeps_its_lease_until_it_ends(tmp_path: Path, take: Take) -> None:
+    holders = tmp_path / "holders"
+    holders.mkdir()
+    former = try_lock(holders / "0123456789abcdef.held")
+    assert former is not None
+    assert is_held(tmp_path)
+    assert watch_of(tmp_path).holder() == "unknown"
+    os.close(former)
+    assert not is_held(tmp_path)
+    take()
+
+
 def test_a_damaged_file_of_a_dead_holder_blocks_nothing(tmp_path: Path, take: Take) -> None:
     (tmp_path / "lease").write_bytes(b"\xff\xfe")
     assert take().is_held()

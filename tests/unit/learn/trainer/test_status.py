@@ -128,6 +128,19 @@ def test_a_holder_that_lost_the_lease_writes_nothing(training: Training) -> None
     later.lease.release()
 
 
+def test_a_holder_that_loses_the_lease_while_it_writes_overwrites_nothing(training: Training) -> None:
+    """As if it was stopped (SIGSTOP) between its question and its write, and another process trained meanwhile."""
+    answers = iter((True, False))
+    stopped = StatusWriter(training.folder, BEGUN, training.clock, lambda: next(answers, True))
+    assert training.read().state == "running"
+    training.writer.ended(FAILED)
+    before = training.path.read_bytes()
+    answers = iter((True, False))
+    stopped.ended(FAILED)
+    assert training.path.read_bytes() == before
+    assert [path.name for path in training.folder.glob(".status*")] == []
+
+
 def test_the_status_of_a_former_version_counts_until_the_next_training(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     holders = registry.training_folder("default") / "holders"
