@@ -22,29 +22,23 @@ PACKAGES = {
 # Third parties' libraries that the application must not need.
 FOREIGN = {"streamad": frozenset({"torch", "aiokafka"})}
 
-_WORDS = ("streamad.errors", "streamad.messages", "streamad.types", "streamad.partition_progress")
-_MACHINE = (*_WORDS, "streamad.ports", "streamad.plugins", "streamad.system", "streamad.telemetry")
+_VOCABULARY = ("streamad.errors", "streamad.messages", "streamad.types", "streamad.partition_progress")
+_MACHINE = (*_VOCABULARY, "streamad.ports", "streamad.plugins", "streamad.system", "streamad.telemetry")
 _PLANT = (*_MACHINE, "streamad.settings", "streamad.plant", "streamad.ranges")
-_JUDGING = (*_PLANT, "streamad.ingest", "streamad.judge")
-_STORES = ("streamad.learn.store", "streamad.learn.registry", "streamad.learn.feedback")
-_TRAINING = (
-    "streamad.learn.parts",
-    "streamad.learn.training",
-    "streamad.learn.promotion",
-    "streamad.learn.trainer",
-)
+_JUDGE = (*_PLANT, "streamad.judge")
+_VERSIONS = (*_JUDGE, "streamad.learn.store", "streamad.learn.registry")
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.errors": (),
-    "streamad.messages": ("streamad.errors",),
-    "streamad.types": ("streamad.errors", "streamad.messages"),
-    "streamad.partition_progress": ("streamad.errors", "streamad.messages", "streamad.types"),
-    "streamad.ports": _WORDS,
-    "streamad.injected_faults": _WORDS,
-    "streamad.plugins": (*_WORDS, "streamad.ports"),
-    "streamad.system": (*_WORDS, "streamad.ports"),
-    "streamad.telemetry": (*_WORDS, "streamad.ports", "streamad.system"),
-    "streamad.testing": (*_WORDS, "streamad.ports", "streamad.system"),
+    "streamad.messages": (),
+    "streamad.types": ("streamad.messages",),
+    "streamad.partition_progress": (),
+    "streamad.ports": _VOCABULARY,
+    "streamad.injected_faults": ("streamad.types",),
+    "streamad.plugins": (*_VOCABULARY, "streamad.ports"),
+    "streamad.system": (*_VOCABULARY, "streamad.ports"),
+    "streamad.telemetry": (*_VOCABULARY, "streamad.ports", "streamad.system"),
+    "streamad.testing": ("streamad.errors", "streamad.messages", "streamad.types", "streamad.ports", "streamad.system"),
     "streamad.simulation": ("streamad.errors", "streamad.types", "streamad.system"),
     "streamad.settings": _MACHINE,
     "streamad.plant": (*_MACHINE, "streamad.settings"),
@@ -54,61 +48,63 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.learn.store": _PLANT,
     "streamad.judge": (*_PLANT, "streamad.ingest"),
     "streamad.learn.feedback": (*_PLANT, "streamad.learn.store"),
-    "streamad.runtime": _JUDGING,
+    "streamad.runtime": (*_JUDGE, "streamad.ingest"),
     "streamad": ("streamad.runtime",),
-    "streamad.learn.registry": (*_JUDGING, "streamad.learn.store"),
-    "streamad.learn.parts": (*_JUDGING, "streamad.learn.store", "streamad.learn.registry"),
-    "streamad.learn.training": (*_JUDGING, "streamad.learn.store", "streamad.learn.registry", "streamad.learn.parts"),
-    "streamad.learn.promotion": (
-        *_JUDGING,
-        "streamad.injected_faults",
-        "streamad.learn.store",
-        "streamad.learn.registry",
-        "streamad.learn.parts",
-        "streamad.learn.training",
-    ),
+    "streamad.learn.registry": (*_JUDGE, "streamad.learn.store"),
+    "streamad.learn.parts": _VERSIONS,
+    "streamad.learn.training": _VERSIONS,
+    "streamad.learn.promotion": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.training"),
     "streamad.learn.trainer": (
-        *_JUDGING,
+        *_VERSIONS,
         "streamad.drift",
-        "streamad.learn.store",
-        "streamad.learn.registry",
         "streamad.learn.parts",
         "streamad.learn.training",
         "streamad.learn.promotion",
     ),
-    "streamad.learn.live": (*_JUDGING, "streamad.drift", *_STORES, *_TRAINING),
-    "streamad.commands.shared": (
-        *_JUDGING,
+    "streamad.learn.live": (
+        *_VERSIONS,
         "streamad.drift",
+        "streamad.learn.feedback",
+        "streamad.learn.parts",
+        "streamad.learn.trainer",
+    ),
+    "streamad.commands.shared": (
+        *_VERSIONS,
+        "streamad.ingest",
         "streamad.runtime",
-        *_STORES,
-        *_TRAINING,
+        "streamad.learn.feedback",
+        "streamad.learn.parts",
         "streamad.learn.live",
     ),
     "streamad.commands": (
-        *_JUDGING,
+        *_VERSIONS,
         "streamad.injected_faults",
         "streamad.simulation",
-        "streamad.drift",
+        "streamad.ingest",
         "streamad.runtime",
-        *_STORES,
-        *_TRAINING,
+        "streamad.learn.feedback",
+        "streamad.learn.parts",
+        "streamad.learn.training",
+        "streamad.learn.promotion",
+        "streamad.learn.trainer",
         "streamad.learn.live",
         "streamad.commands.shared",
     ),
-    "streamad.cli": (*_WORDS, "streamad.telemetry", "streamad.commands.shared", "streamad.commands"),
+    "streamad.cli": ("streamad.errors", "streamad.telemetry", "streamad.commands.shared", "streamad.commands"),
     "streamad.__main__": ("streamad.cli",),
     "streamad_connectors": (
-        *_WORDS,
-        "streamad.ports",
-        "streamad.plugins",
-        "streamad.system",
-        "streamad.telemetry",
+        *_MACHINE,
         "streamad.ranges",
         "streamad.settings.fields",
         "streamad.settings.places",
     ),
-    "streamad_models": (*_WORDS, "streamad.ports", "streamad.injected_faults", "streamad.system"),
+    "streamad_models": (
+        "streamad.errors",
+        "streamad.types",
+        "streamad.ports",
+        "streamad.injected_faults",
+        "streamad.system",
+    ),
 }
 # Commands do not import each other; ``init`` ends with the check of what it wrote.
 COMMANDS = "streamad.commands"
@@ -125,8 +121,9 @@ def _called_name(call: ast.Call) -> str:
 def _modules_in(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and node.level == 0:
-        return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = "." * node.level + (f"{node.module}." if node.module else "")
+        return [f"{base}{alias.name}" for alias in node.names]
     if isinstance(node, ast.Call) and _called_name(node) in _IMPORTERS:
         arguments = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "name")]
         return [part.value for part in arguments if isinstance(part, ast.Constant) and isinstance(part.value, str)]
@@ -157,13 +154,15 @@ def _command_of(name: str) -> str:
 def is_allowed(module: str, name: str) -> bool:
     """Say whether ``module`` may import ``name``, both dotted."""
     package, top = module.partition(".")[0], name.partition(".")[0]
+    if not top:
+        return False  # a relative import: this table could not see where it leads
     if top not in PACKAGES:
         return top not in FOREIGN.get(package, ())
     own, entry = entry_of(module), entry_of(name)
     if own == entry == COMMANDS:
         command, other = _command_of(module), _command_of(name)
         return command == other or other in COMMANDS_ALLOWED.get(command, ())
-    return own == entry or any(
+    return (own == entry != "") or any(
         _is_within(name, allowed) for allowed in ALLOWED.get(own, ()) if entry_of(allowed) == entry
     )
 

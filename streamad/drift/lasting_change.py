@@ -22,7 +22,7 @@ class Changed:
 
 
 @dataclass(slots=True)
-class _Run:
+class _AlertRun:
     """The present run of frequent alerts; it began when a cumulative sum of them last left zero (Page 1954)."""
 
     share: float
@@ -41,7 +41,7 @@ class _Seen:
     """The sequences since the last restart."""
 
     latest: deque[bool]
-    run: _Run
+    run: _AlertRun
     count: int = 0
     drifts: list[tuple[int, Drift]] = field(default_factory=list)
 
@@ -87,4 +87,4 @@ class ChangeGuard:
         return Changed(since_us, share, tuple(dict.fromkeys(drift.what for _, drift in seen.drifts)))
 
     def _nothing(self) -> _Seen:
-        return _Seen(deque(maxlen=self._over), _Run(_RISING * self._share))
+        return _Seen(deque(maxlen=self._over), _AlertRun(_RISING * self._share))

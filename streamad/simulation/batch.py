@@ -102,7 +102,7 @@ def charged(plan: Plan, injection: Injection) -> Plan:
     return plan if charge is None else charge(plan, injection.direction * injection.severity)
 
 
-class _Run:
+class _Integration:
     """The integration of one batch: `advance` integrates a piece, the phases of the recipe call it."""
 
     def __init__(self, plan: Plan, upset: Upset, onset_h: float, loop: LoopFault | None) -> None:
@@ -196,7 +196,7 @@ def run_batch(plan: Plan, *, upset: Upset | None = None, onset: int = 0, loop: L
     Raises StreamadError when the integration fails.
     """
     broken = upset is not None or loop is not None
-    run = _Run(plan, upset or Upset(), onset / SAMPLES_PER_HOUR if broken else math.inf, loop)
+    run = _Integration(plan, upset or Upset(), onset / SAMPLES_PER_HOUR if broken else math.inf, loop)
     run.phase(_BATCH_PHASE_MAX_H, watch=State.GLUCOSE, level=_GLUCOSE_USED_UP_G_L)
     run.phase(run.t + plan.feed_delay_h)
     run.plant.feeding_since = run.t

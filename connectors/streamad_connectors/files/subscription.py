@@ -53,7 +53,7 @@ class _Line(msgspec.Struct, frozen=True, array_like=True):
     identity: str
 
 
-class _Place(msgspec.Struct):
+class _SavedPosition(msgspec.Struct):
     """How far a group has read: the next byte, the latest lines, and lines cut off that may come again."""
 
     position: int = 0
@@ -155,7 +155,7 @@ class FileSubscription:
 
     def _restore(self, memory: Path) -> None:
         try:
-            place = msgspec.json.decode(memory.read_bytes(), type=_Place)
+            place = msgspec.json.decode(memory.read_bytes(), type=_SavedPosition)
         except (OSError, msgspec.MsgspecError) as error:
             raise SourceError(f"{memory} is damaged ({error}): delete it to begin anew") from error
         self._position = place.position
@@ -231,7 +231,7 @@ class FileSubscription:
 
     def _save(self) -> None:
         assert self._memory is not None
-        place = _Place(self._position, list(self._lines), {name: n for name, n in self._again.items() if n})
+        place = _SavedPosition(self._position, list(self._lines), {name: n for name, n in self._again.items() if n})
         write_atomically(self._memory, msgspec.json.encode(place))
         self._saved_at = time.monotonic()
         self._is_changed = False

@@ -32,7 +32,7 @@ _PIECE_BYTES_CPU = 4_000_000  # measured: a batch of 150 windows of NATOPS takes
 _PIECE_BYTES_CUDA = 256_000_000
 
 
-class TrainingRun:
+class ModelTraining:
     """One training run: model, optimizer, order of the data, and the best epoch so far."""
 
     def __init__(
@@ -187,13 +187,13 @@ def _finished_run(
     device: torch.device,
     progress: TrainingProgress | None,
     resume: Path | None,
-) -> TrainingRun:
+) -> ModelTraining:
     """Return the finished run with the model of the lowest training loss loaded; ``data`` was checked before.
 
     With ``resume``, the state after the last finished epoch is saved every few seconds, at the end, and at any
     interruption (also KeyboardInterrupt). A run that finds its own state continues it.
     """
-    run = TrainingRun(model, data, options, seed, device)
+    run = ModelTraining(model, data, options, seed, device)
     mark = fingerprint(data, options, seed, device) if resume else ""
     if resume and (earlier := read_snapshot(resume, mark)):
         run.restore(earlier)

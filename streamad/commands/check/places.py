@@ -17,7 +17,6 @@ from streamad.ports import TransactionalSource
 from streamad.runtime.checkpoint import read_checkpoint
 from streamad.runtime.wiring import input_urls, sink_urls, source_for
 from streamad.settings.places import file_of, place_key, place_problems
-from streamad.settings.plant_yaml import Settings
 from streamad.system.locks import try_lock
 
 
@@ -112,7 +111,7 @@ def _local_checkpoint(plant: Plant) -> list[Finding]:
         return [failed(check, f"{folder} cannot be written", "give this user write permission")]
     if _is_locked(folder / "lock"):
         return [failed(check, f"{folder} is in use by a running streamad", "stop it first, or use another folder")]
-    return _fits_outputs(check, folder, settings, plant.base_dir)
+    return _fits_outputs(check, folder, plant)
 
 
 def _is_locked(lock: Path) -> bool:
@@ -128,13 +127,13 @@ def _is_locked(lock: Path) -> bool:
     return False
 
 
-def _fits_outputs(check: str, folder: Path, settings: Settings, base_dir: Path) -> list[Finding]:
+def _fits_outputs(check: str, folder: Path, plant: Plant) -> list[Finding]:
     try:
         saved = read_checkpoint(folder)
     except CheckpointError as error:
         return failure(check, error)
-    for url in sink_urls(settings).values():
-        length, path = saved.outputs.get(url), file_of(url, base_dir)
+    for url in sink_urls(plant.settings).values():
+        length, path = saved.outputs.get(url), file_of(url, plant.base_dir)
         if length is None or path is None:
             continue
         size = path.stat().st_size if path.is_file() else 0

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from streamad.commands.shared.console import err
 from streamad.errors import StreamadError
+from streamad.system.tasks import wait_for_either
 
-_FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 _STEADY_S = 60.0
 _MAX_EARLY_DEATHS = 5
-_GRACE_S = 30.0
 _SAME_STOP_S = 2.0
 _USAGE = 2
 
@@ -49,10 +48,19 @@ class Supervisor:
     second Ctrl-C), ``run`` kills them.
     """
 
-    def __init__(self, command: Callable[[int], Sequence[str]], n: int, *, stop_timeout_s: float) -> None:
+    def __init__(
+        self,
+        command: Callable[[int], Sequence[str]],
+        n: int,
+        *,
+        stop_timeout_s: float,
+        first_pause_s: float = 1.0,
+        grace_s: float = 30.0,
+    ) -> None:
         self._command = command
         self._workers = [_Worker(number) for number in range(1, n + 1)]
-        self._stop_timeout_s = stop_timeout_s
+        self._end_timeout_s = stop_timeout_s + grace_s
+        self._first_pause_s = first_pause_s
         self._stopping = asyncio.Event()
         self._failure: WorkerError | None = None
         self._exit_code = 0
@@ -107,12 +115,12 @@ class Supervisor:
             if worker.early_deaths >= _MAX_EARLY_DEATHS:
                 self._fail(worker, f"worker {worker.number} died {worker.early_deaths} times in a row (see above)", 1)
                 break
-            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** max(0, worker.early_deaths - 1))
+            pause_s = min(_LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** max(0, worker.early_deaths - 1))
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             early = f" ({worker.early_deaths} of {_MAX_EARLY_DEATHS})" if worker.early_deaths else ""
             who = f"worker {worker.number} (pid {worker.process.pid})"
             err.print(f"{who} {how}: started again in {pause_s:g} s{early}")
-            await self._pause(pause_s)
+            await wait_for_either(self._stopping, timeout_s=pause_s)
             worker.restarts += 1
         worker.ended = True
 
@@ -123,13 +131,6 @@ class Supervisor:
         return await asyncio.create_subprocess_exec(
             *self._command(worker.number), stdin=asyncio.subprocess.PIPE, start_new_session=True, env=environment
         )
-
-    async def _pause(self, seconds: float) -> None:
-        """Return after ``seconds``, or when a stop is requested."""
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
 
     def _fail(self, worker: _Worker, why: str, code: int) -> None:
         worker.ended = True
@@ -147,7 +148,7 @@ class Supervisor:
         self._signal(signal.SIGTERM)
         waits = [worker.process.wait() for worker in self._workers if worker.process is not None]
         try:
-            await asyncio.wait_for(asyncio.gather(*waits), self._stop_timeout_s + _GRACE_S)
+            await asyncio.wait_for(asyncio.gather(*waits), self._end_timeout_s)
         except TimeoutError:
             err.print("workers do not end: killed")
             self._signal(signal.SIGKILL)

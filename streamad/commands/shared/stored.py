@@ -10,7 +10,7 @@ import typer
 
 from streamad.errors import StoreError, UsageError
 from streamad.learn import parts
-from streamad.learn.parts import stored_names
+from streamad.learn.parts import store_for, stored_names
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import SHARES, Share, StoredSequence
 from streamad.plant import Plant
@@ -73,16 +73,8 @@ def one_model(plant: Plant, model: str | None) -> str:
 
 def open_store(plant: Plant, model: str) -> InlierStore:
     """Return the opened store of a model. Raises UsageError, StoreError."""
-    learning = learning_of(plant)
-    store = InlierStore(
-        learning.store,
-        model,
-        channels=plant.settings.channel_specs,
-        window=plant.settings.window,
-        settings=learning,
-        clock=plant.clock,
-        base_dir=plant.base_dir,
-    )
+    learning_of(plant)
+    store = store_for(plant, model)
     store.open()
     return store
 

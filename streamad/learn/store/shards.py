@@ -93,7 +93,7 @@ def _listed(channels: tuple[ChannelSpec, ...]) -> str:
     return " ".join(f"{one.name}[{one.unit}]" if one.unit else one.name for one in channels)
 
 
-class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class _IndexEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     stream: str
     sequence: str
@@ -150,8 +150,8 @@ def _as_array(encoded: bytes) -> Any:
     return np.frombuffer(encoded, dtype=np.uint8)
 
 
-def _record(one: StoredSequence) -> _Record:
-    return _Record(**{field: getattr(one, field) for field in _Record.__struct_fields__})
+def _record(one: StoredSequence) -> _IndexEntry:
+    return _IndexEntry(**{field: getattr(one, field) for field in _IndexEntry.__struct_fields__})
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def decode_shard(name: FileName, content: bytes, plant: Form) -> list[StoredSequ
     name.check(content)
     index = _index_in(name, io.BytesIO(content), plant)
     records, values, lengths = _arrays(io.BytesIO(content), "records", "values", "lengths")
-    decoded = _decoded(records, list[_Record])
+    decoded = _decoded(records, list[_IndexEntry])
     n = len(decoded)
     fits = values.dtype == np.float32 and values.shape == (n, *plant.shape) and lengths.shape == (n,)
     fits = fits and lengths.dtype == np.int64 and bool(((lengths >= 1) & (lengths <= plant.shape[1])).all())

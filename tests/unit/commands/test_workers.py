@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from streamad.commands.run import workers as _workers
 from streamad.commands.run.workers import Supervisor, WorkerError
 from streamad.errors import UsageError
 
@@ -71,7 +70,7 @@ def supervisor(folder: Path, codes: Sequence[int]) -> Supervisor:
     def command(number: int) -> list[str]:
         return [sys.executable, "-c", LIVES, str(folder), str(number), str(codes[number - 1])]
 
-    return Supervisor(command, len(codes), stop_timeout_s=5)
+    return Supervisor(command, len(codes), stop_timeout_s=5, first_pause_s=0.05)
 
 
 def lives(folder: Path, number: int) -> int:
@@ -83,11 +82,6 @@ async def until(is_so: object, timeout_s: float = 60.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not is_so():  # type: ignore[operator]  # noqa: ASYNC110 - processes, not tasks, make it so
             await asyncio.sleep(0.02)
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_workers, "_FIRST_PAUSE_S", 0.05)
 
 
 async def test_a_worker_that_is_killed_is_started_again_and_all_are_stopped_together(tmp_path: Path) -> None:
@@ -142,10 +136,9 @@ async def test_workers_that_end_well_are_not_started_again(tmp_path: Path) -> No
     assert (lives(tmp_path, 1), lives(tmp_path, 2), watched.restarts) == (1, 1, 0)
 
 
-async def test_a_worker_that_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_workers, "_GRACE_S", 0.3)
+async def test_a_worker_that_does_not_end_is_killed() -> None:
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    watched = Supervisor(lambda _: [sys.executable, "-c", deaf], 1, stop_timeout_s=0.2)
+    watched = Supervisor(lambda _: [sys.executable, "-c", deaf], 1, stop_timeout_s=0.2, grace_s=0.3)
     task = asyncio.create_task(watched.run())
     await until(lambda: watched.pids)
     await asyncio.sleep(0.5)

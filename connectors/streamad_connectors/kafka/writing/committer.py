@@ -49,7 +49,7 @@ _TRIES_APART = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _InputPartition:
     """One partition of the input, its progress topic and transactional id."""
 
     name: str
@@ -63,7 +63,7 @@ class _Place:
 class _Held:
     """A restored partition; ``is_over`` once it was fenced, failed or released."""
 
-    place: _Place
+    place: _InputPartition
     producer: PartitionProducer
     log: ProgressLog
     n_partitions: int
@@ -165,11 +165,11 @@ class KafkaCommitter:
         self._state.low_watermarks[partition] = low_watermark
         return saved.progress
 
-    def _place_of(self, partition: str) -> _Place:
+    def _place_of(self, partition: str) -> _InputPartition:
         topic, _, number = partition.rpartition("-")
         group = self._state.group
         transactional_id = transactional_id_of(topic, int(number), group)
-        return _Place(partition, topic, int(number), progress_topic_of(group, topic), transactional_id)
+        return _InputPartition(partition, topic, int(number), progress_topic_of(group, topic), transactional_id)
 
     def _check_claim(self, partition: str, claim: object) -> None:
         if self._claims.get(partition) is not claim or self._is_closed:
@@ -287,7 +287,7 @@ class KafkaCommitter:
         self._failing_us[partition] = (since_us, now_us)
         return now_us - since_us
 
-    def _explain(self, cause: BaseException, place: _Place, topic: str | None = None) -> str:
+    def _explain(self, cause: BaseException, place: _InputPartition, topic: str | None = None) -> str:
         client = self._state.client
         if isinstance(cause, TopicMissingError):
             make = "run `streamad topics create --config FILE`"
@@ -358,7 +358,7 @@ def _repartitioned(topic: str, before: int, now: int) -> str:
     )
 
 
-def _mismatched(place: _Place, n_progress: int, n_partitions: int) -> str:
+def _mismatched(place: _InputPartition, n_progress: int, n_partitions: int) -> str:
     return (
         f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: if partitions "
         "were added to the input, keys have moved, so go on with a new group (option group), which starts over, and "
