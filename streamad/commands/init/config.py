@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from streamad.commands.init.layout import Layout
@@ -127,7 +128,10 @@ def config_text(
 def _recordings(url: str, classes: Sequence[str]) -> Entry:
     if not classes:
         return Entry(
-            "recordings", "normal/*.jsonl", "normal sequences to learn from; default: the source", active=False
+            "recordings",
+            f"normal/*{PurePath(url.partition('?')[0]).suffix or '.jsonl'}",
+            "normal sequences to learn from; default: the source",
+            active=False,
         )
     shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
     option = f"{'&' if '?' in url else '?'}classes={classes[0]}"

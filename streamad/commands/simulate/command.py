@@ -239,8 +239,11 @@ def _emit(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) 
         )
     if "live" not in recordings:
         return  # training batches alone
-    out.print(escape(f"next: cd {shlex.quote(str(out_dir))}"))
-    if "train" in recordings:
-        out.print("      streamad train")
-    out.print("      streamad run")
+    is_here = out_dir.resolve() == Path.cwd()
+    steps = [
+        *([] if is_here else [f"cd {shlex.quote(str(out_dir))}"]),
+        *(["streamad train"] if "train" in recordings else []),
+        "streamad run",
+    ]
+    out.print(escape("next: " + "\n      ".join(steps)))
     out.print("or, to compare with the truth instead: streamad replay --labels live/labels.csv")

@@ -214,8 +214,10 @@ async def sequences_of(config: Path) -> tuple[list[FinishedSequence], Counters]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_init_then_check_then_read(form: Callable[[Path], Path], tmp_path: Path) -> None:
-    settings_of(form(tmp_path))
+    sample = form(tmp_path)
+    settings_of(sample)
     config = tmp_path / "plant.yaml"
+    assert f"normal/*{sample.suffix}" in (text := config.read_text()) or "classes=" in text
     checked = CliRunner().invoke(app, ["check", "-c", str(config), "--fast"])
     assert checked.stdout.splitlines()[-1] == "all checks passed", checked.stdout
     sequences, counters = asyncio.run(sequences_of(config))
