@@ -40,7 +40,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, n_steps: int, *, terminal: bool, as_j
         highlight=False,
         get_time=lambda: now_s,
     )
-    monkeypatch.setattr("streamad.commands.shared.console.err", console)
+    monkeypatch.setattr("streamad.commands.shared.progress_bar.err", console)
     with Bar("training", quiet=as_json, is_kept=True) as bar:
         for step in steps(3, 2)[:n_steps]:
             now_s += 20.0
