@@ -55,7 +55,7 @@ class LearningSettings(ConfigSection):
     max_reserve: int = Field(default=800, ge=20)
     """Sequences kept in the reserve."""
     max_aside: int = Field(default=1000, ge=20)
-    """Sequences kept that were not accepted: for feedback, and for learning anew after a lasting change."""
+    """Sequences kept that were not accepted: for feedback, and for relearning after a lasting change."""
     max_age: Duration = 90 * _DAY_US
     """Sequences that ended earlier are dropped."""
     flush_interval: Duration = 10_000_000
@@ -79,7 +79,7 @@ class LearningSettings(ConfigSection):
     min_training: int = Field(default=60, ge=10)
     """Fewest sequences to train on."""
     presumed_anomalies: float = Field(default=0.0, ge=0, lt=0.5)
-    """Share of anomalies presumed in sequences without a verdict (first training, learning anew)."""
+    """Share of anomalies presumed in sequences without a verdict (first training, relearning)."""
     trim: float = Field(default=0.05, ge=0, lt=0.5)
     """Worst-scoring share of the training set, dropped after a first fit."""
     relearn: Literal["off", "auto"] = "off"

@@ -32,15 +32,15 @@ from streamad.telemetry.metrics import LearningCounters
 _RELEARN_AGAIN_US = 3_600_000_000
 _GRACE_SHARE = 0.8
 _STATUS_S = 1.0
-_COUNTS = 10  # of the store, while the sequences that after_inliers asks for come in
+_COUNTS = 10  # of the store, per ``after_inliers``
 
 _WHY: Mapping[TrainingReason, str] = {
     "first": "first training",
     "schedule": "scheduled training",
     "inliers": "training after new inliers",
     "drift": "training after drift",
-    "command": "training asked for",
-    "relearn": "learning anew",
+    "command": "requested training",
+    "relearn": "relearning",
 }
 
 
@@ -143,7 +143,7 @@ class Trainings:
         self._child.start(request)
 
     async def due(self, need: Need) -> TrainingRequest | None:
-        """Return the training that is to start now: one that waits, else one that is due, else learning anew."""
+        """Return the training that is to start now: one that waits, else one that is due, else relearning."""
         try:
             triggers = await self._known_triggers()
             request = (

@@ -186,7 +186,7 @@ def test_a_plant_that_has_changed_for_good_is_not_learned_by_the_way(tmp_path: P
     assert "streamad models relearn" in outcome.reason
 
 
-# --- learning anew ---------------------------------------------------------------------------------------------------
+# --- relearning ------------------------------------------------------------------------------------------------------
 
 
 def alert_rate(life: Life, shift: float) -> float:

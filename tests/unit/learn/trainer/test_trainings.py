@@ -115,7 +115,7 @@ def asking(tmp_path: Path) -> Iterator[AskingFor]:
         yield partial(Asking, tmp_path, thread)
 
 
-# --- learning anew ---------------------------------------------------------------------------------------------------
+# --- relearning ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
