@@ -87,7 +87,7 @@ def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:
 
 
 def after_gap(progress: Progress, begin: int) -> Progress:
-    """Return ``progress`` for continuing at ``begin``, if the records between LWM and there are gone.
+    """Return ``progress`` for a restart at ``begin``, after the records before it were deleted.
 
     Streams that may have lost samples, and all unknown ones, begin with a partial sequence.
     """

@@ -83,7 +83,7 @@ class Plant:
         return values
 
     def faulty(self, age: npt.ArrayLike, n: int) -> Array:
-        """A fifth cannot be seen; of the others half are off by 6 to 10 standard deviations, half by 3 to 5."""
+        """Return faults: a fifth invisible, half of the others off by 6 to 10 standard deviations, half by 3 to 5."""
         size = np.where(self.rng.random(n) < 0.5, self.rng.uniform(6, 10, n), self.rng.uniform(3, 5, n))
         size[self.rng.random(n) < 0.2] = 0.0
         values = self.normal(age, n)

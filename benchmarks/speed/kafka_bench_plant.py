@@ -1,4 +1,4 @@
-"""What ``kafka_pipeline.py`` measures on: messages, a plant with its topics and its model, a broker."""
+"""The plant, messages and broker of ``kafka_pipeline.py``."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def stages(config: Path, bootstrap: str, topic: str) -> dict[str, float]:
 
 
 def child(*arguments: str) -> dict[str, Any]:
-    """Run a child of this file to its end and return what it says last."""
+    """Run a child of this file to its end and return its last line, decoded."""
     done = subprocess.run(
         [sys.executable, __file__, "--child", *arguments], capture_output=True, text=True, timeout=900, check=False
     )

@@ -67,7 +67,7 @@ def settings_of(batch_wait_ms: float) -> Settings:
 
 @dataclass(slots=True)
 class Sample:
-    """What was measured under one condition; seconds."""
+    """Measurements under one condition, in seconds."""
 
     latency_s: list[float] = field(default_factory=list)
     stall_s: list[float] = field(default_factory=list)
@@ -138,7 +138,7 @@ class Bench:
 
 
 async def measure(arguments: argparse.Namespace, folder: Path) -> tuple[dict[str, Sample], list[Swap], float]:
-    """Return what was measured under each condition, the swaps, and the processor seconds of one."""
+    """Return the measurements under each condition, the swaps, and the processor seconds of one."""
     settings = settings_of(arguments.batch_wait_ms)
     versions = versions_of(Plant(settings, folder, SystemClock()))
     names = [
@@ -176,7 +176,7 @@ def cpu_of_load(versions: RegistryVersions, n: int = 5) -> float:
 
 
 def swap_figures(swaps: list[Swap]) -> dict[str, float]:
-    """Return what the swaps themselves took, in milliseconds."""
+    """Return the times of the swaps in milliseconds."""
     kinds = {"load": [swap.load_s for swap in swaps], "wait": [swap.wait_s for swap in swaps]}
     return {
         "swaps": len(swaps),

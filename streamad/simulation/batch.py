@@ -115,7 +115,7 @@ class _Integration:
         self.signals: list[tuple[float, ...]] = []
 
     def phase(self, end_h: float, *, watch: State | None = None, level: float = 0.0) -> None:
-        """Integrate to `end_h`, or until the watched state crosses `level`."""
+        """Integrate to `end_h`, or until ``watch`` crosses ``level``."""
         while self.t < end_h:
             if self.t < self.onset_h < end_h:
                 if self._piece(self.onset_h, watch, level):

@@ -18,7 +18,7 @@ _DEPTH = 6
 
 
 def is_number(value: object) -> bool:
-    """Return whether ``value`` is a finite number, also written as text; ``007`` is none."""
+    """Return whether ``value`` is a finite number, also written as text; ``007`` is not a number."""
     if isinstance(value, str):
         return bool(value.strip()) and any(c.isdigit() for c in value) and _DECIMAL.fullmatch(value) is not None
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -55,7 +55,7 @@ def _named_id(path: str) -> bool:
 
 
 def _named(path: str, words: frozenset[str], column: Column) -> bool:
-    """Return whether a field is named as an id, and its values come in runs as those of an id."""
+    """Return whether a field has an id's name and its values come in runs."""
     if not hints(path) & words:
         return False
     if column.is_numeric:  # a reading may be named cycle, or pressure of the press

@@ -13,9 +13,8 @@ from streamad.settings.learning import LearningSettings
 def gate(verdict: Verdict, *, settings: LearningSettings, champion: ModelRef | None, mark: Mark | None) -> Share | None:
     """Return the share of the sequence of ``verdict``, None if it is not kept.
 
-    ``mark`` is an operator's latest mark of it, ``champion`` the model in service now or None. A
-    verdict by another version accepts nothing (a swap came in between), nor does one from before the first model once
-    there is one.
+    ``mark`` is an operator's latest mark of it, ``champion`` the model in service, or None. A verdict of another
+    version is never accepted, nor a ``learning`` verdict once a model serves.
     """
     if verdict.decision == "unscorable" or (mark is not None and mark.judgement == "veto"):
         return None

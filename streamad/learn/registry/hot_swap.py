@@ -74,7 +74,7 @@ class ModelWatch:
 
     A version is loaded and verified in a separate thread while the champion scores. The former one stays in memory, so
     a rollback loads nothing. A refused version is reported once for as long as CURRENT names it and tried again after
-    1 s, 2 s, ... 60 s (its folder may still be being copied); the champion stays. ``on_swap`` is called in the
+    1 s, 2 s, ... 60 s (copying may still be under way); the champion stays. ``on_swap`` is called in the
     same step as the swap, ``on_refused`` with the version (None: CURRENT itself is unreadable) and the reason.
     """
 

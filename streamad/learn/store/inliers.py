@@ -37,8 +37,8 @@ _UNWRITTEN = 1 << 62
 class InlierStore:
     """The sequences kept for one model, in a folder or an object store that any number of processes share.
 
-    Synchronous: the caller runs it in a thread, one call at a time; only ``offer``, ``counts`` and ``pending`` may be
-    called while another call runs. ``writer`` becomes part of file names. Raises StoreError for an invalid URL or name.
+    Synchronous: the caller runs it in a thread. Calls must not overlap, except ``offer``, ``counts``, ``pending``.
+    ``writer`` becomes part of file names. Raises StoreError for an invalid URL or name.
     """
 
     def __init__(

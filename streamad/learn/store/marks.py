@@ -1,4 +1,4 @@
-"""Operators' marks in an inlier store: one small file for each mark, written once and kept for ever."""
+"""Operators' marks in an inlier store: one small file for each mark, written once and kept permanently."""
 
 from __future__ import annotations
 

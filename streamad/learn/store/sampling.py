@@ -51,7 +51,7 @@ def kept(times: IntArray, keys: KeyArray, pinned: BoolArray, *, bounds: Bounds, 
 
     Age counts from the newest of ``times``, or from ``now_us`` if that is earlier: a clock that jumps ahead, the
     machine's or a sensor's, makes nothing old. ``newest``: the last ``limit`` by time. ``reservoir``: a uniform sample
-    of ``limit`` out of all that are not too old, those with the highest keys. Others enter the sample as time goes on,
+    of ``limit`` out of all that are not too old, those with the highest keys. Others enter the sample over time,
     so storage needs every sequence that fewer than ``limit`` later ones precede by key: about
     limit * (1 + ln(n / limit)) of n (priority sampling over a sliding window: Babcock, Datar, Motwani, SODA 2002).
     The newest ``limit`` of the ``pinned`` stay beside the others, whatever their age.

@@ -56,7 +56,7 @@ class Storage(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a file; one that is gone is fine."""
+        """Remove a file if it exists."""
         ...
 
 
@@ -208,4 +208,4 @@ class _ObjectStore:
 
 
 class _GoneError(FileNotFoundError):
-    """Raised for an object that is gone, unlike the errors of a whole bucket that is."""
+    """Raised if an object is missing, not if the bucket is."""

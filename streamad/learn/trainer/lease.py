@@ -117,7 +117,7 @@ class Lease:
             sleep(self._times.poll_s)
 
     def is_held(self) -> bool:
-        """Return whether this process certainly holds the lease: ask before each write that others see."""
+        """Return whether this process still holds the lease; check before each visible write."""
         try:
             return self._is_own()
         except OSError:

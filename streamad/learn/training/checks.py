@@ -12,7 +12,7 @@ from streamad.types import ChannelSpec, WindowSet
 
 
 def check_training_data(data: WindowSet, channels: tuple[ChannelSpec, ...], length: int) -> None:
-    """Raise TrainingDataError unless ``data`` is [N, C, L] as the plant says, with finite values and distinct ids."""
+    """Raise TrainingDataError unless ``data`` is [N, C, L] of the plant's shape, finite and with distinct ids."""
     n, shape = len(data), (len(channels), length)
     if n == 0:
         raise TrainingDataError("no sequences to train on: record some, or point source.url at recordings")

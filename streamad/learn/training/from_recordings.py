@@ -37,7 +37,7 @@ def train_model(
     From 150 sequences on, a share calibrates and never trains; below, calibration scores are out of fold and the model
     trains on all. The result does not depend on the order of ``data``. A version with a ``promotion_doubt`` stays out
     of service. An interrupted call leaves no version, and a repeated one resumes the fits. If the version
-    in service was learned anew after a lasting change, the manifest of this one says so, too: later retrainings use
+    in service was learned anew after a lasting change, this version's manifest records it too: later retrainings use
     nothing from before it.
 
     Raises TrainingDataError, DetectorError, OutputError, and RegistryError if another version was promoted meanwhile

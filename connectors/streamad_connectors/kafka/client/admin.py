@@ -131,7 +131,7 @@ class Admin:
         return int(entry[0]) or _settings(entry[4])
 
     async def retentions_us(self, topics: Sequence[str]) -> dict[str, int | None]:
-        """Return each topic's retention in microseconds, None if it keeps records for ever."""
+        """Return each topic's retention in microseconds, None if it keeps records without limit."""
         found = await self.settings(topics, ("cleanup.policy", "retention.ms"))
         for topic, values in found.items():
             if isinstance(values, int):
@@ -246,7 +246,7 @@ async def partition_counts(client: Client, doing: str = "read") -> dict[str, int
 
 
 def retention_us(settings: Mapping[str, str]) -> int | None:
-    """Return the retention that a topic's settings give it, None if it keeps records for ever."""
+    """Return the retention that a topic's settings give it, None if it keeps records without limit."""
     retention_ms = int(settings["retention.ms"])
     if "delete" not in settings.get("cleanup.policy", "delete") or retention_ms < 0:
         return None

@@ -1,7 +1,7 @@
 """Membership of the consumer group: new assignments, and detection of two workers with one instance id.
 
 aiokafka 0.14 swallows exceptions of its callbacks, reports no heartbeats, sends no instance id with them, and does not
-know the error FENCED_INSTANCE_ID: two members with one static id (KIP-345) replace each other for ever.
+know the error FENCED_INSTANCE_ID: two members with one static id (KIP-345) replace each other without end.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka s
             self._count_replacement(now_s)
 
     def survives(self, error: KafkaError) -> bool:
-        """Return whether to go on after ``error``: another process has our name, but may be the one that ends."""
+        """Return whether to continue after ``error``: the other process with our name may be the one that stops."""
         if FencedInstanceIdError.__name__ not in str(error):
             return False
         self._count_replacement(time.monotonic())
         if self.failure is not None or not self._is_established:
             return False
-        self._coordinator.reset_generation()  # else aiokafka retries for ever with the replaced member id
+        self._coordinator.reset_generation()  # else aiokafka retries without end with the replaced member id
         return True
 
     def _count_replacement(self, now_s: float) -> None:

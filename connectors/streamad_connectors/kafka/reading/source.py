@@ -43,7 +43,7 @@ _FROZEN_S = 2.0
 class KafkaSource:
     """Reads topics as a member of a consumer group; a partition is called ``{topic}-{number}``, an offset is Kafka's.
 
-    Partitions that a rebalance takes and gives back at once go on without an event. Empty batches with ``caught_up``
+    Partitions that a rebalance takes and gives back at once continue without an event. Empty batches with ``caught_up``
     come about four times a second, each confirmed by a broker's answer. The source waits out an outage for up to
     ``give_up_after``.
     """

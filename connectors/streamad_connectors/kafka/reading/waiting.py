@@ -41,7 +41,7 @@ class Waiting:
     def check(self) -> list[SourceNotice]:
         """Return notices for the operator; call when all delivered records are taken.
 
-        Time without calls (nobody wanted records) does not count. Raises SourceError if no fetch was answered, or
+        Time without calls (no caller waited) does not count. Raises SourceError if no fetch was answered, or
         none of the waiting records was delivered, for ``give_up_s``.
         """
         now_s = time.monotonic()

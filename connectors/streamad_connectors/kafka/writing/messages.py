@@ -39,11 +39,11 @@ def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]
     """Return ``record`` as messages of at most ``max_bytes`` (see ``size_bytes``), usually one.
 
     The value is the line that a file sink writes, without its end; the key is the record's key as UTF-8. Headers, all
-    of them UTF-8 text: ``streamad-message`` (alert, attribution, verdict, dead_letter, late, event),
-    ``streamad-schema`` (the schema's version), ``content-type`` (application/json). Dead letters and late records
-    also have ``streamad-origin-topic`` (if the origin is a topic), ``streamad-origin-partition`` (its number, else
-    the file), ``streamad-origin-offset``; dead letters ``streamad-error-kind`` and ``streamad-error`` (cut at 500
-    bytes); late records ``streamad-late-cause`` (closed, late).
+    of them UTF-8 text: ``streamad-message`` (alert, attribution, verdict, dead_letter, late, event, feedback,
+    promotion), ``streamad-schema`` (the schema's version), ``content-type`` (application/json). Dead letters and late
+    records also have ``streamad-origin-topic`` (if the origin is a topic), ``streamad-origin-partition`` (its number,
+    else the file), ``streamad-origin-offset``; dead letters ``streamad-error-kind`` and ``streamad-error`` (cut at
+    500 bytes); late records ``streamad-late-cause`` (closed, late).
 
     A late record that is too large is split by samples, in order. A dead letter that is too large loses the end of its
     value, then of its key, and is marked ``truncated`` (``size_bytes`` and ``sha256`` stay those of the original

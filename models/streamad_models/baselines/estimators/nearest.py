@@ -16,9 +16,10 @@ CHUNK_BYTES = 64 << 20  # bounds the table of distances of one step
 
 
 class NearestNeighbour(RefitDetector[EstimatorOptions]):
-    """Euclidean distance to the nearest training window, zero-padded, unscaled (Cover and Hart, 1967, turned around).
+    """Euclidean distance to the nearest training window, zero-padded, unscaled.
 
-    Score: that distance, in the unit of the channels; 0 for a training window.
+    Cover and Hart (1967), used for anomaly scores. Score: that distance, in the unit of the channels; 0 for a training
+    window.
     """
 
     options_model = EstimatorOptions

@@ -73,7 +73,7 @@ class LocalOutlierFactorOptions(EstimatorOptions):
 class LocalOutlierFactor(RefitDetector[LocalOutlierFactorOptions]):
     """Local outlier factor (Breunig et al., SIGMOD 2000) of a window among the training windows (novelty detection).
 
-    Score: the factor; about 1 if a window lies as densely as its neighbours.
+    Score: the factor; about 1 for a window as dense as its neighbours.
     """
 
     options_model = LocalOutlierFactorOptions
