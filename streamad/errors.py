@@ -116,7 +116,7 @@ class StalledError(StreamadError):
 class DecodeError(StreamadError):
     """Raised inside the decoder for one unreadable record; becomes a dead letter, never a crash.
 
-    ``kind`` is a short stable word for counters; the text describes the error.
+    ``kind`` is a stable identifier for counters; the text describes the error.
     """
 
     def __init__(self, kind: str, message: str) -> None:

@@ -177,8 +177,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     """An unreadable record: its bytes, size, sha256 and origin, and why it could not be read."""
 
     origin: Annotated[Origin, _ORIGIN]
-    kind: Annotated[str, _doc("A short stable word to count and filter by.")]
-    error: Annotated[str, _doc("What was wrong, in words.")]
+    kind: Annotated[str, _doc("A stable identifier to count and filter by.")]
+    error: Annotated[str, _doc("What was wrong, as text.")]
     value: Annotated[bytes, _doc("The record's original bytes, base64; cut if truncated is true.")]
     key: Annotated[bytes | None, _doc("The record's key, base64.")] = None
     truncated: Annotated[bool, _doc("True if value holds only the beginning.")] = False
@@ -210,8 +210,8 @@ class LateRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="event"):
     """A notice to the operator, apart from the verdicts."""
 
-    kind: Annotated[str, _doc("A short stable word to count and filter by.")]
-    message: Annotated[str, _doc("What happened, in words.")]
+    kind: Annotated[str, _doc("A stable identifier to count and filter by.")]
+    message: Annotated[str, _doc("What happened, as text.")]
     partition: Annotated[str | None, _doc("Partition or file it concerns.")] = None
     stream: Annotated[str | None, _doc("Stream it concerns.")] = None
     model: Annotated[ModelRef | None, _doc("Name and version of the model it concerns.")] = None

@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Learning(Protocol):
-    """What becomes of the sequences that a monitor judged: the product's ``LiveLearning``, or another way."""
+    """How a monitor uses judged sequences: the product's ``LiveLearning``, or another way."""
 
     async def begin(self) -> Batchers:
         """Return the batchers that score, and begin to learn."""
@@ -39,7 +39,7 @@ class Learning(Protocol):
         """Take an operator's mark on an alert."""
         ...
 
-    async def settle(self) -> None:
+    async def wait_until_trained(self) -> None:
         """Return once everything judged so far has had its effect: a training, a swap."""
         ...
 
@@ -67,7 +67,7 @@ class _Naive:
         return self._batcher
 
     def judged(self, sequence: JudgedSequence) -> None:
-        """Keep the window where nothing was noticed."""
+        """Keep the window unless it alerted."""
         if sequence.window is not None and sequence.verdict.decision != "anomalous":
             self._kept.append((sequence.verdict.verdict_id, sequence.window))
             self._n_new += 1
@@ -75,8 +75,8 @@ class _Naive:
     async def mark(self, feedback: Feedback) -> None:
         """Ignore it."""
 
-    async def settle(self) -> None:
-        """Train where enough is new, as often as streamad does where nothing drifts."""
+    async def wait_until_trained(self) -> None:
+        """Train when enough windows are new, as often as streamad does while nothing drifts."""
         is_first = self._batcher.model is None
         wanted = self._learning.first_training if is_first else self._learning.after_inliers
         assert wanted is not None

@@ -1,6 +1,6 @@
 """Run a monitor through the plant's whole life, in the plant's time, as fast as it judges and trains.
 
-A batch begins every two hours and takes most of a day, a training takes minutes: so the feed waits during a training.
+A batch begins every two hours and takes most of a day, a training takes minutes. The feed waits during a training.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def _watched(
                 verdict = verdicts[batch.number]
                 if verdict.decision == "anomalous" and operator.random() < phases[batch.phase].answered:
                     await monitor.mark(verdict, was_right=bool(batch.fault))
-            await monitor.settle()
+            await monitor.wait_until_trained()
     finally:
         await monitor.close()
     return monitor.course
@@ -135,9 +135,9 @@ class _Monitor:
             )
         )
 
-    async def settle(self) -> None:
+    async def wait_until_trained(self) -> None:
         """Return once everything judged so far has had its effect: a training, a swap."""
-        await self._learning.settle()
+        await self._learning.wait_until_trained()
 
     async def close(self) -> None:
         """End the monitor."""

@@ -59,7 +59,7 @@ def _batch_means(centred: npt.NDArray[np.float64]) -> float:
 MAX_STRENGTH = 1000.0
 """The largest strength: the standard deviation of a channel that never moved before is about zero."""
 _CLIP = 1.5  # in standard deviations: a single fault weighs no more
-_SLACK = 0.5  # in standard deviations: a smaller shift of the mean is none; a shift of twice that is found soonest
+_SLACK = 0.5  # in standard deviations: smaller shifts are ignored; best for shifts of twice this
 _MEMORY = 1000  # values that estimate the correlation of neighbours (at least: the first ones are all kept)
 _MIN_VARIANCE = 0.6  # of clipped values: 0.78 if they are normal; values that rarely move at all have much less
 _PARTS = 3  # of the first values: a shift among them spoils the estimates of one part, and the median stands
@@ -131,7 +131,7 @@ class ShiftDetector:
         self._test.update(min(max((value - self._center) / self._scale, -_CLIP), _CLIP))
         return self._shift() if self._test.drift_detected else None
 
-    def settle(self, resolution: float = 0.0) -> Shift | None:
+    def adapt(self, resolution: float = 0.0) -> Shift | None:
         """Learn the reference once there are enough values, later adapt the limit; call it every few dozen values.
 
         ``resolution`` is the smallest relevant standard deviation. The first values may contain a shift.
@@ -140,10 +140,10 @@ class ShiftDetector:
             return None
         values = np.array(self._values)
         if self._test is not None:
-            self._adapt(values)
+            self._adapt_limit(values)
             return None
         self._learn(values, resolution)
-        self._adapt(values)
+        self._adapt_limit(values)
         return self._shift() if self._feed(values) else None
 
     def _learn(self, values: npt.NDArray[np.float64], resolution: float) -> None:
@@ -164,7 +164,7 @@ class ShiftDetector:
                 return True
         return False
 
-    def _adapt(self, values: npt.NDArray[np.float64]) -> None:
+    def _adapt_limit(self, values: npt.NDArray[np.float64]) -> None:
         """Set the limit; a shift of one and a half times the slack is found before it is old enough to count."""
         assert self._test is not None
         age = min(int(2 * self._test.threshold / _SLACK), self._memory // 2)

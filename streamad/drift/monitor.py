@@ -16,7 +16,7 @@ from streamad.settings.learning import DriftSettings
 from streamad.types import ChannelSpec, Window
 
 SCORES = "scores"
-_SETTLED_AT_ONCE = 2  # detectors that adapt per sequence, in turn, which spreads the cost evenly
+_ADAPTED_AT_ONCE = 2  # detectors that adapt per sequence, in turn, which spreads the cost evenly
 _LEAST_SHARE = 1e-3  # means and spreads that vary less than this share of the spread within a sequence are constant
 _LEAST_P = 0.05  # p-values that vary less than this from sequence to sequence are constant
 
@@ -67,7 +67,7 @@ class DriftMonitor:
             return []
         values = [*self._summaries(window), p_value]
         drifts = [self._add(index, time_us, value) for index, value in enumerate(values) if value is not None]
-        drifts += [self._settle(next(self._turns)) for _ in range(_SETTLED_AT_ONCE)]
+        drifts += [self._adapt(next(self._turns)) for _ in range(_ADAPTED_AT_ONCE)]
         return [drift for drift in drifts if drift is not None]
 
     def restart_scores(self) -> None:
@@ -92,9 +92,9 @@ class DriftMonitor:
     def _add(self, index: int, time_us: int, value: float) -> Drift | None:
         return self._drift(index, self._detectors[index].add(time_us, value))
 
-    def _settle(self, index: int) -> Drift | None:
+    def _adapt(self, index: int) -> Drift | None:
         detector = self._detectors[index]
-        return self._drift(index, detector.settle(0.0 if detector.is_watching else self._resolution(index)))
+        return self._drift(index, detector.adapt(0.0 if detector.is_watching else self._resolution(index)))
 
     def _resolution(self, index: int) -> float:
         """Return the smallest relevant variation from sequence to sequence."""

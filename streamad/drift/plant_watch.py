@@ -18,7 +18,7 @@ _AGAIN_AFTER_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notice for an operator: kind (a stable word), message, figures, log level."""
+    """A notice for an operator: kind (a stable identifier), message, figures, log level."""
 
     kind: str
     message: str

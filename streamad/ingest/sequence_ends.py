@@ -194,9 +194,9 @@ class StreamState:
         """Return how many of the first samples of ``run`` join their sequence without ending or merging anything."""
         settings = self.settings
         sequence = self.open.get(run.sequence)
-        limit_us, room = run.first_us + settings.max_duration, min(settings.length or _NEVER_US, settings.max_samples)
+        limit_us, n_left = run.first_us + settings.max_duration, min(settings.length or _NEVER_US, settings.max_samples)
         if sequence is not None:
-            limit_us, room = sequence.start_us + settings.max_duration, room - sequence.n
+            limit_us, n_left = sequence.start_us + settings.max_duration, n_left - sequence.n
             if run.first_us == sequence.last_us:
                 return 0
         elif self._is_closed(run):
@@ -205,7 +205,7 @@ class StreamState:
             if "change" in settings.end:
                 return 0
             limit_us = min(limit_us, *(self._limit_us(other) for other in self.open.values() if other is not sequence))
-        n = min(len(run), room)
+        n = min(len(run), n_left)
         if run.last_us > limit_us:
             n = min(n, int(np.searchsorted(run.times_us, limit_us, side="right")))
         if settings.gap is not None and n > 0:

@@ -56,7 +56,7 @@ class EventLog:
         figures: Mapping[str, float] | None = None,
         level: Level = "warning",
     ) -> None:
-        """Emit an event of ``kind``, a stable word; the log shows it at any verbosity, at ``level``."""
+        """Emit an event of ``kind``, a stable identifier; the log shows it at any verbosity, at ``level``."""
         event = Event(
             kind=kind,
             message=message,

@@ -73,7 +73,7 @@ async def check_source(make_source: Callable[[], Source], *, timeout_s: float = 
             await _check_closing(make_source)
     except TimeoutError as error:
         raise AssertionError(
-            f"a finite source must end its iterator, another say caught_up: nothing of it within {timeout_s} s"
+            f"a finite source must end its iterator, any other must report caught_up: neither within {timeout_s} s"
         ) from error
 
 
@@ -129,7 +129,9 @@ async def _read(make_source: Callable[[], Source], begin: Mapping[str, int], bac
                 seen.pop(partition), state.pop(partition)
             if "caught_up" in state.values() and "open" not in state.values():
                 break
-    require("open" not in state.values(), "a finite source must say PartitionEnded for each partition before it ends")
+    require(
+        "open" not in state.values(), "a finite source must report PartitionEnded for each partition before it ends"
+    )
     await source.close()
     return seen
 

@@ -201,7 +201,7 @@ async def test_a_lasting_change_is_told_loudly_and_learned_anew(tmp_path: Path) 
         await at.until_kind("model_swapped", 2)
         await at.until_kind("model_promoted", 2)
         assert at.run.counters[NAME].version == "0002"
-        assert "learning anew" in at.run.of_kind("model_promoted")[1].message
+        assert "relearning" in at.run.of_kind("model_promoted")[1].message
         await at.judge(60, level=8.0)
         assert at.decisions(60)["normal"] > 45
         assert len(at.run.of_kind("plant_changed")) == 1
@@ -256,7 +256,7 @@ async def test_a_wall_clock_that_jumps_costs_no_sequence_no_model_and_at_most_on
         await until(lambda: at.run.counters[NAME].accepted > 0)
         clock.off_us = days * 86_400_000_000
         await at.judge(40)
-        await at.run.learning.settle()  # a turn of the learner, in which a schedule might come due
+        await at.run.learning.wait_until_trained()  # a turn of the learner, in which a schedule might come due
         await at.judge(40)
         await at.end()
         assert at.decisions()["normal"] > 150

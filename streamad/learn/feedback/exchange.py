@@ -20,7 +20,7 @@ from streamad.system.files import append_lines
 from streamad.telemetry.logs import get_logger
 
 OnEvent: TypeAlias = Callable[[str, str], None]
-"""Takes an event's kind (a stable word) and message."""
+"""Takes an event's kind (a stable identifier) and message."""
 _RETRY_S = 10.0
 _BUSY = "end that one, or give feedback and control a file that no sink writes to"
 

@@ -134,7 +134,7 @@ class Learner:
 
     @property
     def progress(self) -> str:
-        """Return in a few words what the model is learning, or "" if nothing."""
+        """Return as a short text what the model is learning, or "" if nothing."""
         learning = "" if self._batcher.model is not None else f"learning {self._cold_start()}"
         return self._trainings.progress or learning
 
@@ -149,7 +149,7 @@ class Learner:
         """Return once the store was read, or ten seconds have passed."""
         await pause(_BEGIN_S, self._clock, self._begun)
 
-    async def settle(self) -> None:
+    async def wait_until_trained(self) -> None:
         """Return once everything judged so far is stored, a training due by it is done, and its model in service.
 
         For a source that waits for the monitor: at full speed, a recorded year would end before the first training.

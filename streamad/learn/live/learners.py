@@ -80,9 +80,9 @@ class Learners:
         if (learner := self._learners.get(sequence.model_name)) is not None:
             learner.judged(sequence)
 
-    async def settle(self) -> None:
-        """Return once ``Learner.settle`` has returned for each model."""
-        await asyncio.gather(*(learner.settle() for learner in self._learners.values()))
+    async def wait_until_trained(self) -> None:
+        """Return once ``Learner.wait_until_trained`` has returned for each model."""
+        await asyncio.gather(*(learner.wait_until_trained() for learner in self._learners.values()))
 
     def wake(self) -> None:
         """Poll the registry at once."""
@@ -114,7 +114,7 @@ class Learners:
 
     @property
     def progress(self) -> str:
-        """Return in a few words what the models are learning, or "" if nothing."""
+        """Return as a short text what the models are learning, or "" if nothing."""
         texts = {name: learner.progress for name, learner in self._learners.items()}
         parts = [text if len(texts) == 1 else f"{name} {text}" for name, text in texts.items() if text]
         return ", ".join(parts[:_SHOWN] + ([f"{len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else []))
@@ -166,7 +166,7 @@ class Learners:
         try:
             await learner.close(wait=wait)
         except Exception as error:  # noqa: BLE001 - the others' end must not depend on it
-            self._report_failure(name, error, "could not end as it should, what it had not kept is lost")
+            self._report_failure(name, error, "did not stop cleanly; unsaved sequences are lost")
 
     def _report_failure(self, name: str, error: Exception, so: str) -> None:
         trace = "".join(traceback.format_exception(error))

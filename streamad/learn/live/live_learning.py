@@ -103,13 +103,13 @@ class LiveLearning:
         """Store an operator's mark; returns once it is durable. Raises StoreError, RegistryError: then try again."""
         await self._learners.mark(mark_of(feedback), feedback.model)
 
-    async def settle(self) -> None:
+    async def wait_until_trained(self) -> None:
         """Return once everything judged so far is stored, a training due by it is done, and its model in service."""
-        await self._learners.settle()
+        await self._learners.wait_until_trained()
 
     @property
     def progress(self) -> str:
-        """Return in a few words what is being learned, or "" if nothing is."""
+        """Return as a short text what is being learned, or "" if nothing is."""
         return self._learners.progress
 
     def request_stop(self) -> None:

@@ -43,13 +43,13 @@ def groups_to_join(
     small = {one for one in needed if one.n_needed <= max_rows // 2}
     chosen = forced | small if len(small) > MAX_FILES else forced
     groups: list[list[Extent]] = []
-    room = 0
+    n_free = 0
     for extent in (one for one in needed if one in chosen):
-        if extent.n_needed > room:
+        if extent.n_needed > n_free:
             groups.append([])
-            room = max_rows
+            n_free = max_rows
         groups[-1].append(extent)
-        room -= extent.n_needed
+        n_free -= extent.n_needed
     return [group for group in groups if len(group) > 1 or group[0] in forced]
 
 

@@ -40,7 +40,7 @@ class StoredSequence:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's judgement of the sequence ``id``; it outlives the sequence's window."""
+    """An operator's mark on the sequence ``id``; it outlives the sequence's window."""
 
     id: str
     judgement: MarkKind

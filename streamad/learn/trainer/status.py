@@ -77,7 +77,7 @@ def written_status(training: Path) -> TrainingStatus:
 
 
 def progress_of(status: TrainingStatus, pid: int | None) -> str:
-    """Return the progress of the training process ``pid`` in words, from a status that may still be a former one's."""
+    """Return the progress of the training process ``pid`` as a short text; ``status`` may still be a former one's."""
     if status.state != "running" or status.pid is None or status.pid != pid:
         return "training, starting"
     fit = f", fit {status.fit}/{status.n_fits}" if status.n_fits > 1 else ""

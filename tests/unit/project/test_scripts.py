@@ -361,8 +361,8 @@ def test_files_are_counted_against_the_limits(tmp_path: Path) -> None:
     file_sizes = script("file_sizes")
     for folder, n_lines in (("streamad", 300), ("connectors", 301), ("models", 501), ("tests", 999)):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "room.py").write_text("\n" * n_lines)
-    assert file_sizes.long_files(tmp_path) == [(Path("models/room.py"), 501), (Path("connectors/room.py"), 301)]
+        (tmp_path / folder / "module.py").write_text("\n" * n_lines)
+    assert file_sizes.long_files(tmp_path) == [(Path("models/module.py"), 501), (Path("connectors/module.py"), 301)]
 
 
 def test_a_folder_of_more_than_twelve_modules_is_reported(tmp_path: Path) -> None:

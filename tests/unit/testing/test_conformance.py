@@ -114,7 +114,7 @@ async def test_check_source_accepts_a_good_source() -> None:
         (SkipsOne, r"after seek\('p', 20\) every record from there on .* once: expected 3 records, got 2"),
         (CannotGoBack, "after a second seek of 'p' while it is read"),
         (NeverEnds, "must end its iterator"),
-        (altered(PartitionEnded, lambda _: []), "must say PartitionEnded for each partition"),
+        (altered(PartitionEnded, lambda _: []), "must report PartitionEnded for each partition"),
         (altered(PartitionEnded, lambda e: [e, batch(e.partition, 99)]), "RecordBatch of 'p' after its PartitionEnded"),
         (altered(PartitionAssigned, lambda e: [e, e]), "partition 'p' was assigned twice"),
         (altered(RecordBatch, lambda _: []), "must hold records to be checked"),

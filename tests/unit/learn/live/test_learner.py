@@ -266,24 +266,24 @@ def _detector_in_trainers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")]))
 
 
-async def test_settle_keeps_what_was_judged_and_trains_nothing_before_its_time(tmp_path: Path) -> None:
+async def test_wait_until_trained_keeps_what_was_judged_and_trains_nothing_before_its_time(tmp_path: Path) -> None:
     """At once and in storage, on a clock that stands still: neither the next turn nor flush_interval is waited for."""
     async with followed(tmp_path, cold=True, **SMALL) as at:
         at.judge(30, decision="learning")
-        await at.learners.settle()
+        await at.learners.wait_until_trained()
         counters = at.counters[NAME]
         assert counters.accepted + counters.reserved == 30
         assert len(at.stored()) == 30
         assert (at.batcher.model, at.told) == (None, [])
 
 
-async def test_settle_waits_for_the_training_that_is_due_and_for_its_model(tmp_path: Path) -> None:
+async def test_wait_until_trained_returns_after_the_training_that_is_due_and_for_its_model(tmp_path: Path) -> None:
     async with followed(tmp_path, cold=True, **SMALL) as at:
         at.judge(40, decision="learning")
     async with followed(tmp_path, cold=True, first=40, **SMALL) as at:
         assert at.batcher.learning() == "41 of 50", "those of the run before count"
         at.judge(10, decision="learning")
-        await at.learners.settle()
+        await at.learners.wait_until_trained()
         assert at.batcher.model is not None
         assert at.batcher.model.ref.version == at.counters[NAME].version == "0001"
         assert at.kinds() == ["model_promoted", "model_swapped"]
