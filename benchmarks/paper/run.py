@@ -164,7 +164,7 @@ def _measure_all(jobs: list[Job], arguments: argparse.Namespace, measured: Measu
                     n_done += len(outcome.results)
                 report.show(outcome)
     except KeyboardInterrupt:
-        print(f"stopped: {n_done} more cells are stored; the same command goes on from here", file=sys.stderr)
+        print(f"stopped: {n_done} more cells are stored; the same command resumes from here", file=sys.stderr)
         return _INTERRUPTED
     if failed:
         failures = f"{failed} of {len(_cells(jobs))} cells failed, see above"

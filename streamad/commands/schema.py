@@ -25,5 +25,5 @@ def schema(
     """
     schemas = {**message_schemas(), "config": Settings.model_json_schema()}
     if name is not None and name not in schemas:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(schemas)}", param_hint="NAME")
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(schemas)}", param_hint="NAME")
     typer.echo(json.dumps(schemas if name is None else schemas[name], indent=2, ensure_ascii=False))

@@ -53,7 +53,7 @@ def train(
     """Train a model on recordings of normal sequences and put it into service.
 
     A part of the recordings is held out to calibrate the false-alarm rate; fewer than 150 sequences are scored out of
-    fold instead. After Ctrl-C the same command goes on from there. With several models (models in the config) each is
+    fold instead. After Ctrl-C the same command resumes from there. With several models (models in the config) each is
     trained on the sequences of its own value.
 
     Example: streamad train 'normal/*.csv'
@@ -106,7 +106,7 @@ class _Training:
                     promote=self.promote,
                 )
             except KeyboardInterrupt:
-                err.print("interrupted: the same command goes on from here")
+                err.print("interrupted: the same command resumes from here")
                 raise
         manifest = registry.manifest(name, version)
         promoted = registry.current(name) == version

@@ -157,7 +157,9 @@ async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) 
                 kind = kinds.get(_type_of(message.value, untagged))
                 found = None if kind is None else decode_json(message.value, kind)
             except msgspec.DecodeError as error:
-                get_logger().warning("skipped what is no message of streamad", place=message.place, why=str(error))
+                get_logger().warning(
+                    "skipped a line that is not a streamad message", place=message.place, why=str(error)
+                )
                 continue
             if found is not None:
                 yield found

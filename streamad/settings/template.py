@@ -121,14 +121,14 @@ def judging_sections(recordings: Entry, options: Entry | None = None) -> tuple[S
     learning = Section(
         "learning",
         (
-            "How the model follows the plant: it learns from what it judged normal, and a new model must earn its "
-            "place. As long as these lines are comments, the model stays as it is.",
+            "How the model follows the plant: it learns from what it judged normal, and a new model must pass a "
+            "comparison. As long as these lines are comments, the model stays as it is.",
         ),
         (
             Entry("store", "inliers", "where sequences are kept: a folder, or s3://...", active=False),
             Entry("schedule", "0 3 * * *", "retrain every night at three (cron, UTC)", active=False),
             Entry("first_training", 200, "without a model, collect so many first, most of them normal", active=False),
-            Entry("presumed_anomalies", 0.0, "share of faults among those, where you know of some", active=False),
+            Entry("presumed_anomalies", 0.0, "share of faults among these sequences, if known", active=False),
         ),
     )
     sinks = Section(
@@ -140,12 +140,12 @@ def judging_sections(recordings: Entry, options: Entry | None = None) -> tuple[S
             Entry("verdicts", "out/verdicts.jsonl", "one for every sequence"),
             Entry("dead_letters", "out/dead_letters.jsonl", "unreadable messages, as they came"),
             Entry("late", "out/late.jsonl", "samples that came too late"),
-            Entry("events", "out/events.jsonl", "what an operator should know of"),
+            Entry("events", "out/events.jsonl", "notices for the operator"),
         ),
     )
     run = Section(
         "run",
-        ("Progress: a run goes on where the last one stopped. To begin anew, delete this folder and out/.",),
+        ("Progress: a run resumes where the last one stopped. To start over, delete this folder and out/.",),
         (Entry("checkpoint", "checkpoint"),),
     )
     return model, alerts, learning, sinks, run

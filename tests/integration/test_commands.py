@@ -305,7 +305,7 @@ def test_an_interruption_says_that_nothing_is_lost(untrained_plant: CliPlant, mo
     monkeypatch.setattr("streamad.commands.train.train_model", interrupted)
     outcome = untrained_plant("train")
     assert outcome.code != 0
-    assert "interrupted: the same command goes on from here\n" in outcome.err
+    assert "interrupted: the same command resumes from here\n" in outcome.err
 
 
 def test_train_on_the_normal_ones_by_label(plant: CliPlant) -> None:

@@ -274,7 +274,7 @@ async def test_mutual_tls_works_with_a_broker(secured: SecuredBroker) -> None:
         ),
         (
             ("ca_file",),
-            "the broker ended the connection: does it want a certificate of ours (security.cert_file, key_file)",
+            "the broker ended the connection: does it require a client certificate (security.cert_file, key_file)",
         ),
     ],
 )

@@ -109,7 +109,7 @@ def _format_of(path: Path, options: FileOptions) -> FileFormat:
     found = _format(path)
     if found is None:
         raise SourceError(
-            f"{path}: the ending says no known format ({' '.join(_ENDINGS)}, some with .gz); "
+            f"{path}: the file's ending names no known format ({' '.join(_ENDINGS)}, some with .gz); "
             "give the option format, for example ?format=jsonl"
         )
     return found

@@ -168,8 +168,8 @@ def remarks_on(loss: float) -> tuple[str, ...]:
     """Return the remarks on a training with this lowest loss; at 1 all views are embedded alike."""
     if loss < _LOSS_OF_THE_START:
         return ()
-    told = f"training did not leave its start (loss {loss:.3f}; 1: all views are embedded alike), so the model tells"
-    return (f"{told} hardly anything apart: train for more epochs, or set the option transformation to residual",)
+    text = f"training did not leave its start (loss {loss:.3f}; 1: all views are embedded alike); the model hardly"
+    return (f"{text} separates any windows: train for more epochs, or set the option transformation to residual",)
 
 
 def summary_settings(model: TrainableModel, options: TrainingOptions, batch_size: int, seed: int) -> dict[str, object]:

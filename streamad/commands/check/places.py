@@ -146,5 +146,5 @@ def _fits_outputs(check: str, folder: Path, plant: Plant) -> list[Finding]:
                 )
             ]
     n = len(saved.progress)
-    progress = f"goes on in {n} partition{'s' * (n != 1)}" if n else "nothing read yet"
+    progress = f"resumes in {n} partition{'s' * (n != 1)}" if n else "nothing read yet"
     return [ok(check, f"{folder} ({progress})")]

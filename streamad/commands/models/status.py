@@ -158,7 +158,7 @@ class _Report:
             return "none is running"
         what = _asked(training.request) if training.request is not None else "it"
         if training.state == "interrupted":
-            return f"{what} was interrupted and goes on with a running monitor"
+            return f"{what} was interrupted and resumes with a running monitor"
         since = "" if training.started_us is None else f", since {from_us(training.started_us):%Y-%m-%d %H:%M:%S} UTC"
         where = f"process {training.pid} on {training.host}"
         return f"{what}: {progress_text(training)}{since} ({where})"

@@ -48,7 +48,7 @@ def retrain(
 ) -> None:
     """Train a version on the stored sequences, compare it with the one in service, and promote the better one.
 
-    The same training as by schedule, at the lowest priority. After Ctrl-C the same command goes on within an hour.
+    The same training as by schedule, at the lowest priority. After Ctrl-C the same command resumes within an hour.
 
     Example: streamad models retrain
     """
@@ -71,7 +71,7 @@ def relearn(
     """Train after a lasting change of the plant: on all sequences stored since then, whatever their decision.
 
     For a plant whose normal sequences alert since the change. Confirmed anomalies are left out. After Ctrl-C the same
-    command with the same time goes on within an hour.
+    command with the same time resumes within an hour.
 
     Example: streamad models relearn --since 2026-11-01T08:00:00Z
     """
@@ -98,7 +98,7 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
         print_json(result)
     if isinstance(result, TrainingFailed):
         if result.kind == "interrupted":
-            err.print(how_it_goes_on(result.request))
+            err.print(how_to_resume(result.request))
             raise typer.Exit(_INTERRUPTED_CODE)
         raise _TrainingError(result.error)
     if result.promoted and result.version is not None:
@@ -141,9 +141,9 @@ async def _trained(plant: Plant, model: str, asked: TrainingRequest, *, quiet: b
     return results[0]
 
 
-def how_it_goes_on(asked: TrainingRequest) -> str:
+def how_to_resume(asked: TrainingRequest) -> str:
     """Return the command that continues an interrupted training; ``--since`` as a time, since a duration moves."""
-    text = "interrupted: the same command goes on from here within an hour"
+    text = "interrupted: the same command resumes from here within an hour"
     if asked.since_us is None:
         return text
     return f"{text}, with --since {from_us(asked.since_us).isoformat().replace('+00:00', 'Z')}"

@@ -16,11 +16,11 @@ from streamad.plant import Plant
 def announce_promotion(plant: Plant, model: ModelRef) -> str:
     """Announce ``model`` if the plant learns; return how soon running monitors load it, for people."""
     if plant.settings.learning is None:
-        return "running monitors take it at their next start (with a section learning: at once)"
+        return "running monitors load it at their next start (with a section learning: at once)"
     try:
         asyncio.run(announce(plant, model))
     except StreamadError as error:
         err.print(
             f"[yellow]note[/]: no announcement, running monitors find the version by themselves: {escape(str(error))}"
         )
-    return "running monitors take it within 2 s"
+    return "running monitors load it within 2 s"

@@ -29,7 +29,7 @@ _RETRY_S = 10.0
 def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
     """Return why ``feedback`` is refused, or None; a date after ``latest_us`` would override all later marks."""
     if not _ID.fullmatch(feedback.alert_id):
-        return f"alert_id {feedback.alert_id[:80]!r} is none: it is the alert's or verdict's, 32 hex digits"
+        return f"{feedback.alert_id[:80]!r} is not an alert id: use the id of an alert or verdict, 32 hex digits"
     if feedback.model is not None and not _NAME.fullmatch(feedback.model):
         return f"model {feedback.model[:80]!r} is no name: use letters, digits, '.', '_' and '-' only"
     if feedback.created_at.tzinfo is None:
@@ -61,8 +61,8 @@ class FeedbackReader(Follower):
 
     A message is done when ``on_feedback`` has returned (or its result was awaited); a StreamadError makes it try again,
     so that an outage of the store loses nothing. A malformed message is reported as an event (at most one a minute)
-    and skipped. A place that cannot be read is reported once and tried again. All workers of a
-    plant read as one group: each message reaches one of them.
+    and skipped. A place that cannot be read is reported once and tried again. All workers of a plant read as one group:
+    each message reaches one of them.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class FeedbackReader(Follower):
         own, model = self._own_model, feedback.model
         if model in (None, own) or (self._is_routed and model is not None and model.startswith(f"{own}.")):
             return None
-        return f"model {model} is none of this plant ({own}{' and its values' if self._is_routed else ''})"
+        return f"model {model} is not one of this plant's models ({own}{' and its values' if self._is_routed else ''})"
 
     async def _deliver(self, feedback: Feedback) -> None:
         is_reported = False

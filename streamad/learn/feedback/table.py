@@ -107,7 +107,7 @@ def _row(line: int, row: Mapping[str, str], now_us: int, by: str, skew_us: int) 
     """Return the row, or what is wrong with it."""
     judgement = _kind_of(row["judgement"])
     if judgement is None:
-        return f"judgement {row['judgement'][:80]!r} is none of {', '.join(_KINDS)}"
+        return f"judgement {row['judgement'][:80]!r} is not one of {', '.join(_KINDS)}"
     if not row["alert_id"] and not (row["stream"] and row["sequence"]):
         return "names no sequence: it needs an alert_id, or stream and sequence"
     try:

@@ -65,8 +65,8 @@ def _pickled(spec: TrainerSpec) -> bytes:
 class Child:
     """Trains the model ``model`` in a process of its own, whenever ``start`` is called and none runs.
 
-    ``on_end`` gets the result of each start, also if another process was training already (only not if ``close`` came
-    before its turn); no failure there reaches the worker. Children that share ``turns`` train one after the other.
+    ``on_end`` gets the result of each start, also if another process was training already, unless ``close`` came
+    first; no failure there reaches the worker. Children that share ``turns`` train one after the other.
     ``grace_s``: how long a training may take to save its state when it is ended. ``retry_s``: how long ``waiting``
     returns nothing after a failure, doubled with each further one. Use it inside one running event loop.
     """
@@ -216,11 +216,11 @@ class Child:
         except RegistryError:
             resumes = False
         if self._closed and ended.code < 0:
-            then = ": it goes on at the next start" if resumes else " before it had begun"
+            then = ": it resumes at the next start" if resumes else " before it had begun"
             return self._failed(request, f"the training was interrupted{then}", "interrupted")
         by = f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with exit code {ended.code}"
-        words = ended.errors.strip().splitlines()
-        text = f"the training process {by}" + (f": {words[-1][:300]}" if words else "")
+        lines = ended.errors.strip().splitlines()
+        text = f"the training process {by}" + (f": {lines[-1][:300]}" if lines else "")
         if resumes:
             return self._failed(request, f"{text}; it is started again", "interrupted")
         return self._failed(request, text)

@@ -89,7 +89,7 @@ class _Job:
             if status is None:
                 raise
             status.interrupted()
-            text = "the training was interrupted: it goes on at the next start"
+            text = "the training was interrupted: it resumes at the next start"
             return TrainingFailed(model=spec.model, error=text, request=spec.request, kind="interrupted")
         finally:
             lease.release()

@@ -89,7 +89,7 @@ def _read(path: Path) -> TrainingRequest | None:
     except FileNotFoundError:  # taken at this very moment
         return None
     except msgspec.DecodeError as error:
-        get_logger().warning("not a training request: put aside", path=str(path), error=str(error))
+        get_logger().warning("not a training request: renamed to .unreadable", path=str(path), error=str(error))
         with suppress(OSError):
             path.rename(path.with_suffix(".unreadable"))
         return None

@@ -254,7 +254,8 @@ class Retraining:
         if n_apart >= max(_FEWEST_APART, _SHARE_APART * len(scores)):
             self.notes.append(
                 f"{n_apart} of {len(scores)} calibration sequences stand apart from the others: if they were faults, "
-                "say so (streamad feedback --confirmed, or learning.presumed_anomalies), else their like goes unnoticed"
+                "mark them (streamad feedback --confirmed, or learning.presumed_anomalies); otherwise such faults are "
+                "missed"
             )
 
     def _compared(self, n_fits: int, done: int, total: int) -> None:

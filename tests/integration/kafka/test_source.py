@@ -230,7 +230,7 @@ async def test_records_deleted_between_seek_and_reading_end_it(
         assert await pulling.source.seek(f"{topic}-0", 2) == 2
         error = await pulling.failure()
     assert isinstance(error, SourceError)
-    assert f"the offset asked for of topic {topic} is gone" in str(error)
+    assert f"the requested offset of topic {topic} was deleted" in str(error)
 
 
 async def test_progress_beyond_the_end_of_a_topic_ends_it(kafka: Broker, topic: str) -> None:

@@ -108,7 +108,7 @@ def test_a_sequence_by_its_own_name(config: Path) -> None:
         (["--alert", identity(1), "--confirmed", "--veto"], "only one of"),
         (["--stream", "r0", "--confirmed"], "go together"),
         (["--sequence", "B-1", "--confirmed"], "go together"),
-        (["--alert", "../../x", "--confirmed"], "alert_id '../../x' is none"),
+        (["--alert", "../../x", "--confirmed"], "'../../x' is not an alert id"),
         (["--alert", identity(1), "--confirmed", "--note", "x" * 2_001], "note has 2001 characters"),
         (["--alert", identity(1), "--confirmed", "--model", "other"], "no such model"),
         (["--alert", identity(1), "--confirmed", "--import", "a.csv"], "--import names sequences"),

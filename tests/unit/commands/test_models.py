@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from streamad.cli import app
 from streamad.commands.models.figures import figures_table
 from streamad.commands.models.status import progress_text
-from streamad.commands.models.training import how_it_goes_on, same_as_before
+from streamad.commands.models.training import how_to_resume, same_as_before
 from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark
@@ -139,7 +139,7 @@ def test_a_retraining_is_told_recorded_and_announced(config: Path) -> None:
 def test_people_see_how_far_it_is_and_what_came_of_it(config: Path) -> None:
     result = run(config, "retrain")
     assert "model default 0001: promoted" in result.stdout
-    assert "running monitors take it within 2 s" in result.stdout
+    assert "running monitors load it within 2 s" in result.stdout
     assert all(line.startswith("model default: ") for line in result.stderr.splitlines())
 
 
@@ -209,9 +209,9 @@ def test_ctrl_c_ends_a_training_and_the_same_command_goes_on(tmp_path: Path) -> 
         process.kill()
         process.communicate()
     assert process.returncode == 130, err
-    assert "interrupted: the same command goes on from here" in err
+    assert "interrupted: the same command resumes from here" in err
     assert "Traceback" not in err
-    assert "was interrupted and goes on" in said(config, "status")
+    assert "was interrupted and resumes" in said(config, "status")
     hold.unlink()
     assert json_of(config, "retrain")["version"] == "0001"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
@@ -245,7 +245,7 @@ def test_a_training_that_is_not_interrupted_is_nothing_to_go_on_with() -> None:
 
 def test_whoever_interrupts_it_is_told_the_time_that_goes_on() -> None:
     since = from_us(START_US - HOUR_US).isoformat().replace("+00:00", "Z")
-    assert how_it_goes_on(ASKED).endswith(f"goes on from here within an hour, with --since {since}")
+    assert how_to_resume(ASKED).endswith(f"resumes from here within an hour, with --since {since}")
 
 
 def _is_at_work(config: Path) -> bool:
@@ -345,7 +345,7 @@ def test_promote_and_rollback_tell_workers(trained: Path) -> None:
     assert json_of(trained, "rollback") == {"model": "default", "current": "0001", "before": second}
     assert registry_at(trained).current("default") == "0001"
     text = said(trained, "promote", second)
-    assert text == f"model default {second} is now in service (before: 0001); running monitors take it within 2 s\n"
+    assert text == f"model default {second} is now in service (before: 0001); running monitors load it within 2 s\n"
     assert f"{second} is now in service" in said(trained, "rollback", "--to", "0001") + said(trained, "promote", second)
     told = [json.loads(line)["version"] for line in (trained.parent / "control.jsonl").read_text().splitlines()]
     assert told[-4:] == ["0001", second, "0001", second]
@@ -378,7 +378,7 @@ def test_workers_that_cannot_be_told_are_no_failure(trained: Path) -> None:
 
 def test_without_learning_running_monitors_do_not_follow(trained: Path) -> None:
     plant_of(trained.parent, learning=None, model=MODEL)
-    assert "running monitors take it at their next start" in said(trained, "promote", "0001")
+    assert "running monitors load it at their next start" in said(trained, "promote", "0001")
 
 
 # --- several models ---

@@ -88,6 +88,6 @@ def read_error(path: Path, error: BaseException) -> SourceError:
 def shrunk_error(path: Path, offset: int, length: int, unit: str) -> SourceError:
     """Return the error that ``path`` ends before the offset where reading should continue."""
     return SourceError(
-        f"{path}: has only {length} {unit}, but reading should go on at {offset}: it was replaced or cut; "
+        f"{path}: has only {length} {unit}, but reading resumes at {offset}: it was replaced or cut; "
         "put the file back, or give the new one another name"
     )

@@ -36,11 +36,12 @@ ANSWERS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ),
     (
         (errors.CorruptRecordException,),
-        "records of {what} are damaged, their checksum is wrong: restart; if it stays so, the broker's disk is to "
-        "blame: restore them from a copy, or delete all records up to behind them and go on with --accept-gap",
+        "records of {what} are damaged, their checksum is wrong: restart; if it happens again, the broker's disk "
+        "is damaged: restore them from a copy, or delete all records up to and including them, and continue with "
+        "--accept-gap",
     ),
     ((errors.InvalidTopicError,), "the broker does not take the name of {what}"),
-    ((errors.OffsetOutOfRangeError,), "the offset asked for of {what} is gone, or was never written"),
+    ((errors.OffsetOutOfRangeError,), "the requested offset of {what} was deleted or never written"),
     (
         (errors.NotEnoughReplicasError, errors.NotEnoughReplicasAfterAppendError),
         "{what} has fewer copies in sync than min.insync.replicas: nothing can be written until brokers are back",
@@ -262,10 +263,10 @@ def _is_outage(error: BaseException) -> bool:
 
 def _ended_text(security: Security) -> str:
     # In TLS 1.3 a client learns only after the handshake that its certificate is missing; SASL and TLS ports close a
-    # plain-text connection without a word.
+    # plain-text connection without an answer.
     hints = {
-        "plaintext": "does this port want TLS or a login (security.protocol)?",
-        "ssl": "does it want a certificate of ours (security.cert_file, key_file) or a login (protocol sasl_ssl)?",
+        "plaintext": "does this port require TLS or a login (security.protocol)?",
+        "ssl": "does it require a client certificate (security.cert_file, key_file) or a login (protocol sasl_ssl)?",
     }
     login = "is security.protocol right for this port?"
     if security.mechanism == "oauthbearer":

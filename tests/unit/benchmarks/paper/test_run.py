@@ -188,7 +188,7 @@ def test_ctrl_c_ends_the_run_and_its_processes_and_the_same_command_goes_on(stro
     run.send_signal(signal.SIGINT)
     _, output = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert "the same command goes on from here" in output.splitlines()[-1]
+    assert "the same command resumes from here" in output.splitlines()[-1]
     assert "Traceback" not in output
     assert children
     deadline_s = time.monotonic() + 120

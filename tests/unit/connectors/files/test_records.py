@@ -162,7 +162,7 @@ async def test_a_foreign_file_is_refused(first: bytes, why: str, tmp_path: Path)
 async def test_continuing_behind_the_end_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t-0.records.jsonl", [record(5), record(6)])
     assert await read_one(path, tmp_path, begin=7) == []
-    with pytest.raises(SourceError, match="reading should go on at 8"):
+    with pytest.raises(SourceError, match="reading resumes at 8"):
         await read_one(path, tmp_path, begin=8)
 
 

@@ -50,7 +50,9 @@ async def test_a_partition_outside_the_folder_has_its_absolute_path(tmp_path: Pa
 async def test_the_format_can_be_given(tmp_path: Path) -> None:
     write(tmp_path / "log.txt", "{}", "{}")
     assert len(await read_one("log.txt?format=ndjson", tmp_path)) == 2
-    with pytest.raises(SourceError, match=r"log\.txt: the ending says no known format .* give the option format"):
+    with pytest.raises(
+        SourceError, match=r"log\.txt: the file's ending names no known format .* give the option format"
+    ):
         await read("log.txt", tmp_path)
 
 
@@ -69,7 +71,7 @@ async def test_a_grown_file_and_a_new_file_are_continued(tmp_path: Path) -> None
 )
 async def test_a_file_cut_since_the_last_run(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(SourceError, match=r"has only \d+ .*, but reading should go on at 99: it was replaced or cut"):
+    with pytest.raises(SourceError, match=r"has only \d+ .*, but reading resumes at 99: it was replaced or cut"):
         await read(name, tmp_path, begin=99)
 
 

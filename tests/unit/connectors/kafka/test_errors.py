@@ -74,11 +74,12 @@ LINES = [
     ),
     (
         errors.CorruptRecordException(),
-        "records of topic press are damaged, their checksum is wrong: restart; if it stays so, the broker's disk is to "
-        "blame: restore them from a copy, or delete all records up to behind them and go on with --accept-gap",
+        "records of topic press are damaged, their checksum is wrong: restart; if it happens again, the broker's disk "
+        "is damaged: restore them from a copy, or delete all records up to and including them, and continue with "
+        "--accept-gap",
     ),
     (errors.InvalidTopicError(), "the broker does not take the name of topic press"),
-    (errors.OffsetOutOfRangeError(), "the offset asked for of topic press is gone, or was never written"),
+    (errors.OffsetOutOfRangeError(), "the requested offset of topic press was deleted or never written"),
     (
         errors.NotEnoughReplicasError(),
         "topic press has fewer copies in sync than min.insync.replicas: nothing can be written until brokers are back",
@@ -272,7 +273,7 @@ async def test_a_silent_port_is_told_within_the_time_out() -> None:
 @pytest.mark.parametrize(
     ("security", "hint"),
     [
-        ({}, "does this port want TLS or a login (security.protocol)?"),
+        ({}, "does this port require TLS or a login (security.protocol)?"),
         ({**LOGIN}, "is security.protocol right for this port?"),
     ],
 )

@@ -206,7 +206,7 @@ async def test_a_model_that_is_none_of_the_plant_gets_no_marks(
     await reader.close()
     await task
     assert [feedback.model for feedback in desk.heard] == [*taken, None]
-    assert "is none of this plant (default" in desk.told[0][1]
+    assert "is not one of this plant's models (default" in desk.told[0][1]
 
 
 async def test_a_second_reader_of_a_file_stands_by_and_takes_over(desk: Desk) -> None:
@@ -260,9 +260,9 @@ async def test_a_file_in_which_nobody_has_said_anything_yet_is_no_news(
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"alert_id": ""}, "alert_id ''"),
-        ({"alert_id": "a/../b"}, "alert_id 'a/../b'"),
-        ({"alert_id": "a" * 65}, "alert_id 'aaa"),
+        ({"alert_id": ""}, "'' is not an alert id"),
+        ({"alert_id": "a/../b"}, "'a/../b' is not an alert id"),
+        ({"alert_id": "a" * 65}, "'aaa"),
         ({"model": "../m"}, "model '../m'"),
         ({"created_at": NOW.replace(tzinfo=None)}, "no time zone"),
         ({"created_at": NOW + timedelta(microseconds=1)}, "lies in the future"),
@@ -355,7 +355,7 @@ def test_every_bad_line_is_named_with_its_number(tmp_path: Path) -> None:
     rows, problems = read_feedback_csv(path, now_us=NOW_US)
     assert [(row.line, row.key) for row in rows] == [(2, "a1"), (11, "a1")]
     expected = {
-        3: "judgement 'maybe' is none of false_alarm, confirmed, veto",
+        3: "judgement 'maybe' is not one of false_alarm, confirmed, veto",
         4: "names no sequence",
         5: "time yesterday: is no time",
         6: "time 2026-03-01T07:00:00: has no time zone",

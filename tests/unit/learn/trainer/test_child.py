@@ -273,7 +273,7 @@ async def test_closing_interrupts_a_training_that_goes_on_where_it_was_at_the_ne
     worker.start("schedule")
     await until(lambda: len(plant.journal("epoch")) == 2)
     await worker.child.close()
-    assert_failed(worker.results[-1], "it goes on at the next start", kind="interrupted")
+    assert_failed(worker.results[-1], "it resumes at the next start", kind="interrupted")
     assert not worker.start(), "closed"
     assert plant.status().state == "interrupted"
     plant.hold.unlink()
@@ -299,7 +299,7 @@ async def test_a_training_that_does_not_listen_is_killed_after_the_grace(tmp_pat
     await until(lambda: len(plant.journal("epoch")) == 1)
     async with asyncio.timeout(120):
         await worker.child.close()
-    assert_failed(worker.results[-1], "it goes on at the next start", kind="interrupted")
+    assert_failed(worker.results[-1], "it resumes at the next start", kind="interrupted")
     with pytest.raises(ProcessLookupError):
         os.kill(plant.journal()[-1]["pid"], 0)
 
