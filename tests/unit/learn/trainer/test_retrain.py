@@ -93,7 +93,7 @@ def test_the_outcome_mentions_first_sequences_that_stand_apart(tmp_path: Path) -
     outcome = life.retrain("first")
     assert outcome.promoted
     assert outcome.figures["challenger.calibration_standing_apart"] >= 5
-    assert "calibration sequences stand apart from the others: if they were faults, say so" in outcome.reason
+    assert "calibration sequences stand apart from the others: if they were faults, mark them" in outcome.reason
     assert "stand apart" not in collected(tmp_path / "clean").retrain("first").reason
 
 
