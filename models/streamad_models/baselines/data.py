@@ -1,4 +1,4 @@
-"""What all baselines share: the fewest training windows, and windows as rows.
+"""Checks and forms of windows that all baselines share: the fewest training windows, and windows as rows.
 
 Legend: N windows, C channels, L window length.
 """

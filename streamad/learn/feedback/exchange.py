@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -97,7 +98,7 @@ async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
         await sink.close()
 
 
-class Follower:
+class Follower(ABC):
     """Passes every message in the place of ``role`` to ``take``, endlessly; a failure is reported once, tried again.
 
     A message is done when ``take`` has returned; with a group, an unfinished one comes again (at least once).
@@ -123,9 +124,9 @@ class Follower:
         finally:
             await self.close()
 
+    @abstractmethod
     async def take(self, message: StoredMessage) -> None:
         """Handle one message."""
-        raise NotImplementedError
 
     async def close(self) -> None:
         """Stop and disconnect for good; safe to call twice, and before ``run``."""

@@ -70,7 +70,7 @@ class Followed:
         await steps()
 
     def stored(self) -> set[str]:
-        """What may train or calibrate, as another process sees it."""
+        """The sequences that may train or calibrate, as another process sees them."""
         return self.plant.stored("accepted") | self.plant.stored("reserve")
 
 

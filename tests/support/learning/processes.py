@@ -1,4 +1,4 @@
-"""What the crash and race tests run outside of pytest: ``python -m tests.support.learning.processes MODE FOLDER``.
+"""The processes of the crash and race tests: ``python -m tests.support.learning.processes MODE FOLDER``.
 
 Children are forked, so that each of many costs milliseconds. Prints one JSON object.
 """

@@ -1,4 +1,4 @@
-"""What a child process does in tests that kill it: fill an inlier store."""
+"""A child process that fills an inlier store, for tests that kill it."""
 
 from __future__ import annotations
 
