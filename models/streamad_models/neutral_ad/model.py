@@ -16,28 +16,43 @@ FORMAT = 1
 LARGEST_INPUT = 1e9  # keeps every product inside float32, so that finite windows always have finite terms
 
 
-class NeutralADModel(nn.Module):
-    """Maps windows to terms; pure per window, deterministic, scriptable.
+class ScaledModel(nn.Module):
+    """The constants of a scriptable model: format, shape of its windows, number of terms, and scaling.
 
-    ``mean_C`` and ``scale_C`` are the per-channel scaling: ``(x - mean) * scale`` before everything else. The starting
-    weights depend on ``seed`` alone; torch's global generator does not change. Raises DetectorError for L < 2.
+    ``mean_C`` and ``scale_C`` are the per-channel scaling: ``(x - mean) * scale`` before everything else.
     """
 
-    def __init__(self, n_channels: int, length: int, options: NeutralADOptions, seed: int) -> None:
+    mean_C: Tensor  # noqa: N815 - a shape suffix
+    scale_C: Tensor  # noqa: N815
+
+    def __init__(self, n_channels: int, length: int, n_terms: int) -> None:
         super().__init__()
+        self.streamad_format = FORMAT
+        self.largest_input = LARGEST_INPUT
+        self.n_channels = n_channels
+        self.window_length = length
+        self.n_terms = n_terms
+        self.register_buffer("mean_C", torch.zeros(n_channels))
+        self.register_buffer("scale_C", torch.ones(n_channels))
+
+
+class NeutralADModel(ScaledModel):
+    """Maps windows to terms; pure per window, deterministic, scriptable.
+
+    The starting weights depend on ``seed`` alone; torch's global generator does not change. Raises DetectorError for
+    L < 2.
+    """
+
+    steps_L11: Tensor  # noqa: N815 - a shape suffix
+
+    def __init__(self, n_channels: int, length: int, options: NeutralADOptions, seed: int) -> None:
+        super().__init__(n_channels, length, options.n_transformations)
         if length < MIN_LENGTH:
             raise DetectorError(f"windows of length {length}: the model needs at least {MIN_LENGTH} steps")
         generator = torch.Generator().manual_seed(seed)
         n_blocks = depth_for_length(length) if options.n_blocks == "auto" else options.n_blocks
         embedding_dim = 64 if options.embedding_dim == "auto" else options.embedding_dim
-        self.streamad_format = FORMAT
-        self.n_channels = n_channels
-        self.window_length = length
-        self.n_terms = options.n_transformations
         self.temperature = options.temperature
-        self.largest_input = LARGEST_INPUT
-        self.register_buffer("mean_C", torch.zeros(n_channels))
-        self.register_buffer("scale_C", torch.ones(n_channels))
         self.register_buffer("steps_L11", torch.arange(length)[:, None, None], persistent=False)
         self.transformations = Transformations(options.n_transformations, n_channels, options.transformation, generator)
         self.encoder = Encoder(
@@ -49,10 +64,6 @@ class NeutralADModel(nn.Module):
             generator=generator,
             trains_in_bfloat16=options.precision == "bfloat16",
         )
-
-    mean_C: Tensor  # noqa: N815 - a shape suffix
-    scale_C: Tensor  # noqa: N815
-    steps_L11: Tensor  # noqa: N815
 
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""

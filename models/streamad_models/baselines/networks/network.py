@@ -21,7 +21,7 @@ from streamad_models.baselines.data import MIN_SEQUENCES
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import check_windows
 from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
-from streamad_models.neutral_ad.model import FORMAT, LARGEST_INPUT
+from streamad_models.neutral_ad.model import ScaledModel
 from streamad_models.neutral_ad.options import MAX_AUTO_BATCH
 from streamad_models.neutral_ad.tabular.model import TabularEncoder
 from streamad_models.neutral_ad.training import set_scaling, tensors_of
@@ -74,25 +74,15 @@ class NetworkOptions(BaselineOptions):
 OptionsT = TypeVar("OptionsT", bound=BaselineOptions)
 
 
-class Network(nn.Module, ABC):
+class Network(ScaledModel, ABC):
     """A scriptable model: ``forward`` maps windows to terms, purely per window; training minimises ``loss``.
 
     The export holds ``forward`` and the functions that it calls. Buffers hold the score's constants besides weights; a
     module that annotates one has no ``from __future__ import annotations``, which TorchScript cannot read.
     """
 
-    mean_C: Tensor  # noqa: N815 - a shape suffix
-    scale_C: Tensor  # noqa: N815
-
     def __init__(self, n_channels: int, length: int, n_terms: int = 1) -> None:
-        super().__init__()
-        self.streamad_format = FORMAT
-        self.largest_input = LARGEST_INPUT
-        self.n_channels = n_channels
-        self.window_length = length
-        self.n_terms = n_terms
-        self.register_buffer("mean_C", torch.zeros(n_channels))
-        self.register_buffer("scale_C", torch.ones(n_channels))
+        super().__init__(n_channels, length, n_terms)
 
     def prepare(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the scaled windows [B, C, L], zero from each window's length on."""

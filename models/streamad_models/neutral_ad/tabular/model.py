@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from streamad_models.neutral_ad.loss import contrastive_terms
-from streamad_models.neutral_ad.model import FORMAT, LARGEST_INPUT
+from streamad_models.neutral_ad.model import ScaledModel
 from streamad_models.neutral_ad.options import NeutralADTabularOptions
 from streamad_models.neutral_ad.transformations import Parametrisation, check_transformations
 
@@ -75,28 +75,18 @@ class TabularEncoder(nn.Module):
         return z_BZ
 
 
-class TabularModel(nn.Module):
+class TabularModel(ScaledModel):
     """Maps rows to terms; deterministic, scriptable, and in evaluation mode pure per row.
 
-    ``mean_C`` and ``scale_C`` are the per-attribute scaling: ``(x - mean) * scale`` before everything else. The
-    starting weights depend on ``seed`` alone; torch's global generator does not change.
+    The scaling is per attribute. The starting weights depend on ``seed`` alone; torch's global generator does not
+    change.
     """
 
-    mean_C: Tensor  # noqa: N815 - a shape suffix
-    scale_C: Tensor  # noqa: N815
-
     def __init__(self, n_attributes: int, options: NeutralADTabularOptions, seed: int) -> None:
-        super().__init__()
+        super().__init__(n_attributes, 1, options.n_transformations)
         generator = torch.Generator().manual_seed(seed)
         widths = options.widths_of(n_attributes)
-        self.streamad_format = FORMAT
-        self.n_channels = n_attributes
-        self.window_length = 1
-        self.n_terms = options.n_transformations
         self.temperature = options.temperature
-        self.largest_input = LARGEST_INPUT
-        self.register_buffer("mean_C", torch.zeros(n_attributes))
-        self.register_buffer("scale_C", torch.ones(n_attributes))
         self.transformations = TabularTransformations(
             self.n_terms, n_attributes, options.transformation, width=widths["mask_width"], generator=generator
         )
