@@ -9,9 +9,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
 from streamad.errors import ArtifactError, DetectorError
@@ -23,6 +25,8 @@ CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; mea
 _CPU_ROWS = 512  # rows of a table (windows of one sample), whose activations are as much smaller
 _CUDA_CHUNK = 1024  # bounds the memory of one call
 _WARM_UP_BATCHES = (1, 2, 8)
+
+OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
 def resolve_device(device: str) -> torch.device:
@@ -40,8 +44,13 @@ def resolve_device(device: str) -> torch.device:
     return resolved
 
 
-class TorchScriptDetector:
+class TorchScriptDetector(Generic[OptionsT]):
     """The half of ``streamad.ports.Detector`` that loads: any detector whose artifact is one TorchScript file."""
+
+    options_model: type[BaseModel]
+
+    def __init__(self, options: OptionsT | None = None) -> None:
+        self.options = options or cast("OptionsT", self.options_model())
 
     def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
         """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
-
-from pydantic import BaseModel
+from typing import TypeVar
 
 from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.neutral_ad.model import NeutralADModel
-from streamad_models.neutral_ad.options import NeutralADOptions
-from streamad_models.neutral_ad.training import fit_model
-from streamad_models.torchscript import TorchScriptDetector, resolve_device
+from streamad_models.neutral_ad.options import NeutralADOptions, TrainingOptions
+from streamad_models.neutral_ad.training import TrainableModel, fit_model
+from streamad_models.torchscript import TorchScriptDetector
+
+OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
 
 
-class NeutralAD(TorchScriptDetector):
-    """Neural Transformation Learning for Anomaly Detection (Qiu et al., ICML 2021, arXiv:2103.16440).
+class ContrastiveDetector(TorchScriptDetector[OptionsT], ABC):
+    """Training by the contrastive loss, whatever the networks are made of."""
 
-    Higher scores are more anomalous; an untrained model scores about 1.
-    """
-
-    options_model: type[BaseModel] = NeutralADOptions
-
-    def __init__(self, options: NeutralADOptions | None = None) -> None:
-        self.options = options or NeutralADOptions()
+    @abstractmethod
+    def untrained(self, data: WindowSet, seed: int) -> TrainableModel:
+        """Return the untrained model for ``data``. Raises TrainingDataError if the data cannot give a model."""
 
     def fit(
         self,
@@ -47,7 +45,19 @@ class NeutralAD(TorchScriptDetector):
         Raises TrainingDataError if the data cannot give a model, DetectorError for an unknown device, a foreign resume
         file or a loss that diverges, OutputError if the resume file cannot be written.
         """
+        model = self.untrained(data, seed)
+        return fit_model(model, data, self.options, seed=seed, device=device, progress=progress, resume=resume)
+
+
+class NeutralAD(ContrastiveDetector[NeutralADOptions]):
+    """Neural Transformation Learning for Anomaly Detection (Qiu et al., ICML 2021, arXiv:2103.16440).
+
+    Higher scores are more anomalous; an untrained model scores about 1.
+    """
+
+    options_model = NeutralADOptions
+
+    def untrained(self, data: WindowSet, seed: int) -> NeutralADModel:
+        """Return the untrained model for windows [N, C, L]. Raises TrainingDataError."""
         check_training_data(data)
-        target = resolve_device(device)
-        model = NeutralADModel(data.values.shape[1], data.values.shape[2], self.options, seed)
-        return fit_model(model, data, self.options, seed=seed, device=target, progress=progress, resume=resume)
+        return NeutralADModel(data.values.shape[1], data.values.shape[2], self.options, seed)

@@ -22,6 +22,7 @@ from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import TrainingOptions
 from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
 from streamad_models.neutral_ad.tabular.model import TabularModel
+from streamad_models.torchscript import resolve_device
 
 TrainableModel: TypeAlias = NeutralADModel | TabularModel
 
@@ -145,19 +146,25 @@ def fit_model(
     options: TrainingOptions,
     *,
     seed: int,
-    device: torch.device,
+    device: str,
     progress: TrainingProgress | None,
     resume: Path | None,
 ) -> FittedModule:
-    """Train the untrained ``model`` on checked ``data``."""
-    run = _finished_run(model, data, options, seed=seed, device=device, progress=progress, resume=resume)
+    """Train the untrained ``model`` on checked ``data``; the model of the lowest training loss is kept.
+
+    With ``resume``, the state after the last finished epoch is saved every few seconds, at the end, and at any
+    interruption (also KeyboardInterrupt). A run that finds its own state continues it.
+    """
+    target = resolve_device(device)
+    run = ModelTraining(model, data, options, seed, target)
+    _finish(run, fingerprint(data, options, seed, target) if resume else "", progress, resume)
     summary = TrainingSummary(
         n_sequences=len(run.windows),
         n_epochs=run.epoch,
         best_epoch=run.best_epoch,
         best_loss=run.best_loss,
         duration_s=run.duration_s,
-        device=str(device),
+        device=str(target),
         settings=summary_settings(model, options, run.batch_size, seed),
         remarks=remarks_on(run.best_loss),
     )
@@ -178,23 +185,8 @@ def summary_settings(model: TrainableModel, options: TrainingOptions, batch_size
     return {**options.model_dump(mode="json"), **chosen}
 
 
-def _finished_run(
-    model: TrainableModel,
-    data: WindowSet,
-    options: TrainingOptions,
-    *,
-    seed: int,
-    device: torch.device,
-    progress: TrainingProgress | None,
-    resume: Path | None,
-) -> ModelTraining:
-    """Return the finished run with the model of the lowest training loss loaded; ``data`` was checked before.
-
-    With ``resume``, the state after the last finished epoch is saved every few seconds, at the end, and at any
-    interruption (also KeyboardInterrupt). A run that finds its own state continues it.
-    """
-    run = ModelTraining(model, data, options, seed, device)
-    mark = fingerprint(data, options, seed, device) if resume else ""
+def _finish(run: ModelTraining, mark: str, progress: TrainingProgress | None, resume: Path | None) -> None:
+    """Train to the last epoch and load the best model; ``mark`` is the fingerprint of the run in ``resume``."""
     if resume and (earlier := read_snapshot(resume, mark)):
         run.restore(earlier)
     elif resume:
@@ -202,7 +194,7 @@ def _finished_run(
     latest: Snapshot | None = None
     saved_at = time.monotonic()
     try:
-        while run.epoch < options.epochs:
+        while run.epoch < run.options.epochs:
             step = run.run_epoch()
             if resume:
                 latest = run.snapshot(mark)
@@ -216,7 +208,6 @@ def _finished_run(
             write_snapshot(resume, latest)
     run.model.load_state_dict(run.best_model)
     run.model.eval()
-    return run
 
 
 def set_scaling(model: Any, data: WindowSet, kind: Scaling) -> None:

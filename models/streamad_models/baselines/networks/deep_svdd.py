@@ -110,10 +110,7 @@ class DeepSvdd(NetworkDetector[DeepSvddOptions]):
     """
 
     options_model = DeepSvddOptions
-
-    def build(self, n_channels: int, length: int, generator: torch.Generator) -> DeepSvddNetwork:
-        """Return the untrained network."""
-        return DeepSvddNetwork(n_channels, length, self.options, generator)
+    network = DeepSvddNetwork
 
 
 def _without_bias(encoder: nn.Module) -> None:

@@ -110,10 +110,7 @@ class Drocc(NetworkDetector[DroccOptions]):
     """
 
     options_model = DroccOptions
-
-    def build(self, n_channels: int, length: int, generator: torch.Generator) -> DroccNetwork:
-        """Return the untrained network."""
-        return DroccNetwork(n_channels, length, self.options, generator)
+    network = DroccNetwork
 
 
 def onto_shell(offset_BCL: Tensor, radius_B: Tensor, gamma: float) -> Tensor:

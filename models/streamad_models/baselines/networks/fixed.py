@@ -46,10 +46,7 @@ class FixedTransformations(NetworkDetector[FixedTransformationsOptions]):
     """
 
     options_model = FixedTransformationsOptions
-
-    def build(self, n_channels: int, length: int, generator: torch.Generator) -> FixedTransformationsNetwork:
-        """Return the untrained network. Raises TrainingDataError for windows too short to shift."""
-        return FixedTransformationsNetwork(n_channels, length, self.options, generator)
+    network = FixedTransformationsNetwork
 
 
 def fixed_views(x_LBC: Tensor, lengths_B: Tensor) -> Tensor:

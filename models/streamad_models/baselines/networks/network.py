@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Generic, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
@@ -110,17 +110,22 @@ class Network(ScaledModel, ABC):
         """Set the constants of the score (a covariance, say) from all training windows; gradients are off."""
 
 
-class NetworkDetector(TorchScriptDetector, ABC, Generic[OptionsT]):
-    """A detector (``streamad.ports.Detector``) around one ``Network``, which a subclass builds."""
+class NetworkDetector(TorchScriptDetector[OptionsT]):
+    """A detector (``streamad.ports.Detector``) around one ``Network``: a subclass names its class or builds it."""
 
-    options_model: type[BaseModel]
+    network: type[Any]
 
-    def __init__(self, options: OptionsT | None = None) -> None:
-        self.options = options or cast(OptionsT, self.options_model())
-
-    @abstractmethod
     def build(self, n_channels: int, length: int, generator: torch.Generator) -> Network:
-        """Return the untrained network; its starting weights depend on ``generator`` alone."""
+        """Return the untrained network; its starting weights depend on ``generator`` alone.
+
+        Raises TrainingDataError if windows are too short for it.
+        """
+        network: Network = self.network(n_channels, length, self.options, generator)
+        return network
+
+    def choose(self, data: WindowSet, seed: int, device: str) -> Self:
+        """Return the detector that trains on ``data``: this one, unless an option is still to be chosen."""
+        return self
 
     def fit(
         self,
@@ -136,13 +141,16 @@ class NetworkDetector(TorchScriptDetector, ABC, Generic[OptionsT]):
         ``resume`` is not used: every training begins anew. Raises TrainingDataError, DetectorError.
         """
         check_windows(data, MIN_SEQUENCES)
-        target, generator = resolve_device(device), torch.Generator().manual_seed(seed)
+        started_s = time.perf_counter()
+        chosen = self.choose(data, seed, device)
+        chosen_s = time.perf_counter() - started_s
+        target, generator, options = resolve_device(device), torch.Generator().manual_seed(seed), chosen.options
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # some layers of torch draw their weights from it
-            network = self.build(data.values.shape[1], data.values.shape[2], generator)
-        set_scaling(network, data, self.options.scaling)
+            network = chosen.build(data.values.shape[1], data.values.shape[2], generator)
+        set_scaling(network, data, options.scaling)
         network.to(target)
-        began_s, options = time.perf_counter(), self.options
+        began_s = time.perf_counter() - chosen_s
         windows, lengths = tensors_of(data, target)
         network.train()
         with torch.no_grad():
@@ -151,7 +159,7 @@ class NetworkDetector(TorchScriptDetector, ABC, Generic[OptionsT]):
         network.eval()
         with torch.no_grad():
             network.after_training(windows, lengths)
-        chosen = {"batch_size": options.batch_size_of(len(data)), "seed": seed, "torch": torch.__version__}
+        resolved = {"batch_size": options.batch_size_of(len(data)), "seed": seed, "torch": torch.__version__}
         summary = TrainingSummary(
             n_sequences=len(data),
             n_epochs=options.epochs,
@@ -159,7 +167,7 @@ class NetworkDetector(TorchScriptDetector, ABC, Generic[OptionsT]):
             best_loss=loss,
             duration_s=time.perf_counter() - began_s,
             device=str(target),
-            settings={**options.model_dump(mode="json"), **chosen},
+            settings={**options.model_dump(mode="json"), **resolved},
         )
         return FittedModule(network, summary)
 

@@ -123,10 +123,7 @@ class TransformationPrediction(NetworkDetector[LearnableViewsOptions]):
     """
 
     options_model = LearnableViewsOptions
-
-    def build(self, n_channels: int, length: int, generator: torch.Generator) -> TransformationPredictionNetwork:
-        """Return the untrained network. Raises TrainingDataError for windows of one sample."""
-        return TransformationPredictionNetwork(n_channels, length, self.options, generator)
+    network = TransformationPredictionNetwork
 
 
 class SimClrOptions(LearnableViewsOptions):
@@ -185,10 +182,7 @@ class SimClr(NetworkDetector[SimClrOptions]):
     """
 
     options_model = SimClrOptions
-
-    def build(self, n_channels: int, length: int, generator: torch.Generator) -> SimClrNetwork:
-        """Return the untrained network. Raises TrainingDataError for windows of one sample."""
-        return SimClrNetwork(n_channels, length, self.options, generator)
+    network = SimClrNetwork
 
 
 def learnable_views(

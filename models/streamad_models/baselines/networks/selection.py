@@ -6,11 +6,8 @@ Legend: B windows, C channels, L window length.
 from __future__ import annotations
 
 import math
-import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -18,12 +15,8 @@ import torch
 from torch import Tensor
 
 from streamad.errors import DetectorError
-from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
-from streamad_models.baselines.data import MIN_SEQUENCES
 from streamad_models.baselines.networks.network import Network, NetworkDetector, OptionsT
-from streamad_models.fitted import FittedModule
-from streamad_models.neutral_ad.data import check_windows
 from streamad_models.neutral_ad.training import tensors_of
 
 _SHARE = 0.2
@@ -31,7 +24,7 @@ _FEWEST = 10
 _SEED = 20160404  # its random numbers are independent of the training's
 
 
-class SelectingDetector(NetworkDetector[OptionsT]):
+class SelectingDetector(NetworkDetector[OptionsT], ABC):
     """A detector with an option, ``selected``, that may be "auto": the candidate with the highest ``judge`` value.
 
     Each candidate is trained on four fifths of the training windows and judged on the fifth left out; the model is then
@@ -48,24 +41,13 @@ class SelectingDetector(NetworkDetector[OptionsT]):
     def judge(self, network: Network, windows_BCL: Tensor, lengths_B: Tensor) -> float:
         """Return how well a candidate's ``network`` describes held-out normal windows [B, C, L]: higher is better."""
 
-    def fit(
-        self,
-        data: WindowSet,
-        *,
-        seed: int,
-        device: str = "auto",
-        progress: TrainingProgress | None = None,
-        resume: Path | None = None,
-    ) -> FittedModule:
-        """Choose the option that is "auto", then train as ``NetworkDetector.fit`` does, with its errors."""
-        began_s = time.perf_counter()
-        check_windows(data, MIN_SEQUENCES)
-        resolved = self if getattr(self.options, self.selected) != "auto" else self._chosen(data, seed, device)
-        fitted = super(SelectingDetector, resolved).fit(data, seed=seed, device=device, progress=progress)
-        return FittedModule(fitted.model, replace(fitted.summary, duration_s=time.perf_counter() - began_s))
+    def choose(self, data: WindowSet, seed: int, device: str) -> Self:
+        """Return the detector with the best candidate, the first of equals; one that diverges does not count.
 
-    def _chosen(self, data: WindowSet, seed: int, device: str) -> Self:
-        """Return the detector with the best candidate, the first of equals; one that diverges does not count."""
+        Without "auto" it is this detector. Raises DetectorError if no candidate will do.
+        """
+        if getattr(self.options, self.selected) != "auto":
+            return self
         candidates = self.candidates(data.values.shape[2])
         if len(candidates) == 1:
             return self._with(candidates[0])
