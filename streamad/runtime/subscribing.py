@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -82,45 +82,21 @@ class Messages(Generic[M_co]):
             await self._subscription.close()
 
 
+class _Settings(TypedDict, total=False):
+    group: str | None
+    start: Start | None
+    options: Mapping[str, Any] | None
+    base_dir: Path | None
+
+
 @overload
-def subscribe(
-    url: str,
-    *,
-    group: str | None = ...,
-    start: Start | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    base_dir: Path | None = ...,
-) -> Messages[Alert]: ...
+def subscribe(url: str, **settings: Unpack[_Settings]) -> Messages[Alert]: ...
 @overload
-def subscribe(
-    url: str,
-    *,
-    of: type[A],
-    group: str | None = ...,
-    start: Start | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    base_dir: Path | None = ...,
-) -> Messages[A]: ...
+def subscribe(url: str, *, of: type[A], **settings: Unpack[_Settings]) -> Messages[A]: ...
 @overload
-def subscribe(
-    url: str,
-    *,
-    of: tuple[type[A], type[B]],
-    group: str | None = ...,
-    start: Start | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    base_dir: Path | None = ...,
-) -> Messages[A | B]: ...
+def subscribe(url: str, *, of: tuple[type[A], type[B]], **settings: Unpack[_Settings]) -> Messages[A | B]: ...
 @overload
-def subscribe(
-    url: str,
-    *,
-    of: tuple[type[Message], ...],
-    group: str | None = ...,
-    start: Start | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    base_dir: Path | None = ...,
-) -> Messages[Message]: ...
+def subscribe(url: str, *, of: tuple[type[Message], ...], **settings: Unpack[_Settings]) -> Messages[Message]: ...
 def subscribe(
     url: str,
     *,
