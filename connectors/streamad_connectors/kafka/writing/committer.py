@@ -15,6 +15,7 @@ from streamad.errors import CheckpointError, OutputError, PartitionLost, SourceE
 from streamad.messages import OutputRecord, Role
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.ports import Sink
+from streamad.system.tasks import Backoff
 from streamad.telemetry.logs import get_logger
 from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
@@ -39,7 +40,7 @@ _HOPELESS = (
     errors.TransactionalIdAuthorizationFailed,
     errors.UnsupportedVersionError,
 )
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_FIRST_PAUSE_US, _LONGEST_PAUSE_US = 100_000, 5_000_000
 _MOST_FENCES = 3
 _FENCES_WITHIN_US = 120_000_000
 _HEARTBEATS_TO_WAIT = 2
@@ -113,7 +114,7 @@ class KafkaCommitter:
         await self._drop(partition)
         await self._wait_after_fence(partition)
         give_up_us = self._state.clock.monotonic_us() + self._state.options.give_up_after
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_US, _LONGEST_PAUSE_US)
         while True:
             self._check_claim(partition, claim)
             try:
@@ -124,8 +125,8 @@ class KafkaCommitter:
                 if isinstance(error, _HOPELESS) or self._state.clock.monotonic_us() >= give_up_us:
                     await self._fail_restoring(partition, error)
                 self._log.info("partition not restored yet", partition=partition, reason=explain(error))
-            await self._state.clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await self._state.clock.sleep(backoff.pause_us / 1e6)
+            backoff.failed()
 
     async def _try_restore(self, partition: str, claim: object) -> Progress | None:
         place = self._place_of(partition)
