@@ -129,11 +129,6 @@ class Keeper:
         return work
 
     @property
-    def has_unflushed(self) -> bool:
-        """Return whether a sequence waits for its shard, or for the store to open."""
-        return self.n_unwritten > 0
-
-    @property
     def n_unwritten(self) -> int:
         """Return how many sequences wait for their shard, or for the store to open; safe while ``work`` runs."""
         return len(self._waiting) + self._unflushed.total()

@@ -22,6 +22,7 @@ from streamad.learn.trainer.trainings import Need, Trainings
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.system.clock import pause
+from streamad.system.tasks import wait_for_either
 from streamad.system.threads import LoneThread, in_thread
 from streamad.telemetry.events import Emit
 from streamad.telemetry.metrics import LearningCounters
@@ -214,12 +215,11 @@ class Learner:
         self._notify(Notice("store_failed", f"the inlier store {waited}: {n} sequences are not kept", level="error"))
 
     async def _wait_for_training(self) -> None:
-        done, stopped = (asyncio.create_task(what()) for what in (self._trainings.wait, self._stopped.wait))
-        watching = asyncio.create_task(self._trainings.watch())
-        await asyncio.wait({done, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (done, stopped, watching):
+        done, watching = (asyncio.create_task(what()) for what in (self._trainings.wait, self._trainings.watch))
+        await wait_for_either(self._stopped, done)
+        for task in (done, watching):
             task.cancel()
-        await asyncio.gather(done, stopped, watching, return_exceptions=True)
+        await asyncio.gather(done, watching, return_exceptions=True)
 
     async def _turns(self) -> None:
         while True:
@@ -237,7 +237,7 @@ class Learner:
         items = list(self._inbox)
         self._inbox.clear()
         self._n_in_batcher = self._n_in_batcher if items else 0  # after a failed commit some were judged twice
-        waits = bool(items) or self._keeper.has_unflushed or self._is_failing
+        waits = bool(items) or self._keeper.n_unwritten > 0 or self._is_failing
         since_us = self._clock.monotonic_us() - self._flushed_us
         is_due = since_us >= self._settings.flush_interval or len(items) >= _SHARD_SEQUENCES
         is_cold = is_due and self._batcher.model is None

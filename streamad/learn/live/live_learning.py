@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from streamad.errors import UsageError
 from streamad.judge.bank import ModelBank
-from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.learn.feedback.control import Announcer, ControlReader
 from streamad.learn.feedback.feedback import FeedbackReader
@@ -61,7 +60,7 @@ def _in_service(
     return versions.load(version)
 
 
-class LiveLearning:
+class LiveLearning(Learners):
     """The models of ``streamad run``, which learn as ``learning`` in the config says.
 
     Learners keep what was judged and train; operators' marks reach the stores; a promotion is announced to other
@@ -70,12 +69,11 @@ class LiveLearning:
 
     def __init__(self, plant: Plant, events: EventLog) -> None:
         self.counters: dict[str, LearningCounters] = {}
-        self._plant = plant
         self._events = events
         self._announcer = Announcer(plant, events.emit)
-        self._learners = Learners(plant, events.emit, self.counters, on_promoted=self._announcer.announce)
+        super().__init__(plant, events.emit, self.counters, on_promoted=self._announcer.announce)
         self._readers = (
-            FeedbackReader(plant, self.mark, events.emit),
+            FeedbackReader(plant, self._take_feedback, events.emit),
             ControlReader(plant, self.wake, events.emit),
         )
         self._reading: list[asyncio.Task[None]] = []
@@ -83,38 +81,17 @@ class LiveLearning:
     async def begin(self) -> Batchers:
         """Return the batchers that score, and begin to learn. Raises what ``models_at_work`` does."""
         try:
-            batchers = await models_at_work(self._plant, may_learn=True, on_new=self._learners.add)
-            await self._learners.begun()
+            batchers = await models_at_work(self._plant, may_learn=True, on_new=self.add)
+            await self.begun()
         except BaseException:
             await self.close(wait=False)
             raise
         self._reading = [asyncio.create_task(reader.run()) for reader in self._readers]
         return batchers
 
-    def judged(self, sequence: JudgedSequence) -> None:
-        """Take a committed sequence; returns at once."""
-        self._learners.judged(sequence)
-
-    def wake(self) -> None:
-        """Look into the registry at once."""
-        self._learners.wake()
-
-    async def mark(self, feedback: Feedback) -> None:
+    async def _take_feedback(self, feedback: Feedback) -> None:
         """Store an operator's mark; returns once it is durable. Raises StoreError, RegistryError: then try again."""
-        await self._learners.mark(mark_of(feedback), feedback.model)
-
-    async def wait_until_trained(self) -> None:
-        """Return once everything judged so far is stored, a training due by it is done, and its model in service."""
-        await self._learners.wait_until_trained()
-
-    @property
-    def progress(self) -> str:
-        """Return as a short text what is being learned, or "" if nothing is."""
-        return self._learners.progress
-
-    def request_stop(self) -> None:
-        """Begin no more training and end the one that runs: it resumes at the next start."""
-        self._learners.request_stop()
+        await self.mark(mark_of(feedback), feedback.model)
 
     async def close(self, *, wait: bool) -> None:
         """Store what was judged; then, if ``wait``, train what is due, until ``request_stop``. Safe to call twice."""
@@ -124,5 +101,5 @@ class LiveLearning:
             if isinstance(error, Exception):  # what was judged must be stored all the same
                 message = f"a reader of feedback or control has ended: {error!r}"
                 self._events.emit("learning_failed", message, level="error")
-        await self._learners.close(wait=wait)
+        await super().close(wait=wait)
         await self._announcer.close()

@@ -87,11 +87,11 @@ def named(numbers: range, *, reserved: bool) -> set[str]:
 def test_accepted_and_reserve_go_to_the_store_once_and_durably(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     work = kept.keeper.work([judged(number) for number in range(100)], flush=False)
-    assert kept.keeper.has_unflushed
+    assert kept.keeper.n_unwritten
     assert work.held == work.kept
     again = kept.keeper.work([judged(number) for number in range(90, 110)], flush=True)
     assert again.kept.total() == 10
-    assert not kept.keeper.has_unflushed
+    assert not kept.keeper.n_unwritten
     assert kept.ids_on_disk("accepted") == named(range(110), reserved=False)
     assert kept.ids_on_disk("reserve") == named(range(110), reserved=True)
     assert again.held == {"accepted": len(kept.ids_on_disk("accepted")), "reserve": len(kept.ids_on_disk("reserve"))}
