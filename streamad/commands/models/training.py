@@ -31,6 +31,7 @@ from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.ranges import parse_time_us
+from streamad.system.tasks import wait_for_either
 from streamad.types import from_us
 
 _POLL_S = 0.2
@@ -123,19 +124,17 @@ async def _trained(plant: Plant, model: str, asked: TrainingRequest, *, quiet: b
     child = Child(plant, model, results.append)
     child.start(same_as_before(read_status(registry, model), asked))
     stop = asyncio.Event()
-    stopping = asyncio.ensure_future(stop.wait())
     with (
         stop_on_signals(stop.set, "the training saves how far it is"),
         Bar(f"model {model}: beginning", quiet=quiet) as bar,
     ):
         while child.is_running and not stop.is_set():
-            await asyncio.wait({stopping}, timeout=_POLL_S)
+            await wait_for_either(stop, timeout_s=_POLL_S)
             try:
                 show_status(bar, model, await asyncio.to_thread(read_status, registry, model))
             except RegistryError:  # the next read may succeed, and the result has the error
                 continue
         await child.close()
-    stopping.cancel()
     if not results:  # stopped before its process began
         return TrainingFailed(model=model, error="the training was interrupted", request=asked, kind="interrupted")
     return results[0]
