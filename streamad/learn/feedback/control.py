@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from streamad.errors import StreamadError
-from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, log_event, send
+from streamad.learn.feedback.exchange import Follower, OnEvent, exchange_urls, send
 from streamad.messages import ModelRef, OutputRecord, Promotion
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
@@ -30,9 +30,9 @@ async def announce(plant: Plant, model: ModelRef) -> bool:
 
 
 class Announcer:
-    """Announces promotions in tasks of the running event loop; a failure is an event and no more."""
+    """Announces promotions in tasks of the running event loop; a failure is emitted as an event and ends nothing."""
 
-    def __init__(self, plant: Plant, on_event: OnEvent = log_event) -> None:
+    def __init__(self, plant: Plant, on_event: OnEvent) -> None:
         self._plant = plant
         self._on_event = on_event
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,7 +66,7 @@ class ControlReader(Follower):
     cannot be read is one event and is tried again.
     """
 
-    def __init__(self, plant: Plant, on_wake: Callable[[], None], on_event: OnEvent = log_event) -> None:
+    def __init__(self, plant: Plant, on_wake: Callable[[], None], on_event: OnEvent) -> None:
         def on_trouble(why: str) -> None:
             on_event("control_unreadable", f"promotions are found by polling alone: {why}")
 

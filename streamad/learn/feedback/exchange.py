@@ -169,8 +169,3 @@ class Follower(ABC):
                     await messages.aclose()
             finally:
                 await subscription.close()
-
-
-def log_event(kind: str, message: str) -> None:
-    """Log the event as a warning, if there is no event log."""
-    get_logger().warning(message, kind=kind)

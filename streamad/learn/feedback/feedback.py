@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 
 from streamad.errors import StreamadError
-from streamad.learn.feedback.exchange import Follower, OnEvent, log_event, send
+from streamad.learn.feedback.exchange import Follower, OnEvent, send
 from streamad.messages import Feedback, OutputRecord, message_types
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
@@ -59,18 +58,13 @@ def _decoded(content: bytes) -> Feedback:
 class FeedbackReader(Follower):
     """Reads ``learning.feedback`` and passes each message to ``on_feedback``, at least once, in order.
 
-    A message is done when ``on_feedback`` has returned (or its result was awaited); a StreamadError makes it try again,
-    so that an outage of the store loses nothing. A malformed message is reported as an event (at most one a minute)
+    A message is done when ``on_feedback`` has returned; a StreamadError makes it try again, so that an outage of the
+    store loses nothing. A malformed message is reported as an event (at most one a minute)
     and skipped. A place that cannot be read is reported once and tried again. All workers of a plant read as one group:
     each message reaches one of them.
     """
 
-    def __init__(
-        self,
-        plant: Plant,
-        on_feedback: Callable[[Feedback], Awaitable[None] | None],
-        on_event: OnEvent = log_event,
-    ) -> None:
+    def __init__(self, plant: Plant, on_feedback: Callable[[Feedback], Awaitable[None]], on_event: OnEvent) -> None:
         def on_trouble(why: str) -> None:
             on_event("feedback_unreadable", f"feedback is not read: {why}")
 
@@ -108,10 +102,7 @@ class FeedbackReader(Follower):
         is_reported = False
         while True:
             try:
-                pending = self._on_feedback(feedback)
-                if inspect.isawaitable(pending):
-                    await pending
-                return
+                return await self._on_feedback(feedback)
             except StreamadError as error:
                 if not is_reported:
                     self._on_event("feedback_waits", f"feedback on {feedback.alert_id} cannot be kept yet: {error}")

@@ -86,7 +86,7 @@ class Ear:
         self.n_woken = 0
         self.changed = asyncio.Event()
 
-    def hear(self, feedback: Feedback) -> None:
+    async def hear(self, feedback: Feedback) -> None:
         self.heard.append(feedback)
         self.changed.set()
 

@@ -53,7 +53,7 @@ async def test_without_a_place_nothing_is_told_or_read(tmp_path: Path, settings:
     plant = Plant(settings, tmp_path, ManualClock())
     assert await announce(plant, MODEL) is False
     async with asyncio.timeout(WAIT_S):
-        await ControlReader(plant, Worker().wake).run()
+        await ControlReader(plant, Worker().wake, Worker().emit).run()
 
 
 async def test_the_message_names_model_and_version(tmp_path: Path) -> None:

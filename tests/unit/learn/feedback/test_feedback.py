@@ -62,7 +62,7 @@ class Desk:
         with self.path.open("ab") as file:
             file.writelines(lines)
 
-    def hear(self, feedback: Feedback) -> None:
+    async def hear(self, feedback: Feedback) -> None:
         self.heard.append(feedback)
         self.changed.set()
 
@@ -150,12 +150,12 @@ async def test_a_message_that_cannot_be_kept_is_told_once_and_tried_again(
     desk.append(line(said("a1")), line(said("a2")))
     attempts = 0
 
-    def keep(feedback: Feedback) -> None:
+    async def keep(feedback: Feedback) -> None:
         nonlocal attempts
         attempts += 1
         if attempts <= 3:
             raise error
-        desk.hear(feedback)
+        await desk.hear(feedback)
 
     async with desk.reader(keep):
         for n in (1, 2, 3):
