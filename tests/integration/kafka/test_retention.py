@@ -13,9 +13,9 @@ from aiokafka.admin import NewTopic
 
 from streamad.plugins import ConnectorContext
 from streamad.system.clock import SystemClock
-from streamad_connectors.kafka.client.consumers import make_consumer
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions
 from streamad_connectors.kafka.client.source_state import LowWatermark, SourceState
+from streamad_connectors.kafka.reading.reader import make_consumer
 from streamad_connectors.kafka.reading.retention_guard import RetentionGuard
 from tests.support.kafka.broker import Broker, create_topics, produce, unique_name
 from tests.support.kafka.source import ACLS, DESCRIBE_CONFIGS, TOPIC, delete_before, deny

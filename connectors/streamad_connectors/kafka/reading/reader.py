@@ -9,12 +9,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import IllegalStateError, OffsetOutOfRangeError
 
 from streamad.types import PartitionAssigned, Record, RecordBatch, SourceEvent
-from streamad_connectors.kafka.client.options import partition_name
+from streamad_connectors.kafka.client.options import FETCH_WAIT_MS, Client, KafkaSourceOptions, partition_name
 
 # After so long without an answered fetch a silent partition cannot be told from an absent broker; brokers answer a
 # fetch at least every FETCH_WAIT_MS.
@@ -22,6 +23,18 @@ MAX_SILENCE_S = 1.5
 _FRESH_S = 0.5  # an older answer does not confirm silence until now
 _POLL_MS = 200
 _POLL_RECORDS = 500  # a few milliseconds of work, during which the event loop is blocked
+_MAX_FETCH_BYTES = 50_000_000
+
+
+def make_consumer(client: Client, options: KafkaSourceOptions, **membership: Any) -> AIOKafkaConsumer:
+    """Return a consumer, not started, that never looks for an offset by itself."""
+    return AIOKafkaConsumer(
+        **client.consumer_kwargs(),
+        fetch_max_wait_ms=FETCH_WAIT_MS,
+        max_partition_fetch_bytes=options.fetch_bytes,
+        fetch_max_bytes=max(_MAX_FETCH_BYTES, options.fetch_bytes),
+        **membership,
+    )
 
 
 def to_records(messages: Sequence[ConsumerRecord]) -> tuple[Record, ...]:

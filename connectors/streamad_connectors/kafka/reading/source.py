@@ -18,14 +18,13 @@ from streamad.ports import Committer, Sink, Topics
 from streamad.telemetry.logs import get_logger
 from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, SourceEvent, SourceNotice
 from streamad_connectors.kafka.client.admin import partition_counts
-from streamad_connectors.kafka.client.consumers import make_consumer
 from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.offsets import LogEnds, log_ends
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, group_of
 from streamad_connectors.kafka.client.source_state import SourceState
 from streamad_connectors.kafka.client.stopping import connected, stop_client
 from streamad_connectors.kafka.reading.membership import Membership, sticky_assignor
-from streamad_connectors.kafka.reading.reader import Reader, Reading
+from streamad_connectors.kafka.reading.reader import Reader, Reading, make_consumer
 from streamad_connectors.kafka.reading.retention_guard import RetentionGuard
 from streamad_connectors.kafka.reading.time_range import KafkaRange
 from streamad_connectors.kafka.reading.waiting import TICK_S, Waiting, wait_for_either

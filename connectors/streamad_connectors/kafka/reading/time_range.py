@@ -13,12 +13,11 @@ from pydantic import BaseModel
 from streamad.errors import SourceError
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch, SourceEvent
 from streamad_connectors.kafka.client.admin import partition_counts
-from streamad_connectors.kafka.client.consumers import make_consumer
 from streamad_connectors.kafka.client.errors import explain, why_failed
 from streamad_connectors.kafka.client.offsets import log_ends, offsets_at
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, partition_name
 from streamad_connectors.kafka.client.stopping import connected, stop_client
-from streamad_connectors.kafka.reading.reader import Reader, Reading
+from streamad_connectors.kafka.reading.reader import Reader, Reading, make_consumer
 from streamad_connectors.kafka.reading.waiting import Waiting, wait_for_either
 
 
