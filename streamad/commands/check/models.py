@@ -108,10 +108,6 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
 def _no_model(plant: Plant, name: str, config: Path) -> list[Finding]:
     learning = plant.settings.learning
     if learning is not None:
-        return [
-            ok(
-                "model",
-                f"no version of model {name!r} yet: it learns from the first {learning.first_training} sequences",
-            )
-        ]
+        message = f"no version of model {name!r} yet: it learns from the first {learning.first_training} sequences"
+        return [ok("model", message)]
     return [warning("model", f"no version of model {name!r} is in service", f"streamad train --config {config}")]

@@ -138,13 +138,8 @@ def _fits_outputs(check: str, folder: Path, plant: Plant) -> list[Finding]:
             continue
         size = path.stat().st_size if path.is_file() else 0
         if size < length:
-            return [
-                failed(
-                    check,
-                    f"{path} has {size} bytes, the checkpoint says {length}: it was cut, moved or deleted",
-                    f"put the file back, or delete {folder} as well to begin anew",
-                )
-            ]
+            message = f"{path} has {size} bytes, the checkpoint says {length}: it was cut, moved or deleted"
+            return [failed(check, message, f"put the file back, or delete {folder} as well to begin anew")]
     n = len(saved.progress)
     progress = f"resumes in {n} partition{'s' * (n != 1)}" if n else "nothing read yet"
     return [ok(check, f"{folder} ({progress})")]

@@ -171,32 +171,18 @@ def _order(plant: Plant, sample: Sample) -> list[Finding]:
     settings, fields = plant.settings.sequences, plant.settings.decode.fields
     findings = []
     if sample.counters.late_samples:
-        needed_s = sample.lateness_us / 1e6
-        findings.append(
-            warning(
-                "sequences",
-                f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late",
-                f"some lie {needed_s:g} s behind the newest of their stream: raise sequences.allowed_lateness, "
-                "or sort the recordings by time",
-            )
-        )
+        message = f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late"
+        behind = f"some lie {sample.lateness_us / 1e6:g} s behind the newest of their stream"
+        advice = f"{behind}: raise sequences.allowed_lateness, or sort the recordings by time"
+        findings.append(warning("sequences", message, advice))
     elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
-        findings.append(
-            warning(
-                "sequences",
-                "one channel per message, and no lateness allowed: a channel behind the others would be dropped",
-                "set sequences.allowed_lateness to about two sampling periods of the slowest channel",
-            )
-        )
+        message = "one channel per message, and no lateness allowed: a channel behind the others would be dropped"
+        advice = "set sequences.allowed_lateness to about two sampling periods of the slowest channel"
+        findings.append(warning("sequences", message, advice))
     if settings.gap is not None and settings.gap + settings.allowed_lateness <= sample.longest_chunk_us:
-        findings.append(
-            warning(
-                "sequences",
-                f"the gap of {settings.gap / 1e6:g} s is not longer than what one message covers "
-                f"({sample.longest_chunk_us / 1e6:g} s): the wait for the next message would end the sequence",
-                "raise sequences.gap, or send shorter chunks",
-            )
-        )
+        covers = f"is not longer than what one message covers ({sample.longest_chunk_us / 1e6:g} s)"
+        message = f"the gap of {settings.gap / 1e6:g} s {covers}: the wait for the next message would end the sequence"
+        findings.append(warning("sequences", message, "raise sequences.gap, or send shorter chunks"))
     return findings
 
 
@@ -204,17 +190,13 @@ def _bounds(plant: Plant, sample: Sample) -> list[Finding]:
     settings, streams = plant.settings.sequences, len(sample.newest_us)
     findings = []
     if "too_many_streams" not in sample.unreadable and streams > 0.8 * settings.max_streams:
-        findings.append(
-            warning(
-                "sequences", f"{streams} streams, {settings.max_streams} are allowed", "raise sequences.max_streams"
-            )
-        )
+        message = f"{streams} streams, {settings.max_streams} are allowed"
+        findings.append(warning("sequences", message, "raise sequences.max_streams"))
     longest = max((sequence.times_us.nbytes + sequence.values.nbytes for sequence in sample.sequences), default=0)
     if longest * streams > settings.max_buffered_bytes:
         message = f"{streams} streams with one sequence open each need {longest * streams / 1e6:.0f} MB"
-        findings.append(
-            warning("sequences", message, "raise sequences.max_buffered_bytes, or sequences will end by memory")
-        )
+        advice = "raise sequences.max_buffered_bytes, or sequences will end by memory"
+        findings.append(warning("sequences", message, advice))
     return findings
 
 
