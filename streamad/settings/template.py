@@ -67,7 +67,7 @@ def render(head: Iterable[str], name: str, channels: Sequence[ChannelLine], sect
     """Return the text of a config, its comments aligned."""
     lines = [*_comments(head), "", f"name: {scalar(name)}", ""]
     lines += ["# The sensor signals, in the order of every array (field: the name in the messages, where it differs)."]
-    lines += ["channels:", *(_commented(f"  - {scalar(_channel(line))}", line.comment) for line in channels)]
+    lines += ["channels:", *(_commented(f"  - {scalar(channel_entry(line))}", line.comment) for line in channels)]
     for section in sections:
         lines += ["", *_comments(section.about), *_section_lines(section)]
     return "\n".join(lines) + "\n"
@@ -77,7 +77,8 @@ def _comments(texts: Iterable[str]) -> list[str]:
     return [f"# {line}".rstrip() for text in texts for line in (textwrap.wrap(text, _WIDTH) or [""])]
 
 
-def _channel(line: ChannelLine) -> dict[str, str]:
+def channel_entry(line: ChannelLine) -> dict[str, str]:
+    """Return one channel as the config writes it, without empty keys."""
     given = {"name": line.name, "unit": line.unit, "field": line.field}
     return {key: value for key, value in given.items() if value}
 

@@ -19,7 +19,7 @@ from streamad.commands.shared.console import JsonOption, err, local_url, out, pr
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext, connect_source, split_url
-from streamad.ports import LabelledSource, NamedChannels, Source
+from streamad.ports import LabelledSource, NamedChannels
 from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 
@@ -45,27 +45,26 @@ def init(
     url = local_url(sample)
     raw = read_raw(url, home)
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
-    layout = find_layout(raw, _named_channels(recordings) if raw.native else None)
+    named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
+    layout = find_layout(raw, named)
     options = dict(raw.options)
     if layout.as_text:
         options["text"] = list(layout.as_text)
         raw = read_raw(f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}", home)
     title = plain_name(name or Path(split_url(url)[1]).name.split(".")[0], "plant")
-    stream = title
-    first = trial_settings(layout, url, options, stream, None)
-    pauses = find_pauses(raw, first)
+    pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
     if pauses.gap_us is None and not layout.end and not layout.sequence:
         layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")
-    rhythm = measure(raw, trial_settings(layout, url, options, stream, pauses))
+    rhythm = measure(raw, trial_settings(layout, url, options, title, pauses))
+    labels = recordings.labels() if raw.native and isinstance(recordings, LabelledSource) else {}
     text = config_text(
         layout,
         name=title,
         sample=sample,
         url=_relative(url, home),
         options=options,
-        stream=stream,
         native=raw.native,
-        classes=_classes(recordings) if raw.native else [],
+        classes=sorted(set(labels.values())),
         pauses=pauses,
         rhythm=rhythm,
     )
@@ -80,16 +79,6 @@ def _relative(url: str, home: Path) -> str:
         return url
     query = url.partition(rest)[2]
     return Path(os.path.normpath(rest)).relative_to(home).as_posix() + query
-
-
-def _named_channels(source: Source) -> tuple[str, ...] | None:
-    """Return the names of channels that a file holds beside its messages, None if it holds none."""
-    return source.channel_names() if isinstance(source, NamedChannels) else None
-
-
-def _classes(source: Source) -> list[str]:
-    """Return the class labels in the recordings."""
-    return sorted(set(source.labels().values())) if isinstance(source, LabelledSource) else []
 
 
 def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:

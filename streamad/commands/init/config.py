@@ -9,7 +9,7 @@ from typing import Any
 from streamad.commands.init.layout import Layout
 from streamad.commands.init.rhythm import Pauses, Rhythm, round_up
 from streamad.settings.plant_yaml import Settings
-from streamad.settings.template import Entry, Section, judging_sections, render
+from streamad.settings.template import Entry, Section, channel_entry, judging_sections, render
 
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
 _PIECE = 128
@@ -84,12 +84,8 @@ def trial_settings(
     layout: Layout, url: str, options: Mapping[str, Any], stream: str, pauses: Pauses | None
 ) -> Settings:
     """Return settings that read the sample and cut its sequences; the window is not known yet."""
-    channels = [
-        {key: value for key, value in (("name", line.name), ("unit", line.unit), ("field", line.field)) if value}
-        for line in layout.channels
-    ]
     content: dict[str, Any] = {
-        "channels": channels,
+        "channels": [channel_entry(line) for line in layout.channels],
         "source": {"url": url, "options": dict(options)},
         "decode": decode_settings(layout, stream),
         "sequences": sequence_settings(layout, pauses),
@@ -104,20 +100,19 @@ def config_text(
     sample: str,
     url: str,
     options: Mapping[str, Any],
-    stream: str,
     native: bool,
     classes: Sequence[str],
     pauses: Pauses,
     rhythm: Rhythm | None,
 ) -> str:
-    """Return the commented config."""
+    """Return the commented config; ``name`` is also the stream's if no field names it."""
     head = [f"Written by streamad init from {sample}; read it through: guesses are marked."]
     head += ["Then: streamad check, streamad train, streamad run. Every key: docs/guide/config.md."]
     left = [f"Left out: {path} ({why})." for path, why in layout.left_out]
     notes = [f"Note: {note}." for note in layout.notes]
     sections = (
         _source(url, options, native),
-        _decode(layout, stream, native),
+        _decode(layout, name, native),
         _sequences(layout, pauses, rhythm),
         _window(rhythm),
         *judging_sections(_recordings(url, classes)),
@@ -159,23 +154,18 @@ _FORMS = {
 
 def _decode(layout: Layout, stream: str, native: bool) -> Section:
     found = decode_settings(layout, stream)
-    entries = []
-    if "fields" in found:
-        entries.append(Entry("fields", found["fields"]))
     about = [f"How messages are read: {_FORMS[layout.form]} (docs/guide/messages.md)."]
     about += [f"Time: {layout.time.how}." if not native else "The file holds no times: see source.options."]
     if layout.time.others:
         about.append(f"Guessed: the time is {layout.time.path}; {', '.join(layout.time.others)} would do as well.")
-    if "time" in found:
-        entries.append(Entry("time", found["time"], "counts from the sequence's start; or: absolute"))
-    if "time_unit" in found:
-        entries.append(Entry("time_unit", found["time_unit"], "of numeric times: s, ms, us or ns"))
-    if "timezone" in found:
-        entries.append(
-            Entry("timezone", found["timezone"], "a guess: the dates do not name it; or for example Europe/Berlin")
-        )
-    if "default_stream" in found:
-        entries.append(Entry("default_stream", stream, "no field names the stream: all samples belong to this one"))
+    comments = {
+        "fields": "",
+        "time": "counts from the sequence's start; or: absolute",
+        "time_unit": "of numeric times: s, ms, us or ns",
+        "timezone": "a guess: the dates do not name it; or for example Europe/Berlin",
+        "default_stream": "no field names the stream: all samples belong to this one",
+    }
+    entries = [Entry(key, found[key], comment) for key, comment in comments.items() if key in found]
     entries.append(Entry("max_clock_skew", "1h", "times further in the future are unreadable", active=False))
     return Section("decode", tuple(about), tuple(entries))
 
@@ -221,19 +211,12 @@ def _window(rhythm: Rhythm | None) -> Section:
     about = "How a sequence becomes a fixed-length window; shorter ones are padded."
     if rhythm is None:
         return Section("window", (about, "No whole sequence in the sample: a guess."), (Entry("length", 128),))
-    entries = [
-        Entry(
-            "length",
-            rhythm.window,
-            f"{rhythm.n_sequences} sequences in the sample: {rhythm.spread}, median {rhythm.median}",
-        )
-    ]
-    if rhythm.resample_us is not None:
-        period = {"period": duration_text(rhythm.resample_us)}
-        entries.append(Entry("resample", period, f"onto a uniform grid: {rhythm.why_resample}"))
-    else:
-        period = {"period": duration_text(max(1, rhythm.period_us))}
-        entries.append(Entry("resample", period, "onto a uniform grid: samples already come regularly", active=False))
+    seen = f"{rhythm.n_sequences} sequences in the sample: {rhythm.spread}, median {rhythm.median}"
+    entries = [Entry("length", rhythm.window, seen)]
+    is_needed = rhythm.resample_us is not None
+    period = {"period": duration_text(rhythm.resample_us or max(1, rhythm.period_us))}
+    why = rhythm.why_resample if is_needed else "samples already come regularly"
+    entries.append(Entry("resample", period, f"onto a uniform grid: {why}", active=is_needed))
     squeezed = "longer ones are squeezed; or: truncate, reject"
     if rhythm.points > rhythm.window:
         squeezed = f"sequences of up to {rhythm.points} points are squeezed; or: truncate, reject"

@@ -15,7 +15,7 @@ from streamad.ingest.intake import Intake
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters
-from streamad.types import BoolArray, FinishedSequence, IntArray, RecordBatch
+from streamad.types import FinishedSequence, IntArray, RecordBatch
 
 MAX_WINDOW = 512
 _DURATIONS_US = [
@@ -175,18 +175,13 @@ def _grid(
     usual = np.median(shares, axis=0)
     if (usual[usual > 0] < 1 - max_missing).any():
         fastest = int(np.argmax(usual))
-        steps = [_steps_of(sequence, present[:, fastest]) for sequence, present in zip(sequences, seen, strict=True)]
-        together = np.concatenate(steps)
+        times = [one.times_us[present[:, fastest]] for one, present in zip(sequences, seen, strict=True)]
+        together = np.concatenate([np.diff(times_us) for times_us in times])
         return (_tidy(float(np.median(together))) if len(together) else None), "channels come at different times"
     low, high = np.quantile(steps_us, [0.1, 0.9])
     if high > 1.5 * low:
         return _tidy(period_us), "samples come at irregular intervals"
     return None, ""
-
-
-def _steps_of(sequence: FinishedSequence, present: BoolArray) -> IntArray:
-    steps: IntArray = np.diff(sequence.times_us[present])
-    return steps
 
 
 def _tidy(duration_us: float) -> int:
