@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.commands.shared.report import evaluation_dict, print_summary
+from streamad.commands.shared.report import print_summary
 from streamad.errors import SourceError, UsageError
 from streamad.messages import Role
 from streamad.plant import Plant
@@ -20,8 +21,7 @@ from streamad.plugins import connect_sink
 from streamad.ports import Sink, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.replay import PacedSource
-
-_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+from streamad.runtime.wiring import OUTPUT_ROLES
 
 
 def replay(
@@ -76,7 +76,7 @@ def replay(
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
         if as_json:
-            print_json({**report.as_dict(), **({} if evaluation is None else evaluation_dict(evaluation))})
+            print_json({**report.as_dict(), **({} if evaluation is None else asdict(evaluation))})
         else:
             print_summary(report, plant.settings.alerts.false_alarm_rate, evaluation)
         if report.interrupted:
@@ -89,7 +89,7 @@ def replay(
 
 
 def _sinks(plant: Plant, folder: Path) -> dict[Role, Sink]:
-    existing = [role for role in _ROLES if (folder / f"{role}.jsonl").exists()]
+    existing = [role for role in OUTPUT_ROLES if (folder / f"{role}.jsonl").exists()]
     if existing:
         raise UsageError(f"{folder} already holds {existing[0]}.jsonl: name another folder with --out")
-    return {role: connect_sink(str(folder.absolute() / f"{role}.jsonl"), {}, plant.context) for role in _ROLES}
+    return {role: connect_sink(str(folder.absolute() / f"{role}.jsonl"), {}, plant.context) for role in OUTPUT_ROLES}

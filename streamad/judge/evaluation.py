@@ -16,13 +16,13 @@ class Evaluation:
     An unscorable sequence raises no alert, but it counts in the denominator of its rate.
     """
 
-    n_normal: int
-    n_anomalous: int
-    n_unscorable: int
     auc: float | None
     detection_rate: float | None
     false_alarm_rate: float | None
     false_alarm_interval: tuple[float, float] | None
+    n_normal: int
+    n_anomalous: int
+    n_unscorable: int
 
 
 def evaluate(scores: Sequence[float | None], alerts: npt.ArrayLike, labels: npt.ArrayLike) -> Evaluation:

@@ -15,19 +15,6 @@ from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.messages import Verdict
 
 
-def evaluation_dict(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the figures of a labelled run for machines."""
-    return {
-        "auc": evaluation.auc,
-        "detection_rate": evaluation.detection_rate,
-        "false_alarm_rate": evaluation.false_alarm_rate,
-        "false_alarm_interval": evaluation.false_alarm_interval,
-        "n_normal": evaluation.n_normal,
-        "n_anomalous": evaluation.n_anomalous,
-        "n_unscorable": evaluation.n_unscorable,
-    }
-
-
 def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluation | None = None) -> None:
     """Print the figures of a run and, with labels, its detection and false-alarm rates."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
