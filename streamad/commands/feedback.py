@@ -111,7 +111,7 @@ def _of_table(writer: MarkWriter, path: Path, skew_us: int, *, skip_bad: bool) -
             found.append(_identified(writer, row))
         except UsageError as error:
             problems.append(f"line {row.line}: {error}")
-    for problem in sorted(problems, key=_line_of):
+    for problem in sorted(problems, key=lambda text: int(text.removeprefix("line ").partition(":")[0])):
         err.print(f"[yellow]{'left out' if skip_bad else 'wrong'}[/] {escape(problem)}")
     if problems and (not skip_bad or not found):
         then = "" if skip_bad else ": correct that, or import the others with --skip-bad"
@@ -124,7 +124,3 @@ def _identified(writer: MarkWriter, row: FeedbackRow) -> Feedback:
     model = writer.model_of(row.feedback.model)
     alert_id = row.key if isinstance(row.key, str) else writer.id_of(*row.key)
     return msgspec.structs.replace(row.feedback, alert_id=alert_id, model=model)
-
-
-def _line_of(problem: str) -> int:
-    return int(problem.removeprefix("line ").partition(":")[0])

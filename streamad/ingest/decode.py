@@ -72,8 +72,11 @@ class Decoder:
             return self._json.decode(value)
         except PARSE_ERRORS as error:
             # Not JSON, but Python's and other encoders write missing and infinite numbers so.
-            if b"NaN" in value or b"Infinity" in value or "out of range" in str(error):
-                return _parse_lenient_json(value)
+            if b"NaN" not in value and b"Infinity" not in value and "out of range" not in str(error):
+                fail("malformed", f"not JSON: {_reason(error)}")
+        try:
+            return json.loads(value.decode())
+        except PARSE_ERRORS as error:
             fail("malformed", f"not JSON: {_reason(error)}")
 
     def _check_skew(self, samples: Samples, reference_us: int) -> None:
@@ -131,13 +134,6 @@ def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> W
         return setting
     first = value[0] if value else 0
     return "msgpack" if 0x80 <= first <= 0x9F or 0xDC <= first <= 0xDF else "json"
-
-
-def _parse_lenient_json(value: bytes) -> Any:
-    try:
-        return json.loads(value.decode())
-    except PARSE_ERRORS as error:
-        fail("malformed", f"not JSON: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:

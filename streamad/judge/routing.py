@@ -38,7 +38,8 @@ class Router:
         if len(routes) > 1:
             return Unscorable(f"two values of {routing.field}: {_shown(routes[0])} and {_shown(routes[1])}")
         if not routes:
-            return self._name_of_missing(routing)
+            missing = Unscorable(f"no {routing.field} in its messages (models.missing is unscorable)")
+            return self.model if routing.missing == "default" else missing
         (value,) = routes
         if value in routing.values or routing.unknown == "own":
             return self._own(value, routing)
@@ -51,11 +52,6 @@ class Router:
         if self.routing is None:
             return (self.model,)
         return tuple(f"{self.model}.{value}" for value in self.routing.values)
-
-    def _name_of_missing(self, routing: RoutingSettings) -> str | Unscorable:
-        if routing.missing == "default":
-            return self.model
-        return Unscorable(f"no {routing.field} in its messages (models.missing is unscorable)")
 
     def _own(self, value: str, routing: RoutingSettings) -> str | Unscorable:
         name = f"{self.model}.{value}"

@@ -25,18 +25,6 @@ from streamad.types import FloatArray, IntArray
 AnyArray = npt.NDArray[Any]
 
 
-def write_npy(path: Path, array: AnyArray) -> None:
-    """Write one array; raises OSError."""
-    with path.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
-
-
-def write_npz(path: Path, arrays: dict[str, AnyArray]) -> None:
-    """Write named arrays; the same arrays give the same bytes. Raises OSError."""
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-
-
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
@@ -100,11 +88,11 @@ def write_arrays(
 ) -> None:
     """Write calibration [n, K], probe (windows [P, C, L], lengths [P], terms [P, K]) and reference windows.
 
-    Raises OSError.
+    The same arrays give the same bytes. Raises OSError.
     """
-    write_npy(folder / CALIBRATION_FILE, np.asarray(calibration_terms, dtype=np.float32))
-    write_npz(folder / PROBE_FILE, {"windows": probe[0], "lengths": probe[1], "terms": probe[2]})
-    write_npz(folder / REFERENCE_FILE, {"windows": reference[0], "lengths": reference[1]})
+    np.save(folder / CALIBRATION_FILE, np.asarray(calibration_terms, dtype=np.float32), allow_pickle=False)
+    np.savez(folder / PROBE_FILE, allow_pickle=False, windows=probe[0], lengths=probe[1], terms=probe[2])
+    np.savez(folder / REFERENCE_FILE, allow_pickle=False, windows=reference[0], lengths=reference[1])
 
 
 def probe_deviation(found: FloatArray, stored: FloatArray) -> float:

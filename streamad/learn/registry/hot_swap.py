@@ -121,7 +121,8 @@ class ModelWatch:
             if wanted is None or (champion is not None and champion.ref.version == wanted):
                 self._refused = None
                 return
-            if self._refused is None or self._refused.version != wanted or self._is_due(self._refused):
+            refused, now_us = self._refused, self._clock.monotonic_us()
+            if refused is None or refused.version != wanted or now_us >= refused.retry_us:
                 await self._take(wanted)
 
     def close(self) -> None:
@@ -162,6 +163,3 @@ class ModelWatch:
             return
         self._refused.backoff.failed()
         self._refused.retry_us = now_us + self._refused.backoff.pause_us
-
-    def _is_due(self, refused: _Refused) -> bool:
-        return self._clock.monotonic_us() >= refused.retry_us

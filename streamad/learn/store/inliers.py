@@ -97,7 +97,8 @@ class InlierStore:
         window = Window(np.array(values, dtype=np.float32, order="C"), sequence.window.length)
         key = key_of(sequence.id)
         with self._lock:
-            if key in self._pending or key in self._known or self._is_remembered(key):
+            is_remembered = self._contents.remembered.holds(np.array([key], np.uint64))[0]
+            if key in self._pending or key in self._known or is_remembered:
                 return False
             self._pending[key] = replace(sequence, window=window), share
             while len(self._pending) > self._max_pending:
@@ -192,9 +193,6 @@ class InlierStore:
         return self._contents.marks.latest()
 
     # --- inside -----------------------------------------------------------------------------------------------------
-
-    def _is_remembered(self, key: int) -> bool:
-        return bool(self._contents.remembered.holds(np.array([key], np.uint64))[0])
 
     def _survey(self, waiting: Iterable[ShardIndex] = ()) -> Survey:
         marks = self._contents.marks.latest().values()

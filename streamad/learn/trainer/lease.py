@@ -108,8 +108,10 @@ class Lease:
             with writing(self._path), locked(guard, busy=busy, timeout_s=_GUARD_TIMEOUT_S):
                 holder = self.holder()
                 if holder in ("none", "stopped") and self._replace(since_us):
-                    if holder == "stopped":
-                        self._break_work_locks()
+                    if holder == "stopped":  # its locks of work folders: a lock on a removed file protects nothing
+                        for path in self._training.glob("*.lock"):
+                            with suppress(OSError):
+                                path.unlink()
                     return
             if holder == "alive":
                 owner = (self._seen or b"")[_DIGITS:].partition(b" ")[2].decode(errors="replace")
@@ -178,12 +180,6 @@ class Lease:
             raise
         self._descriptor = descriptor
         return True
-
-    def _break_work_locks(self) -> None:
-        """Remove the locks of work folders that a stopped holder keeps: a lock on a removed file protects nothing."""
-        for path in self._training.glob("*.lock"):
-            with suppress(OSError):
-                path.unlink()
 
     def _is_own(self) -> bool:
         if self._descriptor is None:

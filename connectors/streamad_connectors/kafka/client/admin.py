@@ -146,7 +146,8 @@ class Admin:
         request = CreateTopicsRequest(
             create_topic_requests=wanted, timeout=int(self._timeout_s * 1_000), validate_only=dry_run
         )
-        answer = await self._ask(request, self._controller())
+        controller = self._client.cluster.controller
+        answer = await self._ask(request, None if controller is None else int(controller.nodeId))
         return {name: (code, rest[0] or "" if rest else "") for name, code, *rest in answer.topic_errors}
 
     async def read_refusal(self, topic: TopicState) -> int:
@@ -222,10 +223,6 @@ class Admin:
         if node is None:
             raise errors.NoBrokersAvailable
         return node
-
-    def _controller(self) -> int:
-        controller = self._client.cluster.controller
-        return self._any_node() if controller is None else int(controller.nodeId)
 
 
 async def partition_counts(client: Client, doing: str = "read") -> dict[str, int]:
