@@ -11,7 +11,7 @@ import struct
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, NoReturn, get_args
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -33,7 +33,6 @@ DecodeErrorKind = Literal[
     "infinite",
     "mixed_message",
 ]
-DECODE_ERROR_KINDS: tuple[str, ...] = get_args(DecodeErrorKind)
 
 MAX_TIME_US = 7_258_118_400_000_000
 """2200-01-01T00:00:00Z: later times mean a wrong unit."""

@@ -137,7 +137,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     challenged: tuple[PromotionDecision, ...] = ()
 
 
-class _Header(msgspec.Struct):
+class _Form(msgspec.Struct):
     format: str = ""
     schema_version: int = 0
 
@@ -175,13 +175,13 @@ def read_manifest(folder: Path, label: str) -> Manifest:
             f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): restore {folder} from a backup or train anew"
         ) from error
     try:
-        header = decode_json(content, _Header)
-        if header.format != "streamad-model":
+        form = decode_json(content, _Form)
+        if form.format != "streamad-model":
             raise ArtifactError(
                 f"{label}: {MANIFEST_FILE} is not a streamad manifest: move {folder} out of the registry"
             )
-        if header.schema_version != MANIFEST_VERSION:
-            raise ArtifactError(_other_schema(label, header.schema_version))
+        if form.schema_version != MANIFEST_VERSION:
+            raise ArtifactError(_other_schema(label, form.schema_version))
         return decode_json(content, Manifest)
     except msgspec.DecodeError as error:
         raise ArtifactError(

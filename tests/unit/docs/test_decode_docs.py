@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import yaml
 
 from streamad.ingest.decode import Decoder
-from streamad.ingest.decode_values import DECODE_ERROR_KINDS
+from streamad.ingest.decode_values import DecodeErrorKind
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.types import Record
 
@@ -53,4 +54,4 @@ def test_there_are_examples() -> None:
 
 def test_the_table_names_every_kind() -> None:
     table = PAGE[PAGE.index("| kind |") :]
-    assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == list(DECODE_ERROR_KINDS)
+    assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == list(get_args(DecodeErrorKind))

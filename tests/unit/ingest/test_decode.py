@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from streamad.errors import ConfigError, DecodeError
 from streamad.ingest.decode import Decoder
 from streamad.ingest.decode_own import OwnReader
 from streamad.ingest.decode_times import TimeReader
-from streamad.ingest.decode_values import DECODE_ERROR_KINDS
+from streamad.ingest.decode_values import DecodeErrorKind
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 
@@ -376,7 +376,7 @@ def test_sample_count_at_its_limit() -> None:
 
 
 def test_every_kind_of_error_is_in_the_table() -> None:
-    assert {row[0] for row in BAD} | {"too_large", "too_many_samples"} == set(DECODE_ERROR_KINDS)
+    assert {row[0] for row in BAD} | {"too_large", "too_many_samples"} == set(get_args(DecodeErrorKind))
 
 
 def test_contradicting_settings_are_refused() -> None:

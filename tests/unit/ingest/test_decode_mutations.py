@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
-from streamad.ingest.decode_values import DECODE_ERROR_KINDS
+from streamad.ingest.decode_values import DecodeErrorKind
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
 from streamad.types import Record, SampleBlock
 from tests.support.ingest.mutations import CHANNELS, START_S, mutated_messages
@@ -47,7 +48,7 @@ def outcome(decoder: Decoder, record: Record) -> str:
 
 
 def assert_readable(error: DecodeError) -> None:
-    assert error.kind in DECODE_ERROR_KINDS
+    assert error.kind in get_args(DecodeErrorKind)
     assert 0 < len(str(error)) < 300
     assert str(error).isprintable()
 
@@ -84,7 +85,7 @@ def test_twenty_thousand_mutated_messages_end_as_blocks_or_errors() -> None:
     assert outcomes.total() == N_MESSAGES
     assert outcomes["block"] > N_MESSAGES / 10  # the valid ones at least
     # The mutator reaches every check that the own format has.
-    assert set(outcomes) >= set(DECODE_ERROR_KINDS) - {"too_large", "too_many_samples"}
+    assert set(outcomes) >= set(get_args(DecodeErrorKind)) - {"too_large", "too_many_samples"}
 
 
 @pytest.mark.parametrize("name", DECODERS)

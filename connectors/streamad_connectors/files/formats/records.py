@@ -40,7 +40,7 @@ _BASE64_SHARE = 2  # a line holds a value at most 4/3 times as long, and a key
 _DEEPER = 100
 
 
-class _Header(msgspec.Struct, frozen=True, kw_only=True):
+class _FirstLine(msgspec.Struct, frozen=True, kw_only=True):
     """The first line; ``from_start``: the partition has no record before the first one here."""
 
     format: str
@@ -67,7 +67,7 @@ _raw_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 def encode_header(partition: str, *, from_start: bool, streamad: str) -> bytes:
     """Return the first line of a recording, with its line end."""
-    header = _Header(format=_FORMAT, version=_VERSION, partition=partition, from_start=from_start, streamad=streamad)
+    header = _FirstLine(format=_FORMAT, version=_VERSION, partition=partition, from_start=from_start, streamad=streamad)
     return _encoder.encode(header) + b"\n"
 
 
@@ -121,9 +121,9 @@ def is_seen_from_start(path: Path, options: FileOptions, span: Span) -> bool:
     return first.timestamp_us is not None and first.timestamp_us >= span.since_us
 
 
-def _header(handle: BinaryIO, path: Path, options: FileOptions) -> _Header:
+def _header(handle: BinaryIO, path: Path, options: FileOptions) -> _FirstLine:
     try:
-        header = msgspec.json.decode(handle.readline(_longest(options)), type=_Header)
+        header = msgspec.json.decode(handle.readline(_longest(options)), type=_FirstLine)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         header = None
     if header is None or header.format != _FORMAT:
