@@ -6,7 +6,7 @@ messages, have the same detector and start without a model. Printed for the last
 batches each monitor found, and how many normal ones it called faulty.
 
   streamad  the product: inlier store, drift, retraining, comparison, promotion, swap, operators' feedback
-  frozen    the same with retraining off: its first model for ever
+  frozen    the same with retraining off: its first model throughout
   naive     retrains on everything that did not alert, and calibrates on it
 
 Run: python examples/life_of_a_plant.py [--seed 0] [--plot FILE] [--json] [--quick]

@@ -33,7 +33,7 @@ def _wait_at_exit() -> None:
 
 
 class LoneThread(Executor):
-    """One thread, started by the first call, for calls that may hang for ever, such as to a network share.
+    """One thread, started by the first call, for calls that may never return, such as to a network share.
 
     ``shutdown`` does not wait for it. The process waits five seconds at its end for all such threads, then cuts their
     calls off, as a kill would. The threads of a ThreadPoolExecutor would keep the interpreter from ending.
@@ -93,7 +93,7 @@ class LoneThread(Executor):
 
 
 async def in_thread(thread: Executor, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return ``function(...)``, run in ``thread``. A cancelled caller leaves; the function goes on."""
+    """Return ``function(...)``, run in ``thread``. A cancelled caller leaves; the function runs to its end."""
     call: Callable[[], Any] = lambda: function(*args, **kwargs)  # noqa: E731 - run_in_executor takes no keywords
     result: T = await asyncio.get_running_loop().run_in_executor(thread, call)
     return result

@@ -14,7 +14,7 @@ from streamad.learn.promotion.comparison import Comparison, ModelFigures
 from streamad.settings.learning import PromotionSettings
 
 MIN_LABELS = 5
-"""Fewer confirmed anomalies, or false alarms, than this decide nothing: one borderline case would block for ever."""
+"""Fewer confirmed anomalies, or false alarms, than this decide nothing: one borderline case would then block all."""
 _CHANCE = 0.2
 """A figure that a model at the limit shows, or worse, at least so often is within chance and does not block."""
 

@@ -111,7 +111,7 @@ class StatusWriter:
         self._write()
 
     def on_step(self, step: FitStep) -> None:
-        """Write an epoch; if that fails, the training goes on."""
+        """Write an epoch; if that fails, the training continues."""
         now_s = self._monotonic()
         if now_s - self._written_s < _WRITE_EVERY_S and step.phase == self._status.phase:
             return

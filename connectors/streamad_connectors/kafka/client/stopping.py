@@ -62,7 +62,7 @@ def _first_connection(starting: asyncio.Task[None]) -> AIOKafkaConnection | None
 async def stop_client(client: _Client, within_s: float) -> None:
     """Stop ``client`` gracefully for up to ``within_s``, then discard it. Never raises.
 
-    Nothing is awaited under a time-out's cancellation, because aiokafka swallows some of them and goes on waiting.
+    Nothing is awaited under a time-out's cancellation, because aiokafka swallows some of them and keeps waiting.
     """
     stopping = asyncio.ensure_future(client.stop())
     stopping.add_done_callback(look_at)

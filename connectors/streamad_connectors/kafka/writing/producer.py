@@ -1,7 +1,7 @@
 """A transactional producer of one partition, whose calls all end in bounded time.
 
-In aiokafka 0.14 ``commit_transaction`` and ``stop`` wait for ever while a coordinator is away, and the sender waits
-for its own tasks, which retry for ever.
+In aiokafka 0.14 ``commit_transaction`` and ``stop`` wait without limit while a coordinator is away, and the sender
+waits for its own tasks, which retry without limit.
 """
 
 # ruff: noqa: SLF001 - aiokafka does not publish the state of its transaction and sender
