@@ -9,15 +9,7 @@ from urllib.parse import quote
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import (
-    ConfigOption,
-    JsonOption,
-    err,
-    out,
-    print_json,
-    run_async,
-    stop_on_signals,
-)
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async, stop_on_signals
 from streamad.commands.shared.input import SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar

@@ -17,14 +17,7 @@ import numpy as np
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode_times import TimeReader
-from streamad.ingest.decode_values import (
-    ABSENT,
-    FieldPath,
-    Samples,
-    ValueReader,
-    read_id,
-    read_route,
-)
+from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, ValueReader, read_id, read_route
 from streamad.settings.plant_yaml import ChannelSettings
 from streamad.types import IntArray
 

@@ -10,12 +10,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from streamad.ingest.decode_values import (
-    MAX_NUMBER_CHARACTERS,
-    MAX_TIME_US,
-    fail,
-    shown,
-)
+from streamad.ingest.decode_values import MAX_NUMBER_CHARACTERS, MAX_TIME_US, fail, shown
 from streamad.types import IntArray
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,13 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from streamad.simulation.kinetics import (
-    PH_SETPOINT,
-    TEMPERATURE_SETPOINT_C,
-    activity,
-    cell_rates,
-    contaminant_rates,
-)
+from streamad.simulation.kinetics import PH_SETPOINT, TEMPERATURE_SETPOINT_C, activity, cell_rates, contaminant_rates
 
 OXYGEN_SETPOINT_PERCENT = 30.0
 FEED_MAX_L_H = 6.5

@@ -12,14 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from streamad.errors import CheckpointError
 from streamad.messages import OutputRecord
 from streamad.ports import Clock
-from streamad.types import (
-    PartitionAssigned,
-    PartitionEnded,
-    PartitionRevoked,
-    Record,
-    RecordBatch,
-    SourceEvent,
-)
+from streamad.types import PartitionAssigned, PartitionEnded, PartitionRevoked, Record, RecordBatch, SourceEvent
 
 
 class _NoOptions(BaseModel):

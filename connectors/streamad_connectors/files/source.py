@@ -17,14 +17,7 @@ from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
 from streamad_connectors.files.finding import FoundFile, find_files
-from streamad_connectors.files.formats import (
-    csv_rows,
-    jsonl,
-    npz,
-    parquet_rows,
-    records,
-    ts,
-)
+from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records, ts
 from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
 from streamad_connectors.files.formats.reading import READ_FAILURES, BatchReader, Reader, read_error
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name

@@ -11,15 +11,7 @@ from rich.markup import escape
 
 from streamad.commands.models.status import progress_text
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import (
-    ConfigOption,
-    JsonOption,
-    err,
-    out,
-    print_json,
-    run_async,
-    stop_on_signals,
-)
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async, stop_on_signals
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model

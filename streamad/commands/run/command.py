@@ -12,14 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from streamad.commands.run.workers import Supervisor, stop_with_parent
-from streamad.commands.shared.console import (
-    ConfigOption,
-    JsonOption,
-    err,
-    print_json,
-    run_async,
-    stop_on_signals,
-)
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, print_json, run_async, stop_on_signals
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.report import print_summary

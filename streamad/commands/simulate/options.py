@@ -7,14 +7,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from streamad.commands.shared.console import (
-    err,
-    out,
-    parse_speed,
-    print_json,
-    run_async,
-    stop_on_signals,
-)
+from streamad.commands.shared.console import err, out, parse_speed, print_json, run_async, stop_on_signals
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.simulate.feeder import FeedReport, PlantFeeder, batch_line

@@ -13,13 +13,7 @@ import msgspec
 
 from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.registry.artifact import LoadedModel, load_artifact
-from streamad.learn.registry.manifest import (
-    MANIFEST_FILE,
-    Manifest,
-    PromotionDecision,
-    encode_manifest,
-    read_manifest,
-)
+from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.learn.registry.staging import StagedVersion, staged_version
 from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, verify_files
 from streamad.messages import ModelRef

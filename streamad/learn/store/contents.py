@@ -200,11 +200,7 @@ class Survey(NamedTuple):
 
 
 def survey(
-    shards: Sequence[ShardIndex],
-    remembered: Remembered,
-    pinned: KeyArray,
-    bounds: Mapping[Share, Bounds],
-    now_us: int,
+    shards: Sequence[ShardIndex], remembered: Remembered, pinned: KeyArray, bounds: Mapping[Share, Bounds], now_us: int
 ) -> Survey:
     """Return which rows of ``shards`` count: of several copies of an id, the one in the file whose name sorts last.
 

@@ -21,13 +21,7 @@ from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
 from streamad.types import Record, from_us
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import (
-    READ_FAILURES,
-    ReadRecord,
-    open_bytes,
-    read_error,
-    shrunk_error,
-)
+from streamad_connectors.files.formats.reading import READ_FAILURES, ReadRecord, open_bytes, read_error, shrunk_error
 
 RECORDS_ENDING = ".records.jsonl"
 _FORMAT = "streamad records"

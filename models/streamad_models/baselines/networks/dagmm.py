@@ -14,13 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 
-from streamad_models.baselines.networks.network import (
-    Network,
-    NetworkOptions,
-    embed_shape,
-    in_chunks,
-    make_encoder,
-)
+from streamad_models.baselines.networks.network import Network, NetworkOptions, embed_shape, in_chunks, make_encoder
 from streamad_models.baselines.networks.selection import SelectingDetector
 from streamad_models.neutral_ad.encoder import block_widths, depth_for_length, lengths_after
 
