@@ -28,7 +28,7 @@ def test_every_error_of_the_module_is_exported() -> None:
 
 
 @pytest.mark.parametrize("cls", NARROWER)
-def test_each_error_derives_from_the_root_and_says_when(cls: type[StreamadError]) -> None:
+def test_each_error_derives_from_the_root_and_documents_when_it_is_raised(cls: type[StreamadError]) -> None:
     assert issubclass(cls, StreamadError)
     assert cls.__doc__ is not None
     assert cls.__doc__.startswith(("Raised when ", "Raised inside "))
@@ -47,7 +47,7 @@ def test_the_exit_code_is_2_for_usage_and_config_and_1_for_the_rest() -> None:
         (Problem("", "is not YAML", 1), "(file) (line 1): is not YAML"),
     ],
 )
-def test_a_problem_says_where(problem: Problem, text: str) -> None:
+def test_a_problem_names_its_place(problem: Problem, text: str) -> None:
     assert str(problem) == text
 
 

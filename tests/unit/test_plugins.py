@@ -188,7 +188,7 @@ def test_all_wrong_options_are_reported_with_their_paths() -> None:
         ("acme-crash", "division by zero"),
     ],
 )
-def test_a_plug_in_that_cannot_be_loaded_says_which_and_why(name: str, why: str) -> None:
+def test_a_plug_in_that_cannot_be_loaded_is_named_with_the_reason(name: str, why: str) -> None:
     with pytest.raises(PluginError, match=rf"^source '{name}' \(acme_streamad\w*:\w+\) cannot be loaded: .*{why}"):
         load("sources", name)
 

@@ -19,7 +19,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_recordings_lie_beside_the_checkout_or_where_the_variable_says(
+def test_recordings_lie_beside_the_checkout_or_in_the_folder_of_the_variable(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in (tmp_path / "shared" / "data", tmp_path / "mine"):

@@ -137,7 +137,7 @@ def test_rates_count_what_a_model_judged() -> None:
     assert (none.detection_rate, none.false_alarm_rate, none.interval) == (None, None, None)
 
 
-def test_a_phase_is_told_by_its_last_third() -> None:
+def test_a_phase_s_figures_are_those_of_its_last_third() -> None:
     phases = (Phase("a", 3), Phase("b", 6))
     own = [batch(i, phase=int(i > 2)) for i in range(9)]
     alerting = [i in (2, 5, 8) for i in range(9)]
@@ -160,7 +160,7 @@ def test_a_phase_is_told_by_its_last_third() -> None:
         (Rates(0, 0, 0, 0), False),
     ],
 )
-def test_the_promise_is_kept_where_both_bounds_hold(ours: Rates, holds: bool) -> None:
+def test_the_promise_is_kept_if_both_bounds_hold(ours: Rates, holds: bool) -> None:
     frozen = [Rates(40, 60, 0, 300), Rates(60, 60, 300, 300)]
     figures = [
         PhaseFigures("phase", {"streamad": ours, "frozen": each, "naive": each}, {"streamad": ours}) for each in frozen

@@ -40,7 +40,7 @@ def waves(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_class_in_turn_is_told_from_the_other(waves: Path) -> None:
+def test_each_class_in_turn_is_separated_from_the_other(waves: Path) -> None:
     done = quality(waves, "--seeds", "2", "--options", "epochs=15", "n_transformations=4", "base_width=8")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])

@@ -72,7 +72,7 @@ def test_a_good_plant_passes_and_nothing_is_written(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_the_options_of_the_source_are_listed_only_where_asked_for(tmp_path: Path) -> None:
+def test_the_options_of_the_source_are_listed_only_on_request(tmp_path: Path) -> None:
     config = plant(tmp_path)
     assert "source.options" not in check(config).stdout
     (line,) = [line for line in check(config, "--options").stdout.splitlines() if "source.options" in line]
@@ -320,7 +320,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return config
 
 
-def test_no_model_is_a_warning_that_says_how_to_train(tmp_path: Path) -> None:
+def test_no_model_is_a_warning_with_the_command_that_trains_one(tmp_path: Path) -> None:
     config = plant(tmp_path)
     report = json.loads(CliRunner().invoke(app, ["check", "-c", str(config), "--json"]).stdout)
     last = report["checks"][-1]
@@ -379,7 +379,7 @@ def test_an_option_from_the_environment_names_its_variable(tmp_path: Path, monke
     assert "environment variable STREAMAD_SOURCE__OPTIONS, delimeter: unknown key" in str(result.exception)
 
 
-def test_a_wrong_place_on_the_command_line_is_told_as_such(tmp_path: Path) -> None:
+def test_a_wrong_url_on_the_command_line_is_reported(tmp_path: Path) -> None:
     for command in (["record", "--out", str(tmp_path / "new")], ["replay"]):
         arguments = [*command, "-c", str(plant(tmp_path)), "--from", "kafka://127.0.0.1:1"]
         result = CliRunner().invoke(app, arguments)
@@ -409,7 +409,7 @@ def test_a_store_that_cannot_be_used_fails(tmp_path: Path) -> None:
         assert told in text
 
 
-def test_what_a_store_holds_is_told_and_a_damaged_file_is_a_warning(tmp_path: Path) -> None:
+def test_the_content_of_a_store_is_printed_and_a_damaged_file_is_a_warning(tmp_path: Path) -> None:
     config = plant_of(tmp_path, learning={"store": "inliers"})
     plant(tmp_path)
     plant_of(tmp_path, learning={"store": "inliers"}, source={"url": "in/day.jsonl"})

@@ -48,7 +48,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("word", ["false-alarm", "confirmed", "veto"])
-def test_a_word_on_an_alert_is_a_mark_of_the_store(config: Path, word: str) -> None:
+def test_feedback_on_an_alert_is_a_mark_of_the_store(config: Path, word: str) -> None:
     before_us = SystemClock().now_us()
     result = run(config, "--alert", identity(2), f"--{word}", "--note", "neuer Filter, ä", "--by", "Schicht 2")
     assert result.exit_code == 0
@@ -60,7 +60,7 @@ def test_a_word_on_an_alert_is_a_mark_of_the_store(config: Path, word: str) -> N
     assert before_us <= mark.at_us <= SystemClock().now_us()
 
 
-def test_the_latest_word_counts(config: Path) -> None:
+def test_the_latest_feedback_counts(config: Path) -> None:
     for word in ("--false-alarm", "--confirmed"):
         assert run(config, "--alert", identity(2), word).exit_code == 0
     assert marks(config)[identity(2)].judgement == "confirmed"
@@ -115,19 +115,19 @@ def test_a_sequence_by_its_own_name(config: Path) -> None:
         (["--alert", identity(1), "--confirmed", "--skip-bad"], "--skip-bad goes with --import"),
     ],
 )
-def test_what_contradicts_itself_or_says_too_little_is_refused(config: Path, arguments: list[str], text: str) -> None:
+def test_contradictory_or_incomplete_arguments_are_refused(config: Path, arguments: list[str], text: str) -> None:
     assert text in refusal(config, *arguments)
     assert marks(config) == {}
 
 
-def test_without_learning_there_is_nobody_to_tell(tmp_path: Path) -> None:
+def test_without_learning_feedback_is_refused(tmp_path: Path) -> None:
     assert "no section learning" in refusal(plant_of(tmp_path, learning=None), "--alert", identity(1), "--veto")
 
 
 # --- several models ---
 
 
-def test_a_word_goes_to_the_model_that_holds_the_sequence_or_to_all(tmp_path: Path) -> None:
+def test_feedback_goes_to_the_model_that_holds_the_sequence_or_to_all(tmp_path: Path) -> None:
     config = plant_of(tmp_path, models={"field": "recipe"})
     assert "no model has stored anything yet" in refusal(config, "--alert", identity(1), "--veto")
     add(config, {"accepted": [sequence(1)]}, "default.A")
@@ -147,7 +147,7 @@ def messages(config: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (config.parent / "desk/feedback.jsonl").read_text().splitlines()]
 
 
-def test_where_the_plant_has_a_place_for_feedback_it_goes_there(config: Path) -> None:
+def test_with_a_feedback_url_feedback_goes_there(config: Path) -> None:
     plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
     result = run(config, "--alert", identity(2), "--false-alarm", "--by", "Jo")
     assert "kept in desk/feedback.jsonl" in result.stdout
@@ -187,7 +187,7 @@ def table(config: Path, text: str) -> Path:
     return path
 
 
-def test_a_table_is_imported_with_the_words_of_each_line(config: Path) -> None:
+def test_a_table_is_imported_with_the_columns_of_each_line(config: Path) -> None:
     path = table(
         config,
         "alert_id,stream,sequence,judgement,note,by,time\n"
@@ -206,7 +206,7 @@ def test_a_table_is_imported_with_the_words_of_each_line(config: Path) -> None:
     assert len(found) == 3
 
 
-def test_a_word_that_a_later_stored_one_overrides_is_told(config: Path) -> None:
+def test_feedback_that_a_later_stored_mark_overrides_is_reported(config: Path) -> None:
     assert run(config, "--alert", identity(2), "--veto", "--by", "Kim").exit_code == 0
     said_at = from_us(marks(config)[identity(2)].at_us)
     rows = [f"{identity(2)},confirmed,2026-01-02T03:04:05Z", f"{identity(1)},confirmed,2026-01-02T03:04:05Z"]

@@ -78,7 +78,7 @@ async def test_record_times_are_those_of_the_last_sample_in_whole_milliseconds_n
         assert (record.key, record.value) == (message.stream.encode(), message.text.encode())
 
 
-async def test_a_feeder_that_was_held_up_catches_up_and_says_so() -> None:
+async def test_a_delayed_feeder_catches_up_and_reports_it() -> None:
     plant = Plant()
     task = asyncio.ensure_future(plant.feeder.run())
     await plant.idle(task)
@@ -163,7 +163,7 @@ async def test_an_error_of_the_feed_ends_it_and_nothing_unsent_is_counted() -> N
     assert plant.feeder.report.messages == 0
 
 
-async def test_an_error_with_samples_far_ahead_of_the_clock_says_so() -> None:
+async def test_samples_far_ahead_of_the_clock_are_reported() -> None:
     plant = Plant(rate=None, feed=Broken())
     with pytest.raises(OutputError, match=r"away; these samples lie 2[0-9] h ahead of the clock.*--start"):
         await plant.feeder.run()

@@ -253,7 +253,7 @@ def test_nested_messages_keep_their_paths(tmp_path: Path) -> None:
     assert settings.sequences.end == ("marker", "change")
 
 
-def test_a_name_that_no_path_reaches_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_name_that_no_path_reaches_is_left_out_and_reported(tmp_path: Path) -> None:
     messages = [{"batch": b, "time": t, "x": x, "data": {"TI.1": y, "a": -x}} for _, b, t, x, y, _ in rows()]
     settings = settings_of(jsonl(tmp_path / "dots.jsonl", messages))
     assert [(c.name, c.field) for c in settings.channels] == [("x", None), ("data.a", None)]
@@ -278,7 +278,7 @@ def test_pauses_end_sequences_without_ids(tmp_path: Path) -> None:
     assert settings.decode.default_stream == "noids"
 
 
-def test_neither_ids_nor_pauses_are_cut_by_length_and_said(tmp_path: Path) -> None:
+def test_without_ids_or_pauses_sequences_are_cut_by_length_with_a_note(tmp_path: Path) -> None:
     sample = jsonl(tmp_path / "c.jsonl", [{"time": T0 + i / 2, "a": i % 7, "b": i % 5} for i in range(300)])
     result = init(sample)
     assert "stopgap" in result.stderr
@@ -417,7 +417,7 @@ def test_sequences_of_one_length_give_the_window_its_length(tmp_path: Path) -> N
     assert settings_of(tmp_path / "equal.npz").window.length == 51
 
 
-def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_said(tmp_path: Path) -> None:
+def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_noted(tmp_path: Path) -> None:
     rows = "".join(f"2026-03-01 08:{m:02d}:{s:02d},B{m // 10},{m + s / 60:.2f}\n" for m in range(30) for s in (0, 30))
     (tmp_path / "local.csv").write_text("time,batch,temp_c\n" + rows)
     result = init(tmp_path / "local.csv")

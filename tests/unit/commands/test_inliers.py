@@ -93,7 +93,7 @@ def test_each_sequence_for_machines(config: Path) -> None:
     assert by_id[identity(0)]["mark"] is None
 
 
-def test_a_damaged_shard_is_told(config: Path) -> None:
+def test_a_damaged_shard_is_reported(config: Path) -> None:
     (shard,) = (config.parent / "inliers/default/reserve").iterdir()
     shard.write_bytes(shard.read_bytes()[:-7])
     (model,) = json_of(run(config, "list", "--json"))["models"]
@@ -104,7 +104,7 @@ def test_a_damaged_shard_is_told(config: Path) -> None:
 
 
 @pytest.mark.parametrize("share", ["accepted", "reserve", "aside"])
-def test_a_shard_whose_windows_are_damaged_is_told_whatever_share_it_is_of(config: Path, share: str) -> None:
+def test_a_shard_whose_windows_are_damaged_is_reported_whatever_share_it_is_of(config: Path, share: str) -> None:
     (shard,) = (config.parent / "inliers/default" / share).iterdir()
     content = bytearray(shard.read_bytes())
     content[300] ^= 1  # within the first member: the index behind the windows stays whole
@@ -122,7 +122,7 @@ def test_nothing_is_stored_yet_and_looking_makes_nothing(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["plant.yaml"]
 
 
-def test_without_learning_every_command_says_so(tmp_path: Path) -> None:
+def test_without_learning_every_command_is_refused(tmp_path: Path) -> None:
     config = plant_of(tmp_path, learning=None)
     for command in (["list"], ["export", "--out", "a.npz"], ["veto", identity(1)], ["purge", "--all"]):
         assert "no section learning" in refusal(config, *command)
@@ -205,7 +205,7 @@ def test_only_what_was_asked_for(config: Path, tmp_path: Path) -> None:
     assert ends == [from_us(START_US + n * HOUR_US) for n in (2, 3, 4)]
 
 
-def test_an_archive_says_what_was_decided_and_said_of_each(config: Path, tmp_path: Path) -> None:
+def test_an_archive_holds_the_decision_and_the_feedback_on_each(config: Path, tmp_path: Path) -> None:
     to = tmp_path / "all.npz"
     assert run(config, "export", "--out", to).exit_code == 0
     with np.load(to, allow_pickle=False) as archive:
@@ -217,7 +217,7 @@ def test_an_archive_says_what_was_decided_and_said_of_each(config: Path, tmp_pat
     assert len(read_back(config, f"{to}?classes=normal").windows) == 8
 
 
-def test_names_that_repeat_are_told_apart_in_an_archive(tmp_path: Path) -> None:
+def test_repeated_names_are_made_distinct_in_an_archive(tmp_path: Path) -> None:
     config = plant_of(tmp_path)
     add(config, {"accepted": [sequence(1, sequence="B"), sequence(2, sequence="B")]})
     assert run(config, "export", "--out", tmp_path / "a.npz").exit_code == 0
@@ -278,7 +278,7 @@ def test_a_purge_deletes_what_meets_every_condition(config: Path) -> None:
     assert "deleted 6 sequences" in run(config, "purge", "--all", "--yes").stdout
 
 
-def test_a_purge_asks_or_wants_to_be_told(config: Path) -> None:
+def test_a_purge_asks_or_requires_the_option(config: Path) -> None:
     assert "needs --yes" in refusal(config, "purge", "--all")
     assert "11 stored sequences of default would be deleted" in refusal(config, "purge", "--all")
     assert "name the sequences: --before" in refusal(config, "purge")

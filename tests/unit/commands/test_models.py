@@ -121,7 +121,7 @@ def test_the_status_of_a_cold_start(tmp_path: Path) -> None:
 # --- training ---
 
 
-def test_a_retraining_is_told_recorded_and_announced(config: Path) -> None:
+def test_a_retraining_is_printed_recorded_and_announced(config: Path) -> None:
     outcome = json_of(config, "retrain")
     assert outcome.items() >= {"type": "trained", "model": "default", "version": "0001", "promoted": True}.items()
     assert outcome["request"]["reason"] == "command"
@@ -143,7 +143,7 @@ def test_people_see_how_far_it_is_and_what_came_of_it(config: Path) -> None:
     assert all(line.startswith("model default: ") for line in result.stderr.splitlines())
 
 
-def test_learning_anew_takes_what_came_since_whatever_was_decided(trained: Path) -> None:
+def test_relearning_takes_what_came_since_whatever_was_decided(trained: Path) -> None:
     since = from_us(START_US + 20 * HOUR_US)
     outcome = json_of(trained, "relearn", "--since", since.isoformat())
     assert outcome["promoted"]
@@ -243,7 +243,7 @@ def test_a_training_that_is_not_interrupted_is_nothing_to_go_on_with() -> None:
     assert same_as_before(TrainingStatus(request=ASKED, updated_us=START_US), again) == again
 
 
-def test_whoever_interrupts_it_is_told_the_time_that_goes_on() -> None:
+def test_an_interruption_prints_that_the_training_goes_on() -> None:
     since = from_us(START_US - HOUR_US).isoformat().replace("+00:00", "Z")
     assert how_to_resume(ASKED).endswith(f"resumes from here within an hour, with --since {since}")
 
@@ -340,7 +340,7 @@ def test_a_version_on_a_page(trained: Path) -> None:
 # --- which version serves ---
 
 
-def test_promote_and_rollback_tell_workers(trained: Path) -> None:
+def test_promote_and_rollback_notify_workers(trained: Path) -> None:
     second = another(trained)
     assert json_of(trained, "rollback") == {"model": "default", "current": "0001", "before": second}
     assert registry_at(trained).current("default") == "0001"
@@ -351,7 +351,7 @@ def test_promote_and_rollback_tell_workers(trained: Path) -> None:
     assert told[-4:] == ["0001", second, "0001", second]
 
 
-def test_where_there_is_nothing_to_go_back_to(trained: Path) -> None:
+def test_rollback_without_an_earlier_version(trained: Path) -> None:
     assert "0001 replaced no other: there is no other version" in refusal(trained, "rollback")
     assert "this is the version in service" in refusal(trained, "rollback", "--to", "0001")
     assert "has no version 0009" in refusal(trained, "rollback", "--to", "0009", kind=RegistryError)
@@ -369,7 +369,7 @@ def test_a_damaged_version_does_not_go_into_service(trained: Path) -> None:
     assert registry_at(trained).current("default") == second
 
 
-def test_workers_that_cannot_be_told_are_no_failure(trained: Path) -> None:
+def test_workers_that_cannot_be_notified_are_no_failure(trained: Path) -> None:
     (trained.parent / "control.jsonl").mkdir()
     result = run(trained, "promote", "0001")
     assert result.exit_code == 0
@@ -414,5 +414,5 @@ def test_of_several_models_one_must_be_named(tmp_path: Path) -> None:
          "comparing, step 4 of 39"),
     ],
 )  # fmt: skip
-def test_how_far_a_training_is_in_words(status: dict[str, Any], text: str) -> None:
+def test_the_progress_of_a_training_as_text(status: dict[str, Any], text: str) -> None:
     assert progress_text(TrainingStatus(**status)) == text

@@ -121,7 +121,7 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "file") in str(result.exception)
 
 
-def test_what_was_written_and_the_next_commands_are_said(tmp_path: Path) -> None:
+def test_the_written_files_and_the_next_commands_are_printed(tmp_path: Path) -> None:
     result = simulate("--out", str(tmp_path / "my demo"), "--train", "1", "--normal", "1", "--faulty", "1")
     assert result.stdout.splitlines()[-4:] == [
         f"next: cd '{tmp_path}/my demo'",
@@ -138,7 +138,7 @@ def test_learning_material_alone_leads_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a place where no folder can be made")
-def test_a_place_where_no_folder_can_be_made_is_told_as_such() -> None:
+def test_a_path_where_no_folder_can_be_made_is_reported() -> None:
     result = simulate("--out", "/proc/plant", *SMALL)
     assert isinstance(result.exception, OutputError)
     text = str(result.exception)
@@ -230,7 +230,7 @@ def test_a_limited_time(place: str) -> None:
         (("--to", "memory:simulated?colour=red"), "unknown key 'colour'"),
     ],
 )
-def test_a_wrong_usage_is_told_and_nothing_is_fed(place: str, arguments: tuple[str, ...], words: str) -> None:
+def test_a_usage_error_is_reported_and_nothing_is_fed(place: str, arguments: tuple[str, ...], words: str) -> None:
     result = simulate(*arguments)
     assert isinstance(result.exception, StreamadError)
     assert result.exception.exit_code == 2

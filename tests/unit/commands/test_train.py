@@ -67,7 +67,7 @@ def test_the_bar_shows_fit_epoch_loss_and_the_time_that_remains(
         assert word in last, last
 
 
-def test_without_a_terminal_each_fit_tells_its_first_and_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_each_fit_prints_its_first_and_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, 6, terminal=False).splitlines() == [
         "calibrating 1/2: epoch 1/2, loss 5.0000",
         "calibrating 1/2: epoch 2/2, loss 4.0000",

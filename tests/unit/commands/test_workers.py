@@ -170,7 +170,7 @@ async def until_there(folder: Path, *names: str) -> None:
     await until(lambda: all((folder / name).exists() for name in names))
 
 
-async def test_workers_that_are_told_from_outside_and_by_their_supervisor_stop_in_good_order(tmp_path: Path) -> None:
+async def test_workers_signalled_from_outside_and_by_their_supervisor_stop_in_order(tmp_path: Path) -> None:
     watched = Supervisor(lambda number: slow_to_stop(tmp_path, number), 2, stop_timeout_s=5)
     task = asyncio.create_task(watched.run())
     await until_there(tmp_path, "ready-1", "ready-2")
@@ -215,7 +215,7 @@ async def test_for_a_person_a_second_signal_stops_at_once(tmp_path: Path, number
     assert not (tmp_path / "loop-over-1").exists()
 
 
-async def test_a_supervised_worker_that_is_told_again_later_stops_at_once(tmp_path: Path) -> None:
+async def test_a_supervised_worker_that_is_signalled_again_later_stops_at_once(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(*slow_to_stop(tmp_path, seconds="0.2"))
     await until_there(tmp_path, "ready-1")
     began_s = time.monotonic()

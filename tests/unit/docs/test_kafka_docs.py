@@ -154,7 +154,7 @@ def test_every_event_is_documented_once_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("line", re.findall(r"^\| `([^`]+)` \|", section("Errors"), re.MULTILINE))
-def test_the_documented_errors_are_what_is_said(line: str) -> None:
+def test_the_documented_errors_are_the_raised_ones(line: str) -> None:
     assert line in source_text("connectors/streamad_connectors/kafka", "streamad")
 
 

@@ -34,7 +34,7 @@ class Guarded:
             drifts, self.number = (), self.number + 1
 
 
-def test_it_tells_when_more_than_the_share_alert_and_something_has_drifted() -> None:
+def test_it_reports_if_more_than_the_share_alert_and_something_has_drifted() -> None:
     guarded = Guarded()
     guarded.run("." * 30)
     guarded.run("xxx")
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[list[tuple[Any, ...]], list[tuple[int, Changed]]]] = {
 
 
 @pytest.mark.parametrize(("runs", "told"), CASES.values(), ids=CASES.keys())
-def test_a_change_is_told_if_drift_and_alerts_come_together(
+def test_a_change_is_reported_if_drift_and_alerts_come_together(
     runs: list[tuple[Any, ...]], told: list[tuple[int, Changed]]
 ) -> None:
     guarded = Guarded()
@@ -80,7 +80,7 @@ def test_a_change_is_told_if_drift_and_alerts_come_together(
     assert guarded.told == told
 
 
-def test_it_tells_once_until_it_is_restarted() -> None:
+def test_it_reports_once_until_it_is_restarted() -> None:
     guarded = Guarded()
     guarded.run("x" * 200, drift())
     guarded.run("x" * 50, drift())
@@ -121,7 +121,7 @@ def test_a_plant_with_many_scattered_faults_has_not_changed(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_lasting_change_is_told_within_the_sequences_that_it_takes(seed: int) -> None:
+def test_a_lasting_change_is_reported_within_the_sequences_that_it_takes(seed: int) -> None:
     told = watched([(400, 0.02, 0.0), (300, 0.9, 0.0)], seed)
     assert len(told) == 1
     assert 426 <= told[0][0] <= 470

@@ -107,7 +107,7 @@ def test_padding_and_length_are_no_drift() -> None:
 # --- what is told of a change ----------------------------------------------------------------------------------------
 
 
-def test_a_two_sigma_shift_of_one_channel_is_told_once_with_all_that_is_known() -> None:
+def test_a_two_sigma_shift_of_one_channel_is_reported_once_with_all_that_is_known() -> None:
     plant = Plant(4)
     assert plant.run(400) == []
     plant.run(1_500, level=(0, 4, 0))
@@ -128,7 +128,7 @@ def test_a_two_sigma_shift_of_one_channel_is_told_once_with_all_that_is_known() 
         ({"spread": (1, 1, 1.5)}, "spread of valve", 5, 7.5),
     ],
 )
-def test_a_fall_and_a_channel_that_grows_restless_are_told(
+def test_a_fall_and_a_growing_spread_are_reported(
     change: dict[str, Sequence[float]], what: str, before: float, after: float
 ) -> None:
     plant = Plant(6)
@@ -140,7 +140,7 @@ def test_a_fall_and_a_channel_that_grows_restless_are_told(
     assert drift.strength > 2
 
 
-def test_scores_are_told_as_p_values() -> None:
+def test_scores_are_reported_as_p_values() -> None:
     plant = Plant(7)
     assert plant.run(300) == []
     drifts = plant.run(200, p=0.01)
@@ -156,7 +156,7 @@ def test_p_values_that_are_all_small_do_not_drift_among_themselves() -> None:
     assert plant.run(300, p=0.012) == []
 
 
-def test_a_plant_that_changed_while_nothing_ran_is_told_by_its_scores() -> None:
+def test_a_plant_that_changed_while_nothing_ran_is_detected_by_its_scores() -> None:
     """No sequence of the old state was ever seen: a calibrated model's p-values are uniform, that is known."""
     plant = Plant(8)
     drifts = plant.run(60, p=0.01)
@@ -166,7 +166,7 @@ def test_a_plant_that_changed_while_nothing_ran_is_told_by_its_scores() -> None:
     assert plant.run(500, p=0.01) == []
 
 
-def test_a_change_right_after_the_start_is_told_once_the_first_sequences_are_there() -> None:
+def test_a_change_right_after_the_start_is_reported_once_the_first_sequences_are_there() -> None:
     plant = Plant(9)
     plant.run(40)
     plant.run(400, level=(8, 0, 0))
@@ -177,7 +177,7 @@ def test_a_change_right_after_the_start_is_told_once_the_first_sequences_are_the
     assert drift.after - drift.before == pytest.approx(8, abs=1.5)
 
 
-def test_related_channels_that_move_together_are_told_each() -> None:
+def test_related_channels_that_move_together_are_each_reported() -> None:
     plant = Plant(10)
     plant.run(300)
     plant.run(100, level=(8, -8, 8))
@@ -186,7 +186,7 @@ def test_related_channels_that_move_together_are_told_each() -> None:
     assert max(numbers) - min(numbers) <= 10
 
 
-def test_a_slow_ramp_is_told_before_it_has_moved_far() -> None:
+def test_a_slow_ramp_is_reported_before_it_has_moved_far() -> None:
     plant = Plant(11)
     plant.run(400)
     for age in range(400):  # 0.01 standard deviations per sequence
@@ -226,7 +226,7 @@ def still(plant: Plant, n: int, valve: float, spread: float = 0.0) -> None:
         )
 
 
-def test_a_constant_channel_is_told_when_it_moves_for_good_not_when_it_moves_once() -> None:
+def test_a_constant_channel_is_reported_when_it_moves_for_good_not_when_it_moves_once() -> None:
     plant = Plant(13)
     still(plant, 200, valve=1.0)
     still(plant, 3, valve=0.0)
@@ -254,7 +254,7 @@ def test_a_channel_that_is_rarely_active_gives_no_events() -> None:
 # --- restart, refused input -------------------------------------------------------------------------------------------
 
 
-def test_disabled_it_says_nothing() -> None:
+def test_disabled_it_reports_nothing() -> None:
     plant = Plant(19, DriftSettings(enabled=False))
     plant.run(200)
     assert plant.run(200, level=(100, 100, 100), p=0.01) == []

@@ -45,7 +45,7 @@ def changed(relearn: str = "streamad models relearn") -> Plant:
     return plant
 
 
-def test_drift_is_told_with_what_moved_since_when_and_how_strongly() -> None:
+def test_drift_is_reported_with_what_moved_since_when_and_how_strongly() -> None:
     notice = PlantWatch(CHANNELS, SETTINGS).drift_notice(Drift("mean of temp", START_US, 3.25, 81.2, 85.04))
     assert notice == Notice(
         "drift",
@@ -61,7 +61,7 @@ def test_drift_is_told_with_what_moved_since_when_and_how_strongly() -> None:
         ("spread of count", "spread of count moved from 0.5 to 0.1 s"),
     ],
 )
-def test_scores_and_channels_without_a_unit_have_their_words_too(what: str, words: str) -> None:
+def test_scores_and_channels_without_a_unit_are_described_too(what: str, words: str) -> None:
     assert words in PlantWatch(CHANNELS, SETTINGS).drift_notice(Drift(what, START_US, 2.0, 0.5, 0.1)).message
 
 
@@ -78,7 +78,7 @@ def test_a_lasting_change_is_an_error_with_the_command_that_helps(relearn: str) 
         assert words in notice.message
 
 
-def test_it_is_told_again_every_hour_while_it_lasts() -> None:
+def test_it_is_reported_again_every_hour_while_it_lasts() -> None:
     plant = changed()
     assert plant.watch.alarm(0) is not None
     assert plant.watch.alarm(HOUR_US - 1) is None
@@ -97,7 +97,7 @@ def test_a_change_ends_at_the_sequence_at_which_alerts_are_few_again() -> None:
     assert plant.watch.changed is None
 
 
-def test_that_the_plant_is_back_is_told_once_and_no_reminder_follows() -> None:
+def test_the_plant_s_return_is_reported_once_and_no_reminder_follows() -> None:
     plant = changed()
     assert plant.watch.alarm(0) is not None
     plant.run(30)
@@ -109,7 +109,7 @@ def test_that_the_plant_is_back_is_told_once_and_no_reminder_follows() -> None:
     assert plant.watch.alarm(2 * HOUR_US) is None
 
 
-def test_a_change_that_was_over_before_it_was_told_is_not_told() -> None:
+def test_a_change_that_was_over_before_it_was_reported_is_not_reported() -> None:
     plant = changed()
     plant.run(30)
     assert plant.watch.alarm(0) is None
@@ -124,7 +124,7 @@ def test_a_change_that_is_over_may_come_again() -> None:
     assert plant.watch.changed is not None
 
 
-def test_a_new_champion_ends_it_and_a_second_change_is_told_anew() -> None:
+def test_a_new_champion_ends_it_and_a_second_change_is_reported_again() -> None:
     plant = changed()
     assert plant.watch.alarm(0) is not None
     plant.watch.restart()

@@ -142,7 +142,7 @@ def test_marker_waits_for_the_watermark(newest: int, is_over: bool) -> None:
 
 
 @pytest.mark.parametrize(("clock", "is_over"), [(105, False), (106, True)])
-def test_what_waits_is_released_when_the_stream_is_silent(clock: int, is_over: bool) -> None:
+def test_waiting_sequences_are_released_when_the_stream_is_silent(clock: int, is_over: bool) -> None:
     plant = Plant(us(end=("marker",), allowed_lateness=5))
     plant.send(10, end=True, at=100)
     assert told(plant.assembler.expire(clock)) == ([("A", "marker", [10])] if is_over else [])
@@ -341,7 +341,7 @@ def test_whole_sequences_with_relative_times_never_overlap() -> None:
     assert plant.late() == []
 
 
-def test_relative_times_without_ids_begin_anew_after_the_marker() -> None:
+def test_relative_times_without_ids_restart_after_the_marker() -> None:
     plant = Plant(us(end=("marker",), allowed_lateness=5), relative=True)
     plant.send(0, 3, at=100, id=None, end=True)
     plant.send(0, at=110, id=None)

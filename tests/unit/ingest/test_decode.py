@@ -146,7 +146,7 @@ def test_wire_formats() -> None:
         assert kind_of_error(value, DecodeSettings(format=wire)) == "malformed"
 
 
-def test_native_records_are_our_own_msgpack_whatever_decode_says() -> None:
+def test_native_records_are_our_own_msgpack_under_any_decode_setting() -> None:
     settings = DecodeSettings(
         format="json", time="relative", time_unit="ms", fields=FieldSettings(stream="unit", values=None)
     )

@@ -117,7 +117,7 @@ def test_texts_numbers_and_booleans_become_text(value: Any, text: str | None) ->
     ],
 )
 @pytest.mark.parametrize("message", [SINGLE, CHUNK], ids=["single", "chunk"])
-def test_anything_else_is_unreadable_and_says_so(message: dict[str, Any], value: Any, kind: str, error: str) -> None:
+def test_anything_else_is_unreadable_with_a_reason(message: dict[str, Any], value: Any, kind: str, error: str) -> None:
     with pytest.raises(DecodeError) as found:
         decode({**message, "recipe": value}, "recipe")
     assert found.value.kind == kind

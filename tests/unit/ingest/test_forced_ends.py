@@ -63,7 +63,7 @@ def forced_of(progress: Progress, stream: str = "r") -> list[tuple[int, int | No
 # --- what the progress says ------------------------------------------------------------------------------------------
 
 
-def test_the_progress_tells_of_a_look_at_the_clock_only_where_it_changed_something() -> None:
+def test_the_progress_records_a_clock_reading_only_if_it_changed_something() -> None:
     plant = Plant(GAP)
     plant.send(0, at=100)
     plant.expire(105)  # exactly allowed_lateness of silence
@@ -86,7 +86,7 @@ def test_of_looks_at_the_clock_at_one_place_only_the_last_one_counts() -> None:
 
 
 @pytest.mark.parametrize(("record_us", "is_told"), [(105, True), (106, False), (107, False), (None, True)])
-def test_the_wall_clock_is_not_told_where_the_next_record_says_as_much(record_us: int | None, is_told: bool) -> None:
+def test_the_wall_clock_is_not_recorded_if_the_next_record_implies_it(record_us: int | None, is_told: bool) -> None:
     plant = Plant(GAP)
     plant.send(0, at=100)
     plant.expire(106)
@@ -95,7 +95,7 @@ def test_the_wall_clock_is_not_told_where_the_next_record_says_as_much(record_us
 
 
 @pytest.mark.parametrize(("id", "ended"), [(None, ""), ("A", sequence_ends.id_hash("A"))])
-def test_an_eviction_says_which_sequence_it_ended(id: str | None, ended: str) -> None:
+def test_an_eviction_names_the_sequence_it_ended(id: str | None, ended: str) -> None:
     plant = Plant(us())
     plant.send(0, at=100, id=id)
     plant.send(1, at=100, stream="s", id="longer", end=True)
@@ -105,7 +105,7 @@ def test_an_eviction_says_which_sequence_it_ended(id: str | None, ended: str) ->
     assert (forced_of(progress), forced_of(progress, "s")) == ([(2, None, ended)], [])
 
 
-def test_an_eviction_that_only_released_what_waited_says_so() -> None:
+def test_an_eviction_that_only_released_waiting_samples_is_marked() -> None:
     plant = Plant(us(end=("marker",), allowed_lateness=5))
     plant.send(0, at=100, id="A", end=True)
     plant.evict()
@@ -113,7 +113,7 @@ def test_an_eviction_that_only_released_what_waited_says_so() -> None:
     assert forced_of(plant.saved()) == [(1, None, None)]
 
 
-def test_what_is_done_is_no_longer_told() -> None:
+def test_a_finished_end_is_no_longer_recorded() -> None:
     plant = Plant(us())
     plant.send(0, 1, 2, at=100)
     plant.send(1, at=100, stream="slow")
@@ -123,7 +123,7 @@ def test_what_is_done_is_no_longer_told() -> None:
     assert (progress.low_watermark, progress.streams["r"].done_below, forced_of(progress)) == (1, 2, [])
 
 
-def test_at_most_so_many_are_told_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_ends_are_bounded_and_the_oldest_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequence_ends, "MAX_FORCED_ENDS", 3)
     plant = Plant(us(end=("gap",), gap=1000, max_duration=1000, allowed_lateness=5))
     for time in range(0, 50, 10):
@@ -176,7 +176,7 @@ def test_what_was_ended_behind_the_last_record_is_ended_again_without_waiting_fo
     assert not again.is_recovering
 
 
-def test_a_stream_forgotten_by_the_wall_clock_may_begin_anew_at_an_earlier_time_after_a_restart() -> None:
+def test_a_stream_forgotten_by_the_wall_clock_may_restart_at_an_earlier_time_after_a_restart() -> None:
     limits = us(end=("marker",), max_duration=20, closed_memory=5)
     plant = Plant(limits)
     plant.send(0, at=100, stream="slow")
@@ -222,7 +222,7 @@ def test_the_ends_of_a_streams_second_life_outlast_its_first_one() -> None:
     assert third.saved(verdicts=1).low_watermark == 4
 
 
-def test_what_memory_ends_only_while_records_are_read_again_has_its_rest_told_as_late() -> None:
+def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late() -> None:
     settings = settings_of()
     decoder = Decoder(settings.decode, settings.channels)
     messages = [

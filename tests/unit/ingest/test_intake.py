@@ -65,7 +65,7 @@ def test_streams_beyond_the_bound_are_dead_letters() -> None:
     assert counters.samples == 3
 
 
-def test_records_read_for_the_second_time_are_neither_told_nor_counted_again() -> None:
+def test_records_read_again_are_neither_reported_nor_counted_again() -> None:
     messages = [
         line("a", "open", [0]),
         b"{",
@@ -105,7 +105,7 @@ def test_while_rereading_no_wall_clock_ends_anything() -> None:
     assert len(second.expire(3_600_000_000, START_US)) == 2
 
 
-def test_samples_found_late_while_memory_is_made_free_are_told_at_once() -> None:
+def test_samples_found_late_while_memory_is_freed_are_reported_at_once() -> None:
     counters = Counters()
     intake = intake_of(settings_of(sequences={"allowed_lateness": "10s"}), counters=counters)
     messages = [line("a", "1", [0, 1], end=True), line("a", "1", [2, 3]), line("a", "2", [4])]
@@ -119,7 +119,7 @@ def test_samples_found_late_while_memory_is_made_free_are_told_at_once() -> None
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_progress_says_whether_a_finite_partition_is_through(ended: bool) -> None:
+def test_progress_states_whether_a_finite_partition_is_finished(ended: bool) -> None:
     assert intake_of().progress(ended=ended).ended is ended
 
 

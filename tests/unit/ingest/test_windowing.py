@@ -77,7 +77,7 @@ def test_fewest_samples(n, scorable):
     assert isinstance(result, Window) == scorable
 
 
-def test_a_single_sample_makes_a_window_where_that_is_allowed():
+def test_a_single_sample_makes_a_window_if_that_is_allowed():
     assert window(finished([[1, 2]]), min_samples=1).length == 1
     assert window(finished([[1, 2]]), min_samples=1, resample={"period": "1s"}).values[:, 0].tolist() == [1, 2]
 
@@ -128,7 +128,7 @@ def test_missing_is_judged_where_the_window_looks():
     assert "50%" in refusal(finished(values), longer="resample", max_missing=0.4)
 
 
-def test_a_channel_without_any_value_is_named_even_where_all_may_be_missing():
+def test_a_channel_without_any_value_is_named_even_if_all_may_be_missing():
     assert "channel pressure has no value" in refusal(finished([[1, NAN]] * 3), max_missing=1)
     assert "channel number 1 has no value" in refusal(finished([[1, NAN]] * 3), channels=None, max_missing=1)
 

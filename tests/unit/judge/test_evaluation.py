@@ -74,7 +74,7 @@ def test_evaluation_where_no_sequence_of_a_kind_has_a_score():
     assert (found.auc, found.detection_rate, found.false_alarm_rate, found.n_unscorable) == (None, 0, 0, 1)
 
 
-def test_evaluation_without_one_kind_says_none():
+def test_evaluation_without_one_kind_has_no_figure():
     found = evaluate(scores=[1, 2], alerts=[False, False], labels=[0, 0])
     assert found.auc is None
     assert found.detection_rate is None

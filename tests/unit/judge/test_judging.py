@@ -60,9 +60,7 @@ async def test_an_anomalous_sequence_gets_verdict_alert_and_attribution_under_it
 
 
 @pytest.mark.parametrize(("explain", "explains"), [(False, True), (True, False)])
-async def test_an_alert_stands_alone_where_nobody_asks_why_or_the_model_cannot_say(
-    explain: bool, explains: bool
-) -> None:
+async def test_an_alert_stands_alone_if_attribution_is_off_or_the_model_has_none(explain: bool, explains: bool) -> None:
     sequence, scorer = await judged(sequence_of(5, 10.0), explain=explain, explains=explains)
     assert sequence.alert is not None
     assert sequence.attribution is None
@@ -70,7 +68,7 @@ async def test_an_alert_stands_alone_where_nobody_asks_why_or_the_model_cannot_s
 
 
 @pytest.mark.parametrize(("partial", "refused"), [(True, None), (False, "split between two partitions")])
-async def test_what_is_refused_is_not_scored_and_says_why(partial: bool, refused: str | None) -> None:
+async def test_a_refused_sequence_is_not_scored_and_has_a_reason(partial: bool, refused: str | None) -> None:
     sequence, scorer = await judged(sequence_of(5, 10.0, partial=partial), refused=refused)
     assert sequence.verdict.decision == "unscorable"
     assert sequence.verdict.detail is not None
@@ -92,7 +90,7 @@ async def test_a_judgement_holds_the_window_it_is_about_and_the_models_name() ->
     assert (not_finite.verdict.decision, not_finite.window) == ("unscorable", None)
 
 
-async def test_without_a_model_the_verdict_says_how_far_learning_is_and_no_alert_is_raised() -> None:
+async def test_without_a_model_the_verdict_states_the_progress_of_learning_and_no_alert_is_raised() -> None:
     settings = settings_of()
     clock = ManualClock(START_US)
     batcher = MicroBatcher(None, clock, settings.run, name="press")
@@ -110,7 +108,7 @@ async def test_without_a_model_the_verdict_says_how_far_learning_is_and_no_alert
     await batcher.close()
 
 
-async def test_a_sequence_for_which_there_is_no_model_is_unscorable_and_says_why() -> None:
+async def test_a_sequence_for_which_there_is_no_model_is_unscorable_with_a_reason() -> None:
     class Nobody(MicroBatcher):
         async def batcher_for(self, routes: tuple[str, ...]) -> Unscorable:  # type: ignore[override]
             return Unscorable(f"no model for {routes}")

@@ -57,7 +57,7 @@ def test_a_value_or_its_absence_chooses_the_model(routing: Any, routes: tuple[st
         ({}, ("x" * 59,), "at most 58 of them"),
     ],
 )
-def test_what_no_model_may_judge_says_why(routing: Any, routes: tuple[str, ...], why: str) -> None:
+def test_routes_without_a_model_are_unscorable_with_a_reason(routing: Any, routes: tuple[str, ...], why: str) -> None:
     found = router(**routing).name_for(routes)
     assert isinstance(found, Unscorable)
     assert why in found.detail

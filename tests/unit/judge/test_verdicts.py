@@ -83,7 +83,7 @@ def test_alert_repeats_the_verdict():
     assert alert.model == MODEL
 
 
-def test_extrapolated_tail_is_said_in_verdict_and_alert():
+def test_extrapolated_tail_is_marked_in_verdict_and_alert():
     policy = AlertSettings(false_alarm_rate=1e-3)
     terms = np.arange(98, dtype=np.float32).reshape(49, 2)
     table = Calibration.from_terms(terms, policy.false_alarm_rate)
@@ -104,7 +104,7 @@ def test_not_finite_terms_are_unscorable_not_normal(bad):
     assert verdict.model == MODEL
 
 
-def test_unscorable_says_why():
+def test_unscorable_gives_the_reason():
     verdict = unscorable(SEQUENCE, Unscorable("too few samples: 2"), NOW_US)
     assert (verdict.decision, verdict.detail, verdict.score, verdict.p_value) == (
         "unscorable",

@@ -148,7 +148,7 @@ def test_another_project_is_installed_again(checkout: Checkout, change: str) -> 
     assert checkout.installs() == [".[dev]"]
 
 
-def test_a_failed_installation_says_so_and_is_repeated(checkout: Checkout) -> None:
+def test_a_failed_installation_is_reported_and_repeated(checkout: Checkout) -> None:
     done = checkout.run("scripts/test", PIP_STATUS="1")
     assert done.returncode == 1
     assert "error: the installation failed" in done.stderr.splitlines()[-1]
@@ -191,7 +191,7 @@ def test_two_scripts_at_once_install_once(checkout: Checkout) -> None:
     assert checkout.installs() == []
 
 
-def test_a_machine_without_python_is_told_what_to_do(checkout: Checkout) -> None:
+def test_without_python_the_error_names_the_remedy(checkout: Checkout) -> None:
     done = checkout.run("scripts/test", VIRTUAL_ENV="")
     assert done.returncode == 1
     assert done.stderr.startswith("error: no Python 3.11 or newer found")
@@ -206,7 +206,7 @@ def test_an_old_python_is_passed_over(checkout: Checkout) -> None:
     assert done.stderr.startswith(f"error: the active virtual environment {checkout.venv} is older than Python 3.11")
 
 
-def test_debian_without_venv_is_told_which_package(checkout: Checkout) -> None:
+def test_on_debian_without_venv_the_error_names_the_package(checkout: Checkout) -> None:
     checkout.stand_in(checkout.path / "python3")
     done = checkout.run("scripts/test", VIRTUAL_ENV="", ENSUREPIP_STATUS="1")
     package = f"python3.{sys.version_info[1]}-venv"
@@ -225,7 +225,7 @@ def test_an_active_environment_that_is_gone(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("checks", "tests", "status"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1), (0, 5, 5), (1, 2, 2), (3, 0, 3)]
 )
-def test_ci_runs_both_and_fails_where_either_does(checkout: Checkout, checks: int, tests: int, status: int) -> None:
+def test_ci_runs_both_and_fails_if_either_does(checkout: Checkout, checks: int, tests: int, status: int) -> None:
     shutil.copytree(ROOT / ".ci", checkout.root / ".ci")
     for name, code in (("check", checks), ("test", tests)):
         (checkout.root / "scripts" / name).write_text(f'echo "$# {name} CI=$CI $(cat)"; exit {code}\n')
@@ -236,7 +236,7 @@ def test_ci_runs_both_and_fails_where_either_does(checkout: Checkout, checks: in
 
 
 @pytest.mark.parametrize(("given", "seen"), [("true", "true"), ("1", "true"), ("yes", "true"), ("false", "false")])
-def test_ci_is_one_word_whatever_a_service_calls_it(checkout: Checkout, given: str, seen: str) -> None:
+def test_ci_is_true_for_every_value_that_a_service_gives_it(checkout: Checkout, given: str, seen: str) -> None:
     shutil.copytree(ROOT / ".ci", checkout.root / ".ci")
     for name in ("check", "test"):
         (checkout.root / "scripts" / name).write_text('echo "$CI"\n')
@@ -278,7 +278,7 @@ def test_a_person_s_machine_is_left_alone(debian: Checkout, given: str) -> None:
     assert not debian.log.exists()
 
 
-def test_a_ci_machine_without_root_is_told_in_one_line(debian: Checkout) -> None:
+def test_a_ci_machine_without_root_gets_a_one_line_error(debian: Checkout) -> None:
     done = debian.run("-c", APT, CI="1", USER_ID="1000")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
@@ -337,7 +337,7 @@ def test_the_summary_of_the_demo_counts_an_unscorable_batch_as_missed(summary: A
     }
 
 
-def test_the_summary_of_a_demo_without_faulty_batches_says_so(demo_output: Path, summary: Any) -> None:
+def test_the_summary_of_a_demo_without_faulty_batches_states_it(demo_output: Path, summary: Any) -> None:
     labels = demo_output / "live" / "labels.csv"
     labels.write_text(labels.read_text().replace(",1,\n", ",0,\n"))
     said, figures = summary()

@@ -187,7 +187,7 @@ def test_merging_updates_is_reading_a_compacted_log_to_its_end() -> None:
     assert once.streams == {"x": a, "y": b}
 
 
-async def test_what_a_checkpoint_says_is_read_without_its_lock(tmp_path: Path) -> None:
+async def test_a_checkpoint_is_read_without_its_lock(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "none") == SavedState(0, {}, {})
     sinks = {"events": ListSink(), "alerts": ListSink()}
     running = committer(tmp_path, sinks)
@@ -222,7 +222,7 @@ async def test_a_failed_commit_is_not_made_durable_by_the_next_one(tmp_path: Pat
     assert kinds(sinks["alerts"]) == []
 
 
-async def test_a_commit_goes_on_where_its_caller_is_cancelled(tmp_path: Path) -> None:
+async def test_a_commit_goes_on_if_its_caller_is_cancelled(tmp_path: Path) -> None:
     """Half of it would be counted by the next commit: of a partition taken away while others go on."""
 
     begun, may_end = asyncio.Event(), asyncio.Event()

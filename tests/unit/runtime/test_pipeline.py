@@ -72,7 +72,7 @@ async def test_verdicts_commit_in_the_order_in_which_sequences_ended_whoever_is_
     assert [verdict.decision for verdict in run.verdicts] == ["normal", "unscorable", "normal"]
 
 
-async def test_late_samples_are_only_counted_where_configured_so() -> None:
+async def test_late_samples_are_only_counted_if_so_configured() -> None:
     messages = [line("a", "1", range(3), end=True), line("a", "1", [3.0, 4.0])]
     run = await run_pipeline(ListSource.of({"p": records_of(messages)}), settings_of(sequences={"late": "drop"}))
     assert run.messages("late") == []
@@ -394,7 +394,7 @@ async def test_a_stream_that_goes_on_in_the_next_file_is_no_split_stream() -> No
 # --- wall clock ------------------------------------------------------------------------------------------------------
 
 
-def test_idle_time_counts_only_while_caught_up_and_begins_anew_after_an_outage() -> None:
+def test_idle_time_counts_only_while_caught_up_and_restarts_after_an_outage() -> None:
     idle = IdleClock(outage_us=10)
     idle.on_batch(0, caught_up=True, has_records=True)
     assert idle.idle_us == 0

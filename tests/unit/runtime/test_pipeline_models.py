@@ -116,7 +116,7 @@ async def test_a_model_that_loads_slowly_holds_back_its_own_partition_only() -> 
     assert [verdict.sequence for verdict in run.verdicts[5:]] == ["r-1", "r-2", "r-3"]
 
 
-async def test_unscorable_routes_are_told_among_the_alerts_where_nobody_takes_verdicts() -> None:
+async def test_unscorable_routes_go_to_the_alerts_if_no_sink_takes_verdicts() -> None:
     settings, clock = routing(missing="unscorable"), TickingClock(0.001)
     messages = [line("r", "mixed", [0.0], 1.0), sequence("r", 0, "A"), sequence("s", 1, None)]
     two = [json.dumps({**json.loads(messages[0]), "recipe": recipe}).encode() for recipe in "AB"]

@@ -160,7 +160,7 @@ async def test_a_revoked_partition_is_released_after_its_commit_and_nothing_more
     assert run.pipeline.counters.rebalances == 2
 
 
-async def test_an_event_is_told_in_time_where_nothing_else_is_to_be_committed() -> None:
+async def test_an_event_is_committed_in_time_if_nothing_else_is() -> None:
     clock = ManualClock()
 
     async def act(run: Run, task: asyncio.Task[None]) -> None:
@@ -196,7 +196,7 @@ async def test_a_scorer_that_hangs_ends_the_run() -> None:
         await run_pipeline(source, settings, clock=clock, model=model_of(Hanging()), while_running=act)
 
 
-async def test_gauges_tell_lag_age_and_what_is_open() -> None:
+async def test_gauges_export_lag_age_and_open_sequences() -> None:
     clock = ManualClock()
     start_us = clock.now_us()
     messages = [line("a", "a-0", [0, 1]), line("b", "b-0", [0, 1])]

@@ -169,7 +169,7 @@ async def test_an_error_finishes_what_follows() -> None:
     assert (feeds.flushed, feeds.closed) == ({"p": 3}, {"p"})
 
 
-async def test_what_is_in_the_way_is_told_before_anything_is_read() -> None:
+async def test_an_output_that_cannot_be_opened_is_reported_before_anything_is_read() -> None:
     feeds = Feeds(OutputError("is there already"))
     script: list[ScriptItem] = [PartitionAssigned("p"), ValueError("read")]
     with pytest.raises(OutputError, match="is there already"):

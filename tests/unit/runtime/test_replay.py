@@ -58,7 +58,7 @@ def at(times_s: Sequence[float], timestamps: bool) -> list[Record]:
 
 @pytest.mark.parametrize("timestamps", [True, False])
 @pytest.mark.parametrize(("speed", "due_s"), [(1.0, [0, 2, 2.5, 10]), (10.0, [0, 0.2, 0.3, 1.0]), (0.5, [0, 4, 5, 20])])
-async def test_a_record_is_due_as_long_after_the_first_as_its_time_says(
+async def test_a_record_is_due_as_long_after_the_first_as_in_its_time(
     speed: float, due_s: list[float], timestamps: bool
 ) -> None:
     found = await arrivals({"p": at([5.0, 7.0, 7.5, 15.0], timestamps)}, speed, 25)
@@ -134,7 +134,7 @@ async def test_sequences_for_training_are_those_that_a_run_judges() -> None:
     assert counters.samples == counters.sequence_samples + counters.merged + counters.late_samples
 
 
-async def test_halves_of_sequences_are_told_from_whole_ones() -> None:
+async def test_halves_of_sequences_are_distinguished_from_whole_ones() -> None:
     messages = records_of([line("a", name, [i * 2.0, i * 2 + 1], end=True) for i, name in enumerate("123")])
     batch = RecordBatch("p", tuple(messages), 3)
     found = {}
@@ -146,7 +146,7 @@ async def test_halves_of_sequences_are_told_from_whole_ones() -> None:
     assert found[False] == [("1", True), ("2", False), ("3", False)]
 
 
-async def test_reading_tells_which_share_is_done() -> None:
+async def test_reading_reports_the_share_done() -> None:
     messages = records_of([line("a", "1", [float(i)]) for i in range(4)])
     batches = [RecordBatch("p", tuple(messages[i : i + 2]), i + 2, end_offset=4) for i in (0, 2)]
     source = ListSource([PartitionAssigned("p"), *batches, PartitionEnded("p")])

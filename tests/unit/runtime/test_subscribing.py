@@ -28,7 +28,7 @@ async def first(path: Path, kind: type[Message]) -> Message:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-async def test_each_message_is_known_by_its_type(tmp_path: Path, message: Message) -> None:
+async def test_each_message_is_recognised_by_its_type(tmp_path: Path, message: Message) -> None:
     path = file_of(tmp_path, *(msgspec.json.encode(each) for each in MESSAGES))
     assert await first(path, type(message)) == message
 

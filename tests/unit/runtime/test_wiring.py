@@ -97,7 +97,7 @@ def test_two_roles_may_share_standard_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "replay", "train", "score"])
-def test_a_command_says_all_that_is_wrong_before_it_writes_anything(tmp_path: Path, command: str) -> None:
+def test_a_command_reports_every_problem_before_it_writes_anything(tmp_path: Path, command: str) -> None:
     config: dict[str, Any] = {
         "channels": [{"name": "temp_c"}],
         "source": {"url": "rec/"},
@@ -141,7 +141,7 @@ async def test_recordings_of_the_sources_kind_are_read_with_its_options(tmp_path
 
 
 @pytest.mark.parametrize(("store", "words"), [("nosuch://bucket/x", "nosuch"), ("inliers", None), ("memory://x", None)])
-def test_a_store_that_cannot_be_is_told_with_its_key(tmp_path: Path, store: str, words: str | None) -> None:
+def test_a_store_that_cannot_be_opened_is_reported_with_its_key(tmp_path: Path, store: str, words: str | None) -> None:
     settings = Settings(
         channels=[{"name": "temp_c"}],  # type: ignore[list-item]
         source={"url": "rec"},  # type: ignore[arg-type]

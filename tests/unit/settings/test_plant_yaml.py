@@ -336,7 +336,7 @@ def test_a_secret_may_live_in_a_variable_with_our_prefix(load: Load) -> None:
         ("STREAMAD_SINKS__OPTIONS__KAFKA", '{"security": {"password": {"env": "STREAMAD_KAFKA_PASSWORD"}}}'),
     ],
 )
-def test_the_environment_too_may_say_in_which_variable_a_secret_lives(load: Load, variable: str, value: str) -> None:
+def test_the_environment_too_may_name_the_variable_of_a_secret(load: Load, variable: str, value: str) -> None:
     settings = load(MINIMAL, **{variable: value, "STREAMAD_KAFKA_PASSWORD": "hunter2"})
     options = settings.source.options or settings.sinks.options["kafka"]
     assert options["security"]["password"]["env"].upper() == "STREAMAD_KAFKA_PASSWORD"

@@ -49,7 +49,7 @@ def test_a_key_given_twice_is_a_problem_at_its_second_line(tmp_path: Path) -> No
     assert sorted(map(str, twice)) == ["a (line 5): key given twice", "a.b (line 4): key given twice"]
 
 
-def test_a_missing_file_says_how_to_write_one(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_with_the_command_that_writes_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read it: No such file or directory; write one with: streamad init"):
         read_yaml(tmp_path / "nowhere.yaml")
 
@@ -89,7 +89,7 @@ def test_what_is_no_utf8(tmp_path: Path, content: bytes) -> None:
         ),
     ],
 )
-def test_what_is_no_yaml_says_why_and_where(tmp_path: Path, content: str, said: str) -> None:
+def test_invalid_yaml_is_an_error_with_reason_and_place(tmp_path: Path, content: str, said: str) -> None:
     assert problem(tmp_path, content) == said
 
 

@@ -111,7 +111,7 @@ def test_the_share_of_faulty_batches_is_kept_and_kinds_take_turns(share: float) 
     assert max(kinds.values(), default=0) - min((kinds[fault.name] for fault in FAULTS), default=0) <= 1
 
 
-def test_where_a_batch_lies_does_not_change_what_befalls_it() -> None:
+def test_the_position_of_a_batch_does_not_change_its_faults() -> None:
     whole = list(simulate_stream(0, 16, seed=3, first_index=0, n_streams=1, fault_share=0.5))
     later = list(simulate_stream(0, 6, seed=3, first_index=10, n_streams=1, fault_share=0.5))
     assert [(batch.sequence, batch.fault) for batch in later] == [(batch.sequence, batch.fault) for batch in whole[10:]]

@@ -93,7 +93,7 @@ def test_models_trained_at_once_are_judged_each_by_its_own_task() -> None:
     assert [one.models_at_once for one in (*several, *alone)] == [3, 3, 3, 1, 1, 1]
 
 
-def test_the_seed_draws_the_rows_that_train_only_where_the_protocol_says_so(
+def test_the_seed_draws_the_training_rows_only_under_a_drawn_protocol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STREAMAD_DATA", str(tmp_path))

@@ -22,7 +22,7 @@ def test_a_cell_takes_as_long_as_the_likest_that_were_measured() -> None:
     assert Estimate([]).of(same.cell) is None
 
 
-def test_without_a_guess_no_other_method_says_how_long_one_takes() -> None:
+def test_without_a_guess_no_other_method_estimates_how_long_one_takes() -> None:
     estimate = Estimate([result(fit_s=10, score_s=2)])
     assert estimate.of(result(normal_name="3").cell, guess=False) == 12
     assert estimate.of(result(method="goad").cell, guess=False) is None

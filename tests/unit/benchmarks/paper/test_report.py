@@ -196,7 +196,7 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_the_document_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_document_is_written_to_the_given_path(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     assert main(["report", "--results", str(tmp_path / "results"), "--to", str(tmp_path / "paper.md")]) == 0
     written = (tmp_path / "paper.md").read_text()

@@ -200,7 +200,7 @@ def test_ctrl_c_ends_the_run_and_its_processes_and_the_same_command_goes_on(stro
     assert not list(out.glob(".*.tmp"))
 
 
-def test_a_cell_of_an_earlier_revision_of_its_method_is_measured_anew_and_until_then_left_out(
+def test_a_cell_of_an_earlier_revision_of_its_method_is_measured_again_and_until_then_left_out(
     strokes: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, page = strokes / "out", strokes / "page.md"
@@ -256,7 +256,7 @@ def test_a_mistake_is_one_line(
 
 
 @pytest.mark.parametrize("words", [["run", "--methods", "svm"], ["run", "--seeds", "0"], ["walk"], []])
-def test_a_word_that_is_not_known_is_a_usage_error(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_argument_is_a_usage_error(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2

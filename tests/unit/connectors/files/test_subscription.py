@@ -144,7 +144,7 @@ async def test_two_readers_with_one_group_are_an_error(plant: Plant) -> None:
         assert await take(events, 1) == ["b"]
 
 
-async def test_a_damaged_position_is_an_error_that_says_what_to_do(plant: Plant) -> None:
+async def test_a_damaged_position_is_an_error_that_names_the_remedy(plant: Plant) -> None:
     await plant.write("a")
     (plant.path.parent / "events.jsonl.g.position").write_text("{")
     with pytest.raises(SourceError, match=r"is damaged.*delete it to begin anew"):
@@ -172,7 +172,7 @@ def test_types_that_are_no_messages_are_refused(of: Any) -> None:
     steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans()), min_size=1, max_size=12),
     grouped=st.booleans(),
 )
-def test_every_message_comes_once_whatever_is_cut_back_and_written_anew(
+def test_every_message_comes_once_whatever_is_cut_back_and_rewritten(
     steps: list[tuple[int, int, bool]], grouped: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Law: with n messages written in the end, a follower has seen 0..n-1, each once and in order."""

@@ -89,6 +89,6 @@ async def test_files_that_do_not_fit(content: str, message: str, tmp_path: Path)
         await read_one(write(tmp_path, content), tmp_path, channels=("temp", "flow"))
 
 
-async def test_a_split_that_the_name_does_not_say(tmp_path: Path) -> None:
+async def test_a_split_that_the_name_does_not_state(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="its name ends in neither _TRAIN nor _TEST"):
         await read_one(write(tmp_path, CONTENT, "plain.ts") + "?split=train", tmp_path)

@@ -85,7 +85,7 @@ async def test_a_broker_with_another_certificate_is_refused(certificates: Path, 
         await handshake(certificates, context)
 
 
-async def test_the_name_in_the_certificate_counts_unless_told_otherwise(certificates: Path) -> None:
+async def test_the_name_in_the_certificate_counts_unless_switched_off(certificates: Path) -> None:
     strict = Credentials(security(protocol="ssl", ca_file="cert.pem"), certificates).tls()
     with pytest.raises(ssl.SSLCertVerificationError, match="not valid for 'elsewhere'"):
         await handshake(certificates, strict, "elsewhere")
@@ -263,7 +263,7 @@ async def test_clients_that_connect_at_once_ask_once(endpoint: Endpoint, tokens:
         (granted("a", expires_in="soon"), "answered without an access_token"),
     ],
 )
-async def test_a_refusal_is_told_without_the_secret(
+async def test_a_refusal_is_reported_without_the_secret(
     endpoint: Endpoint, tokens: Callable[..., TokenSource], answer: tuple[int, dict[str, str], bytes], text: str
 ) -> None:
     endpoint.answer = lambda _: answer
@@ -289,7 +289,7 @@ async def test_a_silent_endpoint_is_given_up(endpoint: Endpoint, tokens: Callabl
     assert time.monotonic() - began_s < 1.9
 
 
-async def test_an_endpoint_that_is_away_is_told_and_asked_again(
+async def test_an_unreachable_endpoint_is_reported_and_asked_again(
     endpoint: Endpoint, tokens: Callable[..., TokenSource]
 ) -> None:
     source = tokens("http://127.0.0.1:9/token")
@@ -304,7 +304,7 @@ async def test_an_endpoint_that_is_away_is_told_and_asked_again(
     assert back.trouble is None
 
 
-async def test_a_token_in_a_file_is_read_anew_every_time(tmp_path: Path) -> None:
+async def test_a_token_in_a_file_is_read_again_every_time(tmp_path: Path) -> None:
     ours = security(protocol="sasl_ssl", mechanism="oauthbearer", token={"file": "token"})
     client = Client(Place(("a:1",), ("t",)), KafkaSourceOptions(security=ours), tmp_path)
     source = client.kwargs()["sasl_oauth_token_provider"]

@@ -117,7 +117,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("error", "line"), LINES)
-def test_what_a_broker_answers_is_told(error: Exception, line: str) -> None:
+def test_a_broker_s_answer_is_explained(error: Exception, line: str) -> None:
     assert explain(error, client(), "read topic press") == f"kafka a:1, b:2: {line}"
     assert explain(error, doing="topic press") == line
 
@@ -128,7 +128,7 @@ def test_every_answer_has_a_test() -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), errors.KafkaTimeoutError(), errors.RequestTimedOutError()])
-def test_a_silent_broker_is_told_with_the_time_waited(error: Exception) -> None:
+def test_a_silent_broker_is_reported_with_the_time_waited(error: Exception) -> None:
     assert explain(error, client(), "read topic press") == "kafka a:1, b:2: no answer within 2 s to: read topic press"
     assert explain(error) == "no answer"
 
@@ -142,12 +142,12 @@ def test_what_aiokafka_wraps_is_found() -> None:
     assert is_retriable(wrapped)
 
 
-def test_an_unknown_error_is_told_in_its_first_line() -> None:
+def test_an_unknown_error_is_reported_by_its_first_line() -> None:
     assert explain(ValueError("odd\nmore"), client(), "join") == "kafka a:1, b:2: join: ValueError: odd"
     assert explain(ValueError()) == "ValueError"
 
 
-def test_authentication_is_told_without_what_the_broker_said() -> None:
+def test_an_authentication_error_omits_the_broker_s_text() -> None:
     refused = errors.SaslAuthenticationFailed(f"bad password {SECRET}")
     assert explain(refused, plain_client()) == (
         "kafka a:1, b:2: authentication of user worker refused: check security (mechanism, user, secret)"
@@ -158,14 +158,14 @@ def test_authentication_is_told_without_what_the_broker_said() -> None:
     assert not is_retriable(refused)
 
 
-def test_a_token_that_cannot_be_had_is_told() -> None:
+def test_a_token_that_cannot_be_fetched_is_reported() -> None:
     assert explain(TokenError("token endpoint https://id/t refused: HTTP 401")) == (
         "no token to log in with: token endpoint https://id/t refused: HTTP 401"
     )
     assert is_retriable(TokenError("x"))
 
 
-def test_tls_troubles_are_told_apart() -> None:
+def test_tls_errors_are_distinguished() -> None:
     wrong = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
     wrong.reason = "WRONG_VERSION_NUMBER"
     assert explain(wrong) == "the broker does not speak TLS on this port: check the port and security.protocol"
@@ -255,14 +255,14 @@ async def why_unreachable(of: Client) -> str:
     return await why_failed(errors.KafkaConnectionError("Unable to bootstrap"), of, "read topic press")
 
 
-async def test_a_port_where_nothing_listens_is_told() -> None:
+async def test_a_port_where_nothing_listens_is_reported() -> None:
     with closed_port() as port:
         assert await why_unreachable(client(port)) == (
             f"kafka {port}: no broker can be reached: is it running, are address, port and protocol right?"
         )
 
 
-async def test_a_silent_port_is_told_within_the_time_out() -> None:
+async def test_a_silent_port_is_reported_within_the_time_out() -> None:
     async with listener(answer=None) as port:
         began_s = asyncio.get_running_loop().time()
         text = await why_unreachable(client(port, timeout="200ms"))
@@ -287,7 +287,7 @@ async def test_a_broker_that_hangs_up_gets_a_hint(
         )
 
 
-async def test_tls_to_a_port_without_it_is_told_even_where_another_broker_is_down() -> None:
+async def test_tls_to_a_port_without_it_is_reported_even_if_another_broker_is_down() -> None:
     async with listener(answer=b"plain text, whatever it means\n") as port:
         with closed_port() as closed:
             text = await why_unreachable(client(closed, port, protocol="ssl"))
@@ -306,7 +306,7 @@ def test_requests_with_passwords_are_not_logged(caplog: pytest.LogCaptureFixture
     assert "Authenticated as worker" in caplog.text
 
 
-def test_what_aiokafka_warns_of_is_logged_once_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_of_aiokafka_is_logged_once_at_higher_verbosity(capsys: pytest.CaptureFixture[str]) -> None:
     tame_logs()
     tame_logs()
     try:

@@ -85,7 +85,7 @@ def test_replacements_that_lie_far_apart_are_a_coordinators_affair(monkeypatch: 
     assert member.membership.failure is None
 
 
-def test_who_was_silent_was_rightly_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_member_was_rightly_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     member = Member(monkeypatch)
     for at_s in (15.1, 30.3, 45.5, 60.7):
         member.rejoin(at_s, replaced=True)
@@ -101,7 +101,7 @@ def test_who_was_frozen_while_another_took_its_name_is_the_first_to_give_up(monk
     assert isinstance(frozen.membership.failure, SourceError)
 
 
-def test_who_was_settled_stays_where_a_newcomer_takes_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_settled_member_stays_if_a_newcomer_takes_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     settled, newcomer = Member(monkeypatch), Member(monkeypatch)
     for at_s in (100.0, 101.0, 102.0):
         settled.membership.heard_s = at_s
@@ -132,7 +132,7 @@ def test_the_error_of_a_shared_id_is_known_by_name(monkeypatch: pytest.MonkeyPat
     assert membership.explains(KafkaError(repr(for_code(-1)()))) is None
 
 
-def test_what_a_callback_raises_is_kept_for_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_a_callback_is_kept_for_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("no")
 

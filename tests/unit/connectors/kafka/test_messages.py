@@ -210,7 +210,7 @@ def test_one_late_sample_that_is_too_large_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("role", ["events", "attributions"])
-def test_any_other_message_that_is_too_large_is_an_error_that_says_what_to_raise(role: str) -> None:
+def test_any_other_message_that_is_too_large_is_an_error_that_names_the_limit_to_raise(role: str) -> None:
     event = Event(kind="k", message="x" * 2_000, created_at=NOW)
     why = Attribution(
         alert_id="ab12",

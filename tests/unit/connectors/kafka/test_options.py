@@ -91,11 +91,11 @@ def test_an_ipv6_broker_stands_in_brackets() -> None:
         ("a:1/press,press", "topic named twice: press"),
     ],
 )
-def test_what_is_wrong_with_a_place_is_said(rest: str, problem: str) -> None:
+def test_a_problem_of_a_url_is_reported(rest: str, problem: str) -> None:
     assert place_problems(rest, KafkaSourceOptions()) == [problem]
 
 
-def test_all_that_is_wrong_with_a_place_is_said_at_once() -> None:
+def test_every_problem_of_a_url_is_reported_at_once() -> None:
     assert place_problems("a,b:x/ü,v w", KafkaSourceOptions()) == [
         "broker 'a' lacks its port: write for example broker:9092",
         "broker 'b:x' is no host:port: write for example broker:9092",
@@ -140,7 +140,7 @@ def test_brokers_come_from_the_url_then_the_options_then_the_source() -> None:
 
 
 @pytest.mark.parametrize("url", [None, "file:recordings", "recordings/*.csv"])
-def test_a_sink_without_brokers_beside_another_source_is_refused(url: str | None) -> None:
+def test_a_sink_without_brokers_under_another_source_is_refused(url: str | None) -> None:
     hint = "write kafka://host:port/topic"
     hint += r" .*\(the plant's source is no Kafka either\)" if url is not None else "$"
     with pytest.raises(ConfigError, match=f"names no broker: {hint}"):
@@ -198,7 +198,7 @@ def test_heartbeats_must_come_three_times_in_a_session() -> None:
     assert found == {"source.options": "heartbeat_interval must be at most a third of session_timeout"}
 
 
-def test_several_wrong_options_are_told_at_once() -> None:
+def test_several_wrong_options_are_reported_at_once() -> None:
     found = problems(
         KafkaSourceOptions,
         {
@@ -299,7 +299,7 @@ def test_every_client_of_aiokafka_takes_the_arguments(
     assert (reading["enable_auto_commit"], reading["auto_offset_reset"]) == (False, "none")
 
 
-def test_secrets_are_read_anew_for_each_client_and_shown_nowhere(
+def test_secrets_are_read_again_for_each_client_and_shown_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "password").write_text(f"{SECRET}\n", encoding="utf-8")

@@ -146,7 +146,7 @@ def test_a_commit_of_a_stream_with_many_ids_writes_little_and_no_record_is_large
         assert len(items) <= 2 + 2 * 3
 
 
-def test_what_recurs_leaves_no_garbage_behind_for_ever() -> None:
+def test_what_recurs_leaves_no_permanent_garbage() -> None:
     log = ProgressLog(PARTITION)
     topic: list[Item] = []
     for number in range(2_000):
@@ -201,7 +201,7 @@ def with_head(**changes: object) -> list[Item]:
         (lambda items: with_head(progress={"partition": "x-0", "next_offset": 0, "low_watermark": 0}), "that of x-0"),
     ],
 )
-def test_what_is_damaged_or_foreign_is_refused_in_one_line(damage: object, says: str) -> None:
+def test_damaged_or_foreign_progress_is_refused_in_one_line(damage: object, says: str) -> None:
     items = damage(with_head())  # type: ignore[operator]
     with pytest.raises(CheckpointError, match=says) as refusal:
         ProgressLog.read(PARTITION, items)

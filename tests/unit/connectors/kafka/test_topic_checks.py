@@ -76,7 +76,7 @@ def test_a_login_in_plain_text_is_warned_of_beyond_this_machine(
     assert checks.security(client("broker:9092")) == []
 
 
-def test_what_a_broker_says_of_its_rules_is_handed_on() -> None:
+def test_the_reason_of_a_topic_policy_is_passed_on() -> None:
     new = NewTopic("alerts", 3, 3, {})
     policy = errors.PolicyViolationError.errno
     found = checks.created(new, policy, "topics need an owner\nat x.y", client("a:1"), dry_run=False)

@@ -13,7 +13,7 @@ from streamad_connectors.kafka.reading.reader import Reading
 from streamad_connectors.kafka.reading.waiting import Waiting
 
 
-def test_an_outage_is_told_once_and_its_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_reported_once_and_its_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
     monkeypatch.setattr(_waiting, "time", SimpleNamespace(monotonic=lambda: now_s))
     reading = Reading(TopicPartition("press", 0))

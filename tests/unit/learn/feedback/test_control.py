@@ -49,7 +49,7 @@ async def reading(worker: Worker, plant: Plant) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("settings", [settings_of(), settings_of(learning={})])
-async def test_without_a_place_nothing_is_told_or_read(tmp_path: Path, settings: Settings) -> None:
+async def test_without_a_control_url_nothing_is_sent_or_read(tmp_path: Path, settings: Settings) -> None:
     plant = Plant(settings, tmp_path, ManualClock())
     assert await announce(plant, MODEL) is False
     async with asyncio.timeout(WAIT_S):
@@ -69,7 +69,7 @@ async def test_the_message_names_model_and_version(tmp_path: Path) -> None:
     }
 
 
-async def test_a_worker_announces_beside_its_work_and_outlives_a_place_that_is_away(tmp_path: Path) -> None:
+async def test_a_worker_announces_while_it_works_and_survives_an_unreachable_control_url(tmp_path: Path) -> None:
     plant = Plant(PLANT, tmp_path, ManualClock())
     worker = Worker()
     announcer = Announcer(plant, worker.emit)

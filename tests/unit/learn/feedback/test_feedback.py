@@ -105,7 +105,7 @@ def desk(tmp_path: Path) -> Desk:
 # --- the reader ---
 
 
-async def test_lines_of_any_program_are_heard_in_order_and_go_on_where_the_last_reader_ended(desk: Desk) -> None:
+async def test_lines_of_any_program_are_read_in_order_and_go_on_where_the_last_reader_ended(desk: Desk) -> None:
     desk.append(line(said("a1", note="ä")), line(said("a2", judgement="confirmed")))
     async with desk.reader():
         await desk.until(lambda: len(desk.heard) == 2)
@@ -144,7 +144,7 @@ async def test_a_message_in_hand_at_the_end_comes_again(desk: Desk) -> None:
         (ZeroDivisionError("a bug"), ("feedback_unreadable", "feedback is not read: ZeroDivisionError('a bug')")),
     ],
 )
-async def test_a_message_that_cannot_be_kept_is_told_once_and_tried_again(
+async def test_a_message_that_cannot_be_stored_is_reported_once_and_tried_again(
     desk: Desk, error: Exception, told: tuple[str, str]
 ) -> None:
     desk.append(line(said("a1")), line(said("a2")))
@@ -167,7 +167,7 @@ async def test_a_message_that_cannot_be_kept_is_told_once_and_tried_again(
     assert desk.told == [told]
 
 
-async def test_what_is_no_feedback_is_skipped_counted_and_told_at_most_once_a_minute(desk: Desk) -> None:
+async def test_invalid_feedback_is_skipped_counted_and_reported_at_most_once_a_minute(desk: Desk) -> None:
     bad = [b"not json\n", b'{"alert_id": "a"}\n', b"[" * 5_000 + b"\n", b'\xff{"alert_id"}\n', line(said("../a"))]
     bad.append(line(said("a9")).replace(b'"feedback"', b'"alert"'))
     desk.append(*bad, line(said("a1")).replace(b'"type":"feedback",', b""))
@@ -227,7 +227,7 @@ async def test_a_second_reader_of_a_file_stands_by_and_takes_over(desk: Desk) ->
     assert second.ids == ["a3"]
 
 
-async def test_a_place_that_cannot_be_read_is_told_once_and_tried_again(desk: Desk) -> None:
+async def test_a_source_that_cannot_be_read_is_reported_once_and_tried_again(desk: Desk) -> None:
     desk.append(line(said("a1")))
     position = desk.path.with_name("feedback.jsonl.streamad.plant.feedback.position")
     position.write_text("damaged")
@@ -242,9 +242,7 @@ async def test_a_place_that_cannot_be_read_is_told_once_and_tried_again(desk: De
     assert [kind for kind, _ in desk.told] == ["feedback_unreadable"]
 
 
-async def test_a_file_in_which_nobody_has_said_anything_yet_is_no_news(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_file_without_feedback_yet_is_not_reported(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     async with desk.reader():
         while not desk.path.parent.exists():  # noqa: ASYNC110 - the reader keeps its position there
             await asyncio.sleep(0)

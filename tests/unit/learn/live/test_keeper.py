@@ -174,7 +174,7 @@ def unwritable(folder: Path) -> Callable[[], None]:
     return (folder / "inliers").unlink
 
 
-def test_what_comes_while_the_store_is_away_waits_and_is_kept_when_it_is_back(tmp_path: Path) -> None:
+def test_sequences_queue_while_the_store_is_unreachable_and_are_stored_when_it_returns(tmp_path: Path) -> None:
     mend = unwritable(tmp_path)
     kept = Kept(tmp_path, reserve=0.000001)
     work = kept.keeper.work([judged(1), judged(2)], flush=True)
@@ -188,7 +188,7 @@ def test_what_comes_while_the_store_is_away_waits_and_is_kept_when_it_is_back(tm
     assert kept.ids_on_disk("accepted") == {"B-1", "B-2", "B-3", "B-4"}
 
 
-def test_it_is_not_asked_in_every_turn_whether_it_is_back(tmp_path: Path) -> None:
+def test_its_return_is_not_checked_in_every_turn(tmp_path: Path) -> None:
     mend = unwritable(tmp_path)
     kept = Kept(tmp_path)
     kept.keeper.work([judged(1)], flush=False)
@@ -238,7 +238,7 @@ def test_while_it_is_away_for_long_the_newest_are_held_and_the_others_counted(tm
     assert kept.ids_on_disk("accepted") == {f"B-{number}" for number in range(80, 100)}
 
 
-def test_what_waits_is_bounded_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_bounded_by_its_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many: dict[str, Any] = {"max_accepted": 10_000_000}
     assert Kept(tmp_path, **many).keeper.limit == (1 << 28) // (4 * 2 * L)
     mend = unwritable(tmp_path)
@@ -269,7 +269,7 @@ def test_making_room_drops_sequences_and_never_that_the_model_has_changed(before
     assert list(items) == [by_name[name] for name in after]
 
 
-def test_a_damaged_shard_is_told_once_and_the_others_are_used(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_reported_once_and_the_others_are_used(tmp_path: Path) -> None:
     before = Kept(tmp_path, reserve=0.000001)
     before.keeper.work([judged(1)], flush=True)
     shard = next(path for path in (tmp_path / "inliers").rglob("*.npz"))

@@ -78,7 +78,7 @@ async def test_an_unscorable_sequence_is_nothing_to_learn_from(tmp_path: Path) -
 # --- telling ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_lasting_change_is_told_at_once_and_then_every_hour(tmp_path: Path) -> None:
+async def test_a_lasting_change_is_reported_at_once_and_then_every_hour(tmp_path: Path) -> None:
     async with followed(tmp_path, drift=DRIFT) as at:
         at.judge(100)
         await at.turn()
@@ -98,7 +98,7 @@ async def test_a_lasting_change_is_told_at_once_and_then_every_hour(tmp_path: Pa
         assert at.kinds()[-1] == "plant_back"
 
 
-async def test_a_store_that_goes_away_is_told_once_and_so_is_its_return(tmp_path: Path) -> None:
+async def test_a_lost_store_is_reported_once_and_so_is_its_return(tmp_path: Path) -> None:
     async with followed(tmp_path, flush_interval="1s") as at:
         at.judge(20)
         await at.turn(2.0)
@@ -247,7 +247,7 @@ async def test_the_count_never_runs_backwards_while_the_store_is_at_work(
         assert at.batcher.learning() == "11 of 50"  # the one without a verdict was of a commit that failed
 
 
-async def test_what_is_judged_again_after_a_failed_commit_counts_once(tmp_path: Path) -> None:
+async def test_a_sequence_judged_again_after_a_failed_commit_counts_once(tmp_path: Path) -> None:
     async with followed(tmp_path, cold=True, **SMALL) as at:
         for _ in range(6):  # three sequences, each judged twice
             at.batcher.learning()
@@ -308,7 +308,7 @@ def told(at: Followed) -> list[str]:
     return [message for kind, message, _ in at.told if kind == "store_failed"]
 
 
-async def test_what_a_hanging_store_has_not_kept_is_counted_and_told(tmp_path: Path, gate: Gate) -> None:
+async def test_sequences_that_a_hanging_store_lost_are_counted_and_reported(tmp_path: Path, gate: Gate) -> None:
     async with followed(tmp_path, flush_interval="1s") as at:
         at.judge(10)
         await at.turn(2.0)
@@ -335,7 +335,7 @@ async def test_what_a_hanging_store_has_not_kept_is_counted_and_told(tmp_path: P
         gate.open()
 
 
-async def test_the_store_has_a_second_where_the_last_verdicts_took_all_the_time(tmp_path: Path, gate: Gate) -> None:
+async def test_the_store_has_a_second_if_the_last_verdicts_took_all_the_time(tmp_path: Path, gate: Gate) -> None:
     async with followed(tmp_path, flush_interval="1h") as at:
         at.judge(3)
         await at.turn()

@@ -140,7 +140,7 @@ async def test_an_unforeseen_error_is_an_event_and_scoring_goes_on(
         await at.learners.close(wait=True)  # does not raise either
 
 
-async def test_it_begins_anew_after_ten_seconds_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_starts_again_after_ten_seconds_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with followed(tmp_path, flush_interval="1s") as at:
         with monkeypatch.context() as patch:
             patch.setattr(Keeper, "work", failing())

@@ -91,7 +91,7 @@ def test_a_channel_that_stands_still_is_not_the_one_that_gets_stuck() -> None:
 
 
 @pytest.mark.parametrize(("name", "in_scales"), [(kind.name, kind.in_scales) for kind in FAULT_KINDS])
-def test_sizes_are_multiples_of_the_channel_s_scale_where_it_says_so(name: str, in_scales: bool) -> None:
+def test_sizes_are_multiples_of_the_channel_s_scale_if_so_defined(name: str, in_scales: bool) -> None:
     """Doubling the scale doubles the deviation of such faults, and changes nothing about the others."""
     values, kind = window_of(5).astype(np.float32), KIND[name]
     one, two = (

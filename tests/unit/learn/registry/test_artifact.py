@@ -206,7 +206,7 @@ class BreakingScorer(MeanDetector):
         return model
 
 
-def test_what_a_detector_raises_becomes_one_line(root: Path) -> None:
+def test_an_exception_of_a_detector_becomes_one_line(root: Path) -> None:
     assert "cannot be loaded (RuntimeError: PytorchStreamReader failed)" in refused(root, detector=Breaking())
     assert "cannot score its probe (ValueError" in refused(root, detector=BreakingScorer())
 

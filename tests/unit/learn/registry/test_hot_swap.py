@@ -160,7 +160,7 @@ async def test_going_back_to_the_former_version_loads_nothing(tmp_path: Path) ->
         assert plant.detector.loads == ["0002"]
 
 
-async def test_a_broken_version_is_told_once_the_champion_stays_and_a_good_one_is_taken(tmp_path: Path) -> None:
+async def test_a_broken_version_is_reported_once_the_champion_stays_and_a_good_one_is_taken(tmp_path: Path) -> None:
     train(tmp_path)
     async with watched(tmp_path) as plant:
         plant.train(1)
@@ -192,7 +192,7 @@ async def test_a_version_that_is_mended_in_place_is_taken_within_a_minute_of_its
 
 
 @pytest.mark.parametrize("content", ["../../etc", "0099", ""])
-async def test_a_damaged_current_is_told_once_and_leaves_the_champion(tmp_path: Path, content: str) -> None:
+async def test_a_damaged_current_is_reported_once_and_leaves_the_champion(tmp_path: Path, content: str) -> None:
     train(tmp_path)
     async with watched(tmp_path) as plant:
         current = tmp_path / NAME / "CURRENT"

@@ -35,7 +35,7 @@ def test_a_published_version_holds_exactly_the_layout(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "default" / "versions").iterdir()] == ["0001"]
 
 
-def test_manifest_says_all_that_was_trained(tmp_path: Path) -> None:
+def test_manifest_records_all_that_was_trained(tmp_path: Path) -> None:
     train(tmp_path)
     train(tmp_path, data=windows_of(30, seed=1))
     manifest = Registry(tmp_path).manifest("default", "0002")
@@ -69,7 +69,7 @@ def test_loaded_model_scores_and_carries_its_calibration(tmp_path: Path) -> None
     assert model.scorer.score(data.values, data.lengths).shape == (30, C)
 
 
-def test_no_model_says_how_to_train_one(tmp_path: Path) -> None:
+def test_no_model_is_an_error_with_the_command_that_trains_one(tmp_path: Path) -> None:
     with pytest.raises(NoModelError, match=r"streamad train --config FILE \(the config of this command\)$") as caught:
         load(tmp_path / "nothing-here")
     assert "\n" not in str(caught.value)

@@ -42,7 +42,7 @@ from tests.support.learning.inlier_cases import (
 # --- keeping --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_offered_is_read_back_by_another_process_to_the_last_bit(tmp_path: Path) -> None:
+def test_a_stored_sequence_is_read_back_by_another_process_to_the_last_bit(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     offered: dict[Share, list[int]] = {"accepted": [3, 0], "reserve": [1], "aside": [2]}
     for share, of_share in offered.items():
@@ -61,7 +61,7 @@ def test_what_is_offered_is_read_back_by_another_process_to_the_last_bit(tmp_pat
         assert all(same(one, sequence_of(i)) for one, i in zip(read, expected, strict=True))
 
 
-def test_what_waits_is_a_copy(tmp_path: Path) -> None:
+def test_a_queued_window_is_a_copy(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     batch = np.ones((4, C, L), np.float32)
     store.offer(sequence_of(1, window=Window(batch[2], L)), "accepted")
@@ -160,7 +160,7 @@ def test_a_reader_with_smaller_bounds_sees_less_and_takes_nothing_away(tmp_path:
     assert numbers(store) == list(range(50))
 
 
-def test_what_is_too_old_is_gone_with_the_next_flush(tmp_path: Path) -> None:
+def test_expired_sequences_are_deleted_by_the_next_flush(tmp_path: Path) -> None:
     store = store_of(tmp_path, max_age="1m")
     add(store, [0])
     store.offer(sequence_of(1, time_s=60), "accepted")
@@ -364,7 +364,7 @@ def test_a_damaged_list_of_ids_is_named(tmp_path: Path) -> None:
     assert numbers(again) == list(range(40, 60))
 
 
-def test_files_of_somebody_else_are_named_and_stay(tmp_path: Path) -> None:
+def test_foreign_files_are_named_and_stay(tmp_path: Path) -> None:
     three_shards(tmp_path)
     folder = tmp_path / "inliers" / "default"
     (folder / "accepted" / "notes.txt").write_text("mine")
@@ -377,7 +377,7 @@ def test_files_of_somebody_else_are_named_and_stay(tmp_path: Path) -> None:
     assert (folder / "accepted" / "notes.txt").exists()
 
 
-def test_a_store_that_is_removed_while_it_is_open_begins_anew(tmp_path: Path) -> None:
+def test_a_store_that_is_removed_while_it_is_open_starts_over(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     add(store, [1])
     for path in shards_of(tmp_path):
@@ -388,7 +388,7 @@ def test_a_store_that_is_removed_while_it_is_open_begins_anew(tmp_path: Path) ->
     assert numbers(store) == [2]
 
 
-def test_a_file_in_the_way_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_an_error_that_names_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "inliers").write_bytes(b"")
     with pytest.raises(StoreError, match="a file is in the way where a folder is needed: move it or choose another"):
         store_of(tmp_path)
@@ -475,7 +475,7 @@ def test_a_disk_that_is_full_at_any_sync_loses_nothing_and_no_sequence_is_writte
     assert after > 6
 
 
-def test_what_waits_is_bounded_and_the_oldest_makes_room(tmp_path: Path) -> None:
+def test_the_queue_is_bounded_and_drops_the_oldest(tmp_path: Path) -> None:
     large = WindowSettings(length=65_536)  # half a mebibyte each: 512 of them are 256 MiB
     store = store_of(tmp_path, window=large)
     one = Window(np.zeros((C, 65_536), np.float32), 5)
@@ -531,7 +531,7 @@ def test_purge_of_nothing_changes_nothing(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_is_purged_leaves_the_disk_and_never_comes_back(tmp_path: Path) -> None:
+def test_purged_sequences_leave_the_disk_and_never_come_back(tmp_path: Path) -> None:
     writer = purgeable(tmp_path)
     assert store_of(tmp_path).purge(ids=["id-000003"]) == 1
     assert not any(b"id-000003" in path.read_bytes() for path in tmp_path.rglob("*.npz"))
@@ -636,7 +636,7 @@ def test_sequences_may_be_offered_while_a_flush_runs(tmp_path: Path) -> None:
     assert numbers(store) == list(range(2000))
 
 
-def test_without_s3fs_or_a_known_protocol_the_error_says_so(tmp_path: Path) -> None:
+def test_without_s3fs_or_a_known_protocol_the_error_names_it(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"Protocol not known: bogus.*correct learning\.store"):
         store_of(tmp_path, url="bogus://a/b")
 

@@ -51,7 +51,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return f"s3://{request.getfixturevalue('bucket')}/some/inliers/"
 
 
-def test_what_is_offered_is_read_back_by_another_process(url: str, tmp_path: Path) -> None:
+def test_a_stored_sequence_is_read_back_by_another_process(url: str, tmp_path: Path) -> None:
     store = store_of(tmp_path, url=url)
     assert (store.counts(), all_ids(store)) == ({"accepted": 0, "reserve": 0, "aside": 0}, [])
     for i in range(9):
@@ -115,7 +115,7 @@ def test_listings_are_never_stale(bucket: str, s3_server: str, tmp_path: Path) -
     client.close()
 
 
-def test_a_bucket_that_is_not_there_is_told_at_once(bucket: str, tmp_path: Path) -> None:
+def test_a_missing_bucket_is_reported_at_once(bucket: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         store_of(tmp_path, url=f"s3://{bucket}-not/inliers")
     assert "The specified bucket does not exist" in str(caught.value)
@@ -123,7 +123,7 @@ def test_a_bucket_that_is_not_there_is_told_at_once(bucket: str, tmp_path: Path)
     assert "very-secret" not in str(caught.value)
 
 
-def test_what_cannot_be_written_goes_on_waiting(bucket: str, s3_server: str, tmp_path: Path) -> None:
+def test_a_failed_write_stays_queued(bucket: str, s3_server: str, tmp_path: Path) -> None:
     store = store_of(tmp_path, url=f"s3://{bucket}/inliers")
     client = boto3.client("s3", endpoint_url=s3_server)
     client.delete_bucket(Bucket=bucket)

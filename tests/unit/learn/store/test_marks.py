@@ -24,7 +24,7 @@ def test_a_mark_is_there_for_every_process_at_once(tmp_path: Path) -> None:
     assert other.marks() == {"a1": said}
 
 
-def test_the_latest_word_counts_in_whatever_order_it_was_written(tmp_path: Path) -> None:
+def test_the_latest_mark_counts_in_whatever_order_it_was_written(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     for judgement, at_us in (("false_alarm", 7), ("confirmed", 9), ("veto", 8)):
         store.mark(mark(judgement=judgement, at_us=at_us))
@@ -33,7 +33,7 @@ def test_the_latest_word_counts_in_whatever_order_it_was_written(tmp_path: Path)
     assert store_of(tmp_path).marks() == store.marks()
 
 
-def test_two_words_of_one_time_are_decided_the_same_way_by_everybody(tmp_path: Path) -> None:
+def test_two_marks_of_one_time_are_decided_the_same_way_by_everybody(tmp_path: Path) -> None:
     store, other = store_of(tmp_path / "1"), store_of(tmp_path / "2")
     words = [mark(judgement="veto"), mark(judgement="confirmed"), mark(judgement="confirmed", note="again")]
     for word in words:
@@ -90,7 +90,7 @@ def test_a_damaged_mark_is_named_and_the_others_count(tmp_path: Path, whole: byt
     assert fresh.problems == []
 
 
-def test_a_mark_that_cannot_be_written_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_mark_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     (tmp_path / "inliers" / "default" / "marks").write_bytes(b"a file in the way")
     with pytest.raises(StoreError, match="a file is in the way where a folder is needed: move it"):

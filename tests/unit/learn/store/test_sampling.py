@@ -81,6 +81,6 @@ def test_storage_of_a_reservoir_grows_with_the_logarithm_of_what_flowed_by() -> 
     assert found.needed.sum() == pytest.approx(expected, rel=0.1)
 
 
-def test_keys_of_ids_are_the_same_for_ever() -> None:
+def test_keys_of_ids_never_change() -> None:
     assert key_of("id-000000") == 3261199387972739179
     assert keys_of(["id-000000", "\ud800"]).tolist() == [3261199387972739179, key_of("\ud800")]

@@ -341,7 +341,7 @@ def catches_sigterm(pid: int) -> bool:
     return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
 
 
-async def test_a_training_beside_another_worker_s_is_refused_with_its_pid(
+async def test_a_training_during_another_worker_s_is_refused_with_its_pid(
     plant: TrainingPlant, worker_of: WorkerOf
 ) -> None:
     first, second = worker_of(plant), worker_of(plant)
@@ -354,7 +354,7 @@ async def test_a_training_beside_another_worker_s_is_refused_with_its_pid(
     assert {entry["pid"] for entry in plant.journal()} == {plant.status().pid}
 
 
-async def test_what_nobody_asked_for_is_not_done_again_by_another_worker(tmp_path: Path, worker_of: WorkerOf) -> None:
+async def test_an_unrequested_training_is_not_repeated_by_another_worker(tmp_path: Path, worker_of: WorkerOf) -> None:
     plant = filled(tmp_path, min_interval="1h")
     assert isinstance(await worker_of(plant).train("schedule"), TrainingOutcome)
     other = worker_of(plant)
@@ -440,7 +440,7 @@ async def test_a_training_that_dies_again_and_again_is_given_up(tmp_path: Path, 
     assert worker.child.waiting() is None
 
 
-async def test_what_waits_is_tried_again_after_pauses_that_double(tmp_path: Path, worker_of: WorkerOf) -> None:
+async def test_queued_sequences_are_tried_again_after_pauses_that_double(tmp_path: Path, worker_of: WorkerOf) -> None:
     plant = TrainingPlant(tmp_path)
     clock = ManualClock()
     worker = worker_of(plant, clock=clock, command=("false",))

@@ -23,7 +23,7 @@ EARLY = TrainingRequest(reason="relearn", requested_us=1, since_us=-5, detail="a
 LATE = TrainingRequest(reason="command", requested_us=2)
 
 
-def test_what_was_posted_is_found_oldest_first_until_its_file_is_gone(tmp_path: Path) -> None:
+def test_posted_requests_are_found_oldest_first_until_their_files_are_deleted(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     late, early = post_request(registry, "default", LATE), post_request(registry, "default", EARLY)
     assert posted_requests(registry, "default") == {early: EARLY, late: LATE}

@@ -157,7 +157,7 @@ class BlindDetector(MeanDetector):
         return fitted
 
 
-def test_a_challenger_that_finds_less_stays_out_and_both_manifests_say_why(tmp_path: Path) -> None:
+def test_a_challenger_that_finds_less_stays_out_and_both_manifests_give_the_reason(tmp_path: Path) -> None:
     life = grown(tmp_path)
     outcome = life.retrain(detector=BlindDetector())
     assert (outcome.version, outcome.promoted, life.champion) == ("0002", False, "0001")
@@ -194,7 +194,7 @@ def alert_rate(life: Life, shift: float) -> float:
     return float(np.mean([judge(window)[0] == "anomalous" for window in life.windows(500, shift)]))
 
 
-def test_learning_anew_and_later_trainings_use_only_sequences_since_the_change(tmp_path: Path) -> None:
+def test_relearning_and_later_trainings_use_only_sequences_since_the_change(tmp_path: Path) -> None:
     """Whatever was decided of them: the old champion's alerts do not count."""
     life = grown(tmp_path, n=100)
     since_us = life.run(300, shift=9.0)[0][0].time_us
@@ -251,7 +251,7 @@ def test_confirmed_anomalies_never_train_and_are_counted_in_the_figures(tmp_path
 # --- what goes wrong -------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_store_says_how_many_are_needed(tmp_path: Path) -> None:
+def test_an_empty_store_is_an_error_with_the_number_needed(tmp_path: Path) -> None:
     life = Life(tmp_path)
     with pytest.raises(TrainingDataError, match=r"model default: 0 sequences .* may train, 20 are needed") as caught:
         life.retrain("first")
@@ -393,7 +393,7 @@ def test_a_clock_that_was_set_back_does_not_hide_the_store(tmp_path: Path) -> No
     assert life.retrain("first").promoted
 
 
-def test_progress_tells_every_phase_in_order(tmp_path: Path) -> None:
+def test_progress_reports_every_phase_in_order(tmp_path: Path) -> None:
     life = grown(tmp_path, trim=0.1)
     steps: list[FitStep] = []
     life.retrain(progress=steps.append)

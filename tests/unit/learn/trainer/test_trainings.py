@@ -122,7 +122,7 @@ def asking(tmp_path: Path) -> Iterator[AskingFor]:
     ("share", "n_kept", "relearn", "asks"),
     [(0.51, 100, "auto", True), (0.5, 100, "auto", False), (0.51, 99, "auto", False), (0.51, 100, "off", False)],
 )
-async def test_a_change_is_learned_where_it_lasts_and_enough_was_seen_of_it(
+async def test_a_change_is_learned_if_it_lasts_and_enough_was_seen_of_it(
     asking: AskingFor, share: float, n_kept: int, relearn: str, asks: bool
 ) -> None:
     at = asking(first_training=100, min_training=20, relearn=relearn, drift={"changed_share": 0.5})
@@ -197,7 +197,7 @@ def other_trains(at: Asking, result: TrainingResult | None) -> None:
     lease.release()
 
 
-async def test_so_many_new_inliers_ask_once_and_a_training_starts_the_count_anew(asking: AskingFor) -> None:
+async def test_enough_new_inliers_request_one_training_and_a_training_restarts_the_count(asking: AskingFor) -> None:
     at = asking(after_inliers=100)
     at.trainings.accepted(99)
     assert await at.turn() is None

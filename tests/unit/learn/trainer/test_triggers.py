@@ -110,7 +110,7 @@ def test_min_interval_at_the_boundary() -> None:
     assert due(triggers, NOON + 3 * HOUR_US, new=10) == "inliers"
 
 
-def test_a_training_that_somebody_asked_for_counts_for_the_interval_and_the_schedule() -> None:
+def test_a_requested_training_counts_for_the_interval_and_the_schedule() -> None:
     triggers = triggers_of(schedule="0 13 * * *", min_interval="10m")
     triggers.ended(DONE, at("2026-03-01 13:00:30"))
     assert due(triggers, at("2026-03-01 13:30")) is None

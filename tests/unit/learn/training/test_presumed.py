@@ -90,7 +90,7 @@ def test_a_little_more_than_the_excess_may_go() -> None:
     assert set(np.flatnonzero(left_out)) == set(range(180, 200))
 
 
-def test_of_what_nobody_judged_the_presumed_share_goes() -> None:
+def test_the_presumed_share_of_unmarked_sequences_is_excluded() -> None:
     scores = normal_scores(100)
     left_out = presumed_anomalies(scores, n_alerts=0, n_judged=0, rate=0.02, n_unjudged=100, unjudged_share=0.1)
     assert set(np.flatnonzero(left_out)) == set(np.argsort(scores)[-10:])

@@ -147,7 +147,7 @@ def held_out(n: int, n_alerts: int, *, n_unjudged: int = 0, normal: tuple[int, .
     return HeldOut(tuple(of(CALIBRATION[:n])), judged, alert, is_normal)
 
 
-def test_a_false_alarm_by_an_operator_s_word_is_never_left_out() -> None:
+def test_a_false_alarm_by_an_operator_s_feedback_is_never_left_out() -> None:
     scores = np.concatenate([np.random.default_rng(0).exponential(1, 180), np.linspace(20, 30, 20)])
     plain = held_out(200, 20).presumed(scores, 0.02, 0.0)
     assert set(np.flatnonzero(plain)) == set(range(180, 200))

@@ -86,7 +86,7 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["data", "seed", "folds"])
-def test_other_data_or_settings_start_anew_and_success_clears_what_was_left(tmp_path: Path, change: str) -> None:
+def test_other_data_or_settings_start_over_and_success_clears_what_was_left(tmp_path: Path, change: str) -> None:
     def interrupt(step: FitStep) -> None:
         if step.fit == 3:
             raise KeyboardInterrupt

@@ -41,7 +41,7 @@ def test_a_training_that_does_not_leave_its_start_is_remarked_on() -> None:
     assert "did not leave its start" in remark
 
 
-def test_training_in_bfloat16_is_another_and_repeats_bit_by_bit_and_tells_anomalies_apart() -> None:
+def test_training_in_bfloat16_is_another_and_repeats_bit_by_bit_and_separates_anomalies() -> None:
     first = _fit(7, precision="bfloat16", epochs=20)
     assert _same_weights(first, _fit(7, precision="bfloat16", epochs=20))
     assert not _same_weights(first, _fit(7, epochs=20))
@@ -65,7 +65,7 @@ def test_training_lowers_the_loss_and_keeps_the_epoch_of_the_lowest() -> None:
     assert not fitted.model.training
 
 
-def test_the_model_of_an_earlier_epoch_wins_where_its_loss_was_lower() -> None:
+def test_the_model_of_an_earlier_epoch_wins_if_its_loss_was_lower() -> None:
     steps: list[TrainingStep] = []
     fitted = _fit(progress=steps.append, epochs=6, learning_rate=0.2)
     best = fitted.summary.best_epoch
@@ -106,7 +106,7 @@ def test_batch_is_a_quarter_unless_named() -> None:
     assert _fit(epochs=1, batch_size=500).summary.settings["batch_size"] == 24
 
 
-def test_the_summary_says_what_auto_became() -> None:
+def test_the_summary_names_the_value_that_auto_chose() -> None:
     settings = _fit(epochs=1, embedding_dim="auto").summary.settings
     assert (settings["n_blocks"], settings["embedding_dim"], settings["seed"]) == (2, 64, 0)
 

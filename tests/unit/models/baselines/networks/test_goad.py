@@ -59,7 +59,7 @@ def test_the_triplet_loss_of_features_far_apart_and_at_their_centres_is_zero_and
     assert triplet_centre_loss(torch.ones(3, 4, 2), 1.5) == pytest.approx(1.5, abs=1e-6)
 
 
-def test_the_triplet_loss_asks_for_the_margin_from_the_nearest_other_centre() -> None:
+def test_the_triplet_loss_requires_the_margin_from_the_nearest_other_centre() -> None:
     """Centres at 0, 1 and 3 on a line: own distance 0; nearest others at 1, 1 and 4."""
     features_BMZ = torch.tensor([0.0, 1.0, 3.0]).view(1, 3, 1).expand(2, 3, 1)
     assert triplet_centre_loss(features_BMZ, 2.0) == pytest.approx((1.0 + 1.0 + 0.0) / 3)

@@ -33,7 +33,7 @@ def test_prediction_terms_are_the_surprise_at_each_view_s_own_number() -> None:
 
 
 @pytest.mark.parametrize("margin", [0.0, 20.0, 60.0, -60.0])
-def test_prediction_terms_tell_windows_apart_of_which_the_classifier_is_sure(margin: float) -> None:
+def test_prediction_terms_separate_windows_of_which_the_classifier_is_sure(margin: float) -> None:
     logits_BKK = normal(200, 5, 5) + margin * torch.eye(5, dtype=torch.float64)
     others_BK = logits_BKK.exp().masked_fill(torch.eye(5, dtype=torch.bool), 0.0).sum(2)
     exact_BK = (others_BK / logits_BKK.diagonal(dim1=1, dim2=2).exp()).log1p()
@@ -80,7 +80,7 @@ def test_small_temperatures_overflow_nowhere() -> None:
 # --- transformation prediction ----------------------------------------------------------------------------------------
 
 
-def test_term_k_is_what_the_classifier_says_of_view_k() -> None:
+def test_terms_are_the_prediction_terms_of_the_classifier_s_logits() -> None:
     net = TransformationPrediction(VIEWS).build(3, 16, torch.Generator().manual_seed(0))
     x_BCL, lengths_B = windows(5)
     with torch.no_grad():

@@ -85,7 +85,7 @@ def test_a_setting_that_is_given_is_not_searched(preferring: type[Preferring]) -
     assert fitted.summary.settings["reduced_dim"] == 16
 
 
-def test_where_no_candidate_can_be_trained_it_says_so(preferring: type[Preferring]) -> None:
+def test_if_no_candidate_can_be_trained_the_error_lists_them(preferring: type[Preferring]) -> None:
     class Hopeless(preferring):  # type: ignore[misc,valid-type]
         def candidates(self, length: int) -> Sequence[int]:
             return 4, 4
