@@ -89,15 +89,6 @@ def test_feedback_and_control_are_checked_like_sinks(tmp_path: Path) -> None:
     (tmp_path / "desk").mkdir()
     (tmp_path / "desk/feedback.jsonl").touch()
     assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, learning=good_places)).stdout
-    outcome, name, text = the_one(plant(tmp_path, learning={"feedback": "out/alerts.jsonl"}))
-    assert (outcome, name) == ("failed", "learning.feedback")
-    assert "is also the file of sinks.alerts" in text
-    outcome, name, text = the_one(plant(tmp_path, learning={"feedback": "desk"}))
-    assert (outcome, name) == ("failed", "learning.feedback")
-    assert "is a folder" in text
-    outcome, name, text = the_one(plant(tmp_path, learning={"control": "stdout:"}))
-    assert (outcome, name) == ("failed", "learning.control")
-    assert "no subscription 'stdout'" in text
 
 
 def test_a_wrong_config_is_all_its_problems(tmp_path: Path) -> None:
@@ -106,33 +97,59 @@ def test_a_wrong_config_is_all_its_problems(tmp_path: Path) -> None:
     assert len(result.exception.problems) == 2
 
 
-def test_a_missing_source_fails(tmp_path: Path) -> None:
-    outcome, name, text = the_one(plant(tmp_path, source={"url": "in/nothing.jsonl"}))
-    assert (outcome, name) == ("failed", "source")
-    assert "no such file" in text
+def swapped() -> list[dict[str, Any]]:
+    messages = good()
+    messages[3], messages[5] = messages[5], messages[3]
+    return messages
+
+
+def changed(**changes: Any) -> list[dict[str, Any]]:
+    return [{**message, **changes} for message in good()]
+
+
+def flat() -> list[dict[str, Any]]:
+    return [{"stream": "r1", "sequence": "a", "time": 1_772_000_000 + i, "TI-1": 1.0} for i in range(9)]
+
+
+SOURCE, SEQUENCES, ALERTS = ("failed", "source"), ("warning", "sequences"), ("failed", "sinks.alerts")
+STORE, FEEDBACK = ("failed", "learning.store"), ("failed", "learning.feedback")
+BY_CHANGE = {"sequences": {"end": ["change"]}, "window": {"length": 64}}
+ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
 
 
 @pytest.mark.parametrize(
-    ("source", "word"),
-    [({"url": "file:in/day.jsonl", "options": {"delimeter": ";"}}, "delimiter"), ({"url": "kafak:x"}, "kafak")],
+    ("messages", "sections", "found", "words"),
+    [
+        (None, {"source": {"url": "in/nothing.jsonl"}}, SOURCE, "no such file"),
+        (None, {"source": {"url": "file:in/day.jsonl", "options": {"delimeter": ";"}}}, SOURCE, "delimiter"),
+        (None, {"source": {"url": "kafak:x"}}, SOURCE, "kafak"),
+        ([], {}, SOURCE, "check source.url"),
+        (changed(values={"temp": 1.0}), {}, SOURCE, "unknown_channel"),
+        (flat(), {"decode": {"fields": {"values": None}}}, SOURCE, "field"),
+        (None, {"model": {"recordings": "empty.jsonl"}}, ("failed", "model.recordings"), "check model.recordings"),
+        (changed(sequence=None), BY_CHANGE, SEQUENCES, "no message names a sequence"),
+        (swapped(), {}, SEQUENCES, "2 of 50 samples came too late"),
+        (swapped(), {}, SEQUENCES, "2 s behind"),
+        (None, {"sinks": ONE_FILE}, ("failed", "sinks.verdicts"), "sinks.alerts"),
+        (None, {"source": {"url": "in/day.jsonl"}, "sinks": {"alerts": "in/day.jsonl"}}, ALERTS, "recordings"),
+        (None, {"sinks": {"alerts": "in"}}, ALERTS, "a folder"),
+        (None, {"sinks": {"alerts": "plant.yaml/alerts.jsonl"}}, ALERTS, "a file"),
+        (None, {"run": {"checkpoint": None}}, ("warning", "checkpoint"), ""),
+        (None, {"learning": {"store": "empty.jsonl"}}, STORE, "is a file"),
+        (None, {"learning": {"store": "empty.jsonl/inliers"}}, STORE, "needs a folder there"),
+        (None, {"learning": {"store": "nonsense://bucket/inliers"}}, STORE, "cannot be opened"),
+        (None, {"learning": {"feedback": "out/alerts.jsonl"}}, FEEDBACK, "is also the file of sinks.alerts"),
+        (None, {"learning": {"feedback": "in"}}, FEEDBACK, "is a folder"),
+        (None, {"learning": {"control": "stdout:"}}, ("failed", "learning.control"), "no subscription 'stdout'"),
+    ],
 )
-def test_a_wrong_option_or_scheme_fails(tmp_path: Path, source: dict[str, Any], word: str) -> None:
-    outcome, name, text = the_one(plant(tmp_path, source=source))
-    assert (outcome, name) == ("failed", "source")
-    assert word in text
-
-
-def test_an_empty_source_fails(tmp_path: Path) -> None:
-    outcome, name, text = the_one(plant(tmp_path, []))
-    assert (outcome, name) == ("failed", "source")
-    assert "check source.url" in text
-
-
-def test_empty_recordings_to_learn_from_are_named_by_their_key(tmp_path: Path) -> None:
-    (tmp_path / "normal.jsonl").write_text("")
-    _, name, text = the_one(plant(tmp_path, model={"recordings": "normal.jsonl"}))
-    assert name == "model.recordings"
-    assert "check model.recordings" in text
+def test_what_is_wrong_with_a_plant_is_one_finding(
+    tmp_path: Path, messages: list[Any] | None, sections: dict[str, Any], found: tuple[str, str], words: str
+) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    outcome, name, text = the_one(plant(tmp_path, messages, **sections))
+    assert (outcome, name) == found
+    assert words in text
 
 
 def test_some_unreadable_records_are_a_warning_by_kind_with_the_first(tmp_path: Path) -> None:
@@ -146,24 +163,6 @@ def test_some_unreadable_records_are_a_warning_by_kind_with_the_first(tmp_path: 
     }
     assert "1 of 53 records" in found[0]["message"]
     assert "in/day.jsonl at" in found[0]["message"]
-
-
-def test_only_unreadable_records_fail(tmp_path: Path) -> None:
-    odd = [message(0, 0, values={"temp": 1.0}), message(0, 1, values={"temp": 1.0})]
-    outcome, name, text = the_one(plant(tmp_path, odd))
-    assert (outcome, name) == ("failed", "source")
-    assert "unknown_channel" in text
-
-
-def test_a_mapping_that_finds_no_channel_fails(tmp_path: Path) -> None:
-    config = plant(
-        tmp_path,
-        [{"stream": "r1", "sequence": "a", "time": 1_772_000_000 + i, "TI-1": 1.0} for i in range(9)],
-        decode={"fields": {"values": None}},
-    )
-    outcome, name, text = the_one(config)
-    assert (outcome, name) == ("failed", "source")
-    assert "field" in text
 
 
 def test_a_channel_without_values_is_named(tmp_path: Path) -> None:
@@ -185,22 +184,6 @@ def test_sequences_that_end_only_by_limits_are_a_warning(tmp_path: Path) -> None
     assert "no message has end: true" in text
     found = findings(plant(tmp_path, without, sequences={"end": ["marker"], "max_samples": 9}))
     assert "only by max_samples" in found[0]["message"]
-
-
-def test_no_ids_for_end_mode_change_are_a_warning(tmp_path: Path) -> None:
-    without = [{**message, "sequence": None} for message in good()]
-    outcome, name, text = the_one(plant(tmp_path, without, sequences={"end": ["change"]}, window={"length": 64}))
-    assert (outcome, name) == ("warning", "sequences")
-    assert "no message names a sequence" in text
-
-
-def test_late_samples_are_a_warning_with_the_lateness_needed(tmp_path: Path) -> None:
-    swapped = good()
-    swapped[3], swapped[5] = swapped[5], swapped[3]
-    outcome, name, text = the_one(plant(tmp_path, swapped))
-    assert (outcome, name) == ("warning", "sequences")
-    assert "2 of 50 samples came too late" in text
-    assert "2 s behind" in text
 
 
 ONE_CHANNEL = {"fields": {"channel": "tag", "value": "v"}}
@@ -256,39 +239,11 @@ def test_a_window_that_does_not_fit(tmp_path: Path, window: dict[str, Any], outc
     assert word in found[0]["message"]
 
 
-def test_two_roles_in_one_file_fail(tmp_path: Path) -> None:
-    outcome, name, text = the_one(
-        plant(tmp_path, sinks={"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"})
-    )
-    assert (outcome, name) == ("failed", "sinks.verdicts")
-    assert "sinks.alerts" in text
-
-
-@pytest.mark.parametrize("url", ["in/day.jsonl", "in", "in/*.jsonl", "**/*.jsonl"])
-def test_a_sink_that_the_source_would_read_fails(tmp_path: Path, url: str) -> None:
-    alerts = "in/day.jsonl" if url == "in/day.jsonl" else "in/alerts.jsonl"
-    config = plant(tmp_path, source={"url": url}, sinks={"alerts": alerts})
-    outcome, name, text = the_one(config)
-    assert (outcome, name) == ("failed", "sinks.alerts")
-    assert "recordings" in text
-
-
-@pytest.mark.parametrize(("alerts", "word"), [("in", "a folder"), ("plant.yaml/alerts.jsonl", "a file")])
-def test_a_place_that_cannot_be_written_fails(tmp_path: Path, alerts: str, word: str) -> None:
-    outcome, name, text = the_one(plant(tmp_path, sinks={"alerts": alerts}))
-    assert (outcome, name) == ("failed", "sinks.alerts")
-    assert word in text
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_the_right_to_write_fails(tmp_path: Path) -> None:
     config = plant(tmp_path, sinks={"alerts": "shut/alerts.jsonl"})
     (tmp_path / "shut").mkdir(mode=0o500)
     assert the_one(config)[:2] == ("failed", "sinks.alerts")
-
-
-def test_no_checkpoint_is_a_warning(tmp_path: Path) -> None:
-    assert the_one(plant(tmp_path, run={"checkpoint": None}))[:2] == ("warning", "checkpoint")
 
 
 def test_a_checkpoint_in_use_fails(tmp_path: Path) -> None:
@@ -395,18 +350,6 @@ def test_a_hint_names_the_config_that_the_command_was_given(
     with pytest.raises(SystemExit):
         main()
     assert f"streamad train --config '{config}'" in capsys.readouterr().err
-
-
-def test_a_store_that_cannot_be_used_fails(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("no folder")
-    for store, told in {
-        "taken": "is a file",
-        "taken/inliers": "needs a folder there",
-        "nonsense://bucket/inliers": "cannot be opened",
-    }.items():
-        outcome, name, text = the_one(plant(tmp_path, learning={"store": store}))
-        assert (outcome, name) == ("failed", "learning.store")
-        assert told in text
 
 
 def test_the_content_of_a_store_is_printed_and_a_damaged_file_is_a_warning(tmp_path: Path) -> None:
