@@ -150,9 +150,6 @@ def test_waiting_sequences_are_released_when_the_stream_is_silent(clock: int, is
     assert plant.late() == ([(9, False)] if is_over else [])
 
 
-# --- equal times -----------------------------------------------------------------------------------------------------
-
-
 # --- silence ---------------------------------------------------------------------------------------------------------
 
 

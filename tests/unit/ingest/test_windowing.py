@@ -45,15 +45,13 @@ def test_up_to_the_windows_length_it_is_padded_with_zeros_at_the_end(n, row):
     assert result.values.tolist() == [row, [10 * value for value in row]]
 
 
-def test_one_sample_longer_is_truncated():
-    result = window(finished([[1, 0], [2, 0], [3, 0], [4, 0], [99, 0]]), longer="truncate")
-    assert result.values[0].tolist() == [1, 2, 3, 4]
-
-
-def test_one_sample_longer_is_squeezed_over_the_whole_span():
-    result = window(finished([[0, 8], [3, 8], [6, 8], [9, 8], [12, 8]]), longer="resample")
-    assert result.length == 4
-    assert result.values.tolist() == [[0, 4, 8, 12], [8, 8, 8, 8]]
+def test_one_sample_longer_is_truncated_squeezed_over_the_whole_span_or_rejected():
+    five = finished([[0, 8], [3, 8], [6, 8], [9, 8], [12, 8]])
+    assert window(five, longer="truncate").values[0].tolist() == [0, 3, 6, 9]
+    squeezed = window(five, longer="resample")
+    assert (squeezed.length, squeezed.values.tolist()) == (4, [[0, 4, 8, 12], [8, 8, 8, 8]])
+    assert "too long: 5 points, the window holds 4" in refusal(five, longer="reject")
+    assert window(finished([[1, 0]] * 4), longer="reject").length == 4
 
 
 def test_squeezing_is_uniform_in_time_not_in_samples():
@@ -61,14 +59,22 @@ def test_squeezing_is_uniform_in_time_not_in_samples():
     assert window(sequence, longer="resample").values[0].tolist() == [0, 10, 20, 30]
 
 
-def test_one_sample_longer_is_rejected():
-    five = finished([[1, 0]] * 5)
-    assert "too long: 5 points, the window holds 4" in refusal(five, longer="reject")
-    assert window(finished([[1, 0]] * 4), longer="reject").length == 4
+GRID = {"resample": {"period": "1s"}}
 
 
-def test_partial_is_unscorable_whatever_it_holds():
-    assert refusal(finished([[1, 1]] * 3, partial=True)).startswith("partial: ")
+@pytest.mark.parametrize(
+    ("sequence", "settings", "detail"),
+    [
+        (finished([[1, 1]] * 3, partial=True), {}, "partial: "),
+        (finished(np.zeros((0, 2)), times_us=[]), {}, "too few samples: 0"),
+        (finished([[1, 2, 3]] * 3), {}, "3, the plant has 2"),
+        (finished([[1, 1]] * 3, times_us=[0, 5, 5]), {}, "do not increase"),
+        (finished([[1, 1]] * 3, times_us=[0, 5, 4]), {}, "do not increase"),
+        (finished([[1, 1]] * 3, times_us=[0, 10, 20]), GRID, "too short for the grid"),
+    ],
+)
+def test_a_sequence_that_cannot_be_scored(sequence, settings, detail):
+    assert detail in refusal(sequence, **settings)
 
 
 @pytest.mark.parametrize(("n", "scorable"), [(2, False), (3, True)])
@@ -80,19 +86,6 @@ def test_fewest_samples(n, scorable):
 def test_a_single_sample_makes_a_window_if_that_is_allowed():
     assert window(finished([[1, 2]]), min_samples=1).length == 1
     assert window(finished([[1, 2]]), min_samples=1, resample={"period": "1s"}).values[:, 0].tolist() == [1, 2]
-
-
-def test_no_sample_at_all_is_unscorable():
-    assert "too few samples: 0" in refusal(finished(np.zeros((0, 2)), times_us=[]))
-
-
-def test_wrong_number_of_channels_is_unscorable():
-    assert "3, the plant has 2" in refusal(finished([[1, 2, 3]] * 3))
-
-
-@pytest.mark.parametrize("times", [[0, 5, 5], [0, 5, 4]])
-def test_times_that_do_not_increase_are_unscorable(times):
-    assert "do not increase" in refusal(finished([[1, 1]] * 3, times_us=times))
 
 
 # --- missing values, no grid ----------------------------------------------------------------------------------------
@@ -156,11 +149,6 @@ def test_grid_runs_from_first_to_last_sample():
 def test_grid_point_exactly_at_the_last_sample(end_us, points):
     sequence = finished([[1, 1], [1, 1]], times_us=[0, end_us])
     assert window(sequence, resample={"period": "1s"}, max_missing=1).length == points
-
-
-def test_grid_shorter_than_the_fewest_samples_is_unscorable():
-    burst = finished([[1, 1]] * 3, times_us=[0, 10, 20])
-    assert "too short for the grid" in refusal(burst, resample={"period": "1s"})
 
 
 def test_longer_grid_is_truncated_or_squeezed():

@@ -77,18 +77,24 @@ def test_a_member_replaced_three_times_in_a_minute_shares_its_id(monkeypatch: py
     assert "'worker-1'" in str(member.membership.failure)
 
 
-def test_replacements_that_lie_far_apart_are_a_coordinators_affair(monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Member(monkeypatch)
-    for at_s in (0.0, 10.0, 61.0, 72.0, 122.0):
-        member.membership.heard_s = at_s
-        member.rejoin(at_s, replaced=True)
-    assert member.membership.failure is None
-
-
-def test_a_silent_member_was_rightly_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Member(monkeypatch)
-    for at_s in (15.1, 30.3, 45.5, 60.7):
-        member.rejoin(at_s, replaced=True)
+@pytest.mark.parametrize(
+    ("instance", "times_s", "is_heard", "replaced"),
+    [
+        ("worker-1", (0.0, 10.0, 61.0, 72.0, 122.0), True, True),
+        ("worker-1", (15.1, 30.3, 45.5, 60.7), False, True),
+        (None, (1.0, 2.0, 3.0, 4.0), False, True),
+        ("worker-1", (1.0, 2.0, 3.0, 4.0), False, False),
+    ],
+    ids=["replaced far apart", "replaced while silent", "replaced without an instance id", "rebalanced"],
+)
+def test_no_failure_of_a_member(
+    monkeypatch: pytest.MonkeyPatch, instance: str | None, times_s: tuple[float, ...], is_heard: bool, replaced: bool
+) -> None:
+    member = Member(monkeypatch, instance)
+    for at_s in times_s:
+        if is_heard:
+            member.membership.heard_s = at_s
+        member.rejoin(at_s, replaced=replaced)
     assert member.membership.failure is None
 
 
@@ -113,16 +119,6 @@ def test_a_settled_member_stays_if_a_newcomer_takes_its_name(monkeypatch: pytest
     for at_s in (1.0, 2.0, 3.0):
         newcomer.rejoin(at_s, replaced=True)
     assert isinstance(newcomer.membership.failure, SourceError)
-
-
-@pytest.mark.parametrize(("instance", "replaced"), [(None, True), ("worker-1", False)])
-def test_rebalances_and_replacements_without_an_instance_id_are_no_failure(
-    monkeypatch: pytest.MonkeyPatch, instance: str | None, replaced: bool
-) -> None:
-    member = Member(monkeypatch, instance)
-    for at_s in (1.0, 2.0, 3.0, 4.0):
-        member.rejoin(at_s, replaced=replaced)
-    assert member.membership.failure is None
 
 
 def test_the_error_of_a_shared_id_is_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

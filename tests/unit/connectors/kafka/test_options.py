@@ -36,6 +36,7 @@ from streamad_connectors.kafka.client.options import (
 )
 
 SECRET = "hunter2-is-secret"
+OAUTH = {"protocol": "sasl_ssl", "mechanism": "oauthbearer"}
 LOGIN = {"protocol": "sasl_ssl", "mechanism": "scram-sha-512", "username": "plant", "password": {"env": "KAFKA_PW"}}
 
 
@@ -232,31 +233,16 @@ def test_several_wrong_options_are_reported_at_once() -> None:
         ({"protocol": "ssl", "key_password": {"env": "X"}}, "key_password without key_file"),
         ({"protocol": "sasl_ssl", "mechanism": "plain", "username": "u"}, "mechanism plain needs password"),
         ({**LOGIN, "token": {"env": "X"}}, "token only with mechanism oauthbearer"),
+        (OAUTH, "mechanism oauthbearer needs token_url, client_id, client_secret (or token alone)"),
+        ({**OAUTH, "token_url": "https://id/t", "client_id": "c"}, "mechanism oauthbearer needs client_secret"),
         (
-            {"protocol": "sasl_ssl", "mechanism": "oauthbearer"},
-            "mechanism oauthbearer needs token_url, client_id, client_secret (or token alone)",
-        ),
-        (
-            {"protocol": "sasl_ssl", "mechanism": "oauthbearer", "token_url": "https://id/t", "client_id": "c"},
-            "mechanism oauthbearer needs client_secret",
-        ),
-        (
-            {"protocol": "sasl_ssl", "mechanism": "oauthbearer", "token": {"env": "X"}, "scope": "s"},
+            {**OAUTH, "token": {"env": "X"}, "scope": "s"},
             "give either token or token_url, client_id and client_secret",
         ),
-        (
-            {"protocol": "sasl_ssl", "mechanism": "oauthbearer", "token": {"env": "X"}, "username": "u"},
-            "username not with mechanism oauthbearer",
-        ),
+        ({**OAUTH, "token": {"env": "X"}, "username": "u"}, "username not with mechanism oauthbearer"),
         *(
             (
-                {
-                    "protocol": "sasl_ssl",
-                    "mechanism": "oauthbearer",
-                    "token_url": url,
-                    "client_id": "c",
-                    "client_secret": {"env": "X"},
-                },
+                {**OAUTH, "token_url": url, "client_id": "c", "client_secret": {"env": "X"}},
                 "token_url must be https (http only on this machine): a client secret goes there",
             )
             for url in ("http://id.example/token", "file:///token", "id.example", "http://localhost.evil/t", "https://")
