@@ -16,7 +16,7 @@ from streamad.errors import StoreError
 from streamad.learn.store import compaction
 from streamad.learn.store.contents import Contents
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
+from streamad.learn.store.records import SHARES, Mark, StoredSequence
 from streamad.learn.store.remembered import REMEMBERED
 from streamad.learn.store.storage import Storage, open_storage
 from streamad.settings.plant_yaml import WindowSettings
@@ -24,7 +24,6 @@ from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, Window
 from tests.support.learning.inlier_cases import (
     CHANNELS,
-    DAY_US,
     SECOND_US,
     START_US,
     C,
@@ -33,32 +32,12 @@ from tests.support.learning.inlier_cases import (
     all_ids,
     ids,
     numbers,
-    same,
     sequence_of,
     shards_of,
     store_of,
 )
 
 # --- keeping --------------------------------------------------------------------------------------------------------
-
-
-def test_a_stored_sequence_is_read_back_by_another_process_to_the_last_bit(tmp_path: Path) -> None:
-    store = store_of(tmp_path)
-    offered: dict[Share, list[int]] = {"accepted": [3, 0], "reserve": [1], "aside": [2]}
-    for share, of_share in offered.items():
-        assert all(store.offer(sequence_of(i), share) for i in of_share)
-    assert store.pending() == 4
-    assert store.counts() == {"accepted": 0, "reserve": 0, "aside": 0}
-    store.flush()
-    assert store.pending() == 0
-    assert store.counts() == {"accepted": 2, "reserve": 1, "aside": 1}
-    other = store_of(tmp_path)
-    assert other.counts() == store.counts()
-    for share in SHARES:
-        read = other.read(share)
-        expected = sorted(offered[share])
-        assert len(read) == len(expected)
-        assert all(same(one, sequence_of(i)) for one, i in zip(read, expected, strict=True))
 
 
 def test_a_queued_window_is_a_copy(tmp_path: Path) -> None:
@@ -236,11 +215,6 @@ def test_a_sensor_whose_clock_jumped_ahead_evicts_nothing(tmp_path: Path) -> Non
     store.offer(sequence_of(30, time_s=400 * 86_400), "accepted")
     store.flush()
     assert numbers(store) == list(range(31))
-
-
-def test_a_plant_that_stood_still_for_a_year_forgets_nothing(tmp_path: Path) -> None:
-    filled(tmp_path, ManualClock(START_US + 100 * SECOND_US))
-    assert numbers(store_of(tmp_path, clock=ManualClock(START_US + 365 * DAY_US), max_age="1h")) == list(range(30))
 
 
 # --- bad shards -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The inlier store in object stores: S3 (a server on loopback) and memory, through fsspec."""
+"""The inlier store in a folder and in object stores: S3 (a server on loopback) and memory, through fsspec."""
 
 from __future__ import annotations
 
@@ -44,26 +44,39 @@ def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
+def url_of(kind: str, request: pytest.FixtureRequest) -> str:
+    if kind == "memory":
+        return f"memory://{secrets.token_hex(4)}/inliers"
+    return f"s3://{request.getfixturevalue('bucket')}/some/inliers/" if kind == "s3" else "inliers"
+
+
 @pytest.fixture(params=["s3", "memory"])
 def url(request: pytest.FixtureRequest) -> str:
-    if request.param == "memory":
-        return f"memory://{secrets.token_hex(4)}/inliers"
-    return f"s3://{request.getfixturevalue('bucket')}/some/inliers/"
+    return url_of(request.param, request)
 
 
-def test_a_stored_sequence_is_read_back_by_another_process(url: str, tmp_path: Path) -> None:
-    store = store_of(tmp_path, url=url)
-    assert (store.counts(), all_ids(store)) == ({"accepted": 0, "reserve": 0, "aside": 0}, [])
-    for i in range(9):
+@pytest.fixture(params=["folder", "s3", "memory"])
+def places(request: pytest.FixtureRequest) -> str:
+    return url_of(request.param, request)
+
+
+def test_stored_sequences_are_read_back_by_another_process_to_the_last_bit(places: str, tmp_path: Path) -> None:
+    store = store_of(tmp_path, url=places)
+    nothing = dict.fromkeys(SHARES, 0)
+    assert (store.counts(), all_ids(store)) == (nothing, [])
+    for i in reversed(range(9)):
         assert store.offer(sequence_of(i), SHARES[i % 3])
+    assert (store.pending(), store.counts()) == (9, nothing)
     store.flush()
-    other = store_of(tmp_path, url=url)
-    assert other.counts() == {"accepted": 3, "reserve": 3, "aside": 3}
-    assert all(same(one, sequence_of(int(one.id[3:]))) for share in SHARES for one in other.read(share))
+    other = store_of(tmp_path, url=places)
+    for one in (store, other):
+        assert (one.pending(), one.counts()) == (0, dict.fromkeys(SHARES, 3))
+    for first, share in enumerate(SHARES):
+        assert all(same(one, sequence_of(i)) for one, i in zip(other.read(share), range(first, 9, 3), strict=True))
     assert all_ids(other) == [f"id-{i:06d}" for i in range(9)]
     assert not other.offer(sequence_of(4), "aside")
     assert other.problems == []
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["inliers"] * (places == "inliers")
 
 
 @pytest.mark.parametrize("url", ["memory://", "memory://top", "memory://top/", "memory:///top/"])
