@@ -77,15 +77,6 @@ def test_five_linear_layers_without_bias() -> None:
     }
 
 
-def test_the_seed_decides_the_weights_and_leaves_the_global_generator_alone() -> None:
-    before = torch.get_rng_state()
-    first, again, other = (TabularModel(6, options(), seed=seed) for seed in (3, 3, 4))
-    assert torch.equal(torch.get_rng_state(), before)
-    weights = [[p.detach() for p in model.parameters()] for model in (first, again, other)]
-    assert all(torch.equal(a, b) for a, b in zip(weights[0], weights[1], strict=True))
-    assert not any(torch.equal(a, b) for a, b in zip(weights[0], weights[2], strict=True))
-
-
 def test_without_bias_the_score_is_of_the_direction_alone() -> None:
     """Why a table is scaled to its range, not centred: the size of a deviation must show in the direction."""
     data = rows(6)

@@ -12,7 +12,6 @@ from streamad_models.baselines.networks.goad import (
     Goad,
     GoadNetwork,
     GoadOptions,
-    squared_distances,
     triplet_centre_loss,
 )
 from streamad_models.baselines.presets import GOAD_SEQUENCES, GOAD_TABLES
@@ -63,13 +62,6 @@ def test_the_triplet_loss_requires_the_margin_from_the_nearest_other_centre() ->
     """Centres at 0, 1 and 3 on a line: own distance 0; nearest others at 1, 1 and 4."""
     features_BMZ = torch.tensor([0.0, 1.0, 3.0]).view(1, 3, 1).expand(2, 3, 1)
     assert triplet_centre_loss(features_BMZ, 2.0) == pytest.approx((1.0 + 1.0 + 0.0) / 3)
-
-
-def test_squared_distances_are_those_between_features_and_centres() -> None:
-    generator = torch.Generator().manual_seed(0)
-    features_BMZ, centres_MZ = torch.randn(2, 3, 4, generator=generator), torch.randn(3, 4, generator=generator)
-    expected = (features_BMZ[:, :, None] - centres_MZ).square().sum(dim=3)
-    torch.testing.assert_close(squared_distances(features_BMZ, centres_MZ), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_centres_are_the_mean_features_of_the_training_windows() -> None:
