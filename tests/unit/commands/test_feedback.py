@@ -60,12 +60,6 @@ def test_feedback_on_an_alert_is_a_mark_of_the_store(config: Path, word: str) ->
     assert before_us <= mark.at_us <= SystemClock().now_us()
 
 
-def test_the_latest_feedback_counts(config: Path) -> None:
-    for word in ("--false-alarm", "--confirmed"):
-        assert run(config, "--alert", identity(2), word).exit_code == 0
-    assert marks(config)[identity(2)].judgement == "confirmed"
-
-
 def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
     result = run(config, "--alert", identity(7), "--confirmed")
     assert result.exit_code == 0

@@ -13,7 +13,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in ("docs", "deploy") for 
 FOLDERS = ("streamad", "connectors", "models", "tests", "benchmarks", "docs", "examples", "scripts", "deploy")
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2\s*?$", re.MULTILINE | re.DOTALL)
-NAMED_PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./-]+\.(?:py|md|yaml)\b(?!\.\w)")
+NAMED_PATH = re.compile(
+    rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./-]+\.(?:py|md|yaml)\b(?!\.\w)"
+    r"|(?<=`)(?:tests|benchmarks|examples|scripts)/[\w./-]+(?=`)"
+)
 NAMED_MODULE = re.compile(r"`(\w+\.py)`")
 
 

@@ -104,23 +104,6 @@ def test_equal_sequences_give_equal_bytes() -> None:
     assert encode_shard(SOME, FORM) == encode_shard([sequence_of(i) for i in range(5)], FORM)
 
 
-def test_the_index_is_read_without_the_windows() -> None:
-    wide = Form(channels=CHANNELS, window=WindowForm.of(WindowSettings(length=4096)))
-    window = Window(np.ones((C, 4096), np.float32), 4096)
-    many = [sequence_of(i, window=window) for i in range(100)]
-    content = encode_shard(many, wide)
-    reads: list[int] = []
-
-    def read_from(start: int) -> bytes:
-        reads.append(len(content) - start)
-        return content[start:]
-
-    index = read_index(named(content), len(content), wide, read_from)
-    assert index.times.tolist() == [one.time_us for one in many]
-    assert reads == [1 << 17]
-    assert len(content) > 3_000_000
-
-
 def test_an_index_longer_than_the_first_piece_is_read_in_a_second_one() -> None:
     many = [sequence_of(i) for i in range(20_000)]
     content = encode_shard(many, FORM)

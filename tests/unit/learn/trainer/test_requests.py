@@ -1,23 +1,15 @@
-"""Requests that operators drop into the registry, and results that come back."""
+"""Requests that operators drop into the registry."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from streamad.errors import OutputError, RegistryError
 from streamad.learn.registry.registry import Registry
-from streamad.learn.trainer.requests import (
-    TrainingFailed,
-    TrainingOutcome,
-    TrainingRequest,
-    TrainingResult,
-    post_request,
-    posted_requests,
-)
+from streamad.learn.trainer.requests import TrainingRequest, post_request, posted_requests
 
 EARLY = TrainingRequest(reason="relearn", requested_us=1, since_us=-5, detail="a new recipe, says Ada")
 LATE = TrainingRequest(reason="command", requested_us=2)
@@ -63,16 +55,3 @@ def test_a_registry_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> 
     (tmp_path / "default").write_text("a file where a folder should be")
     with pytest.raises(OutputError, match="a file is in the way where a folder is needed"):
         post_request(Registry(tmp_path), "default", LATE)
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        TrainingOutcome(
-            model="m", version=None, promoted=False, reason="worse", request=EARLY, figures={"detection": 0.5}
-        ),
-        TrainingFailed(model="m", error="too few", request=LATE, kind="refused"),
-    ],
-)
-def test_results_keep_their_kind_on_the_way(result: TrainingResult) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(result), type=TrainingResult) == result

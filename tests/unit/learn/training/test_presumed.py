@@ -33,11 +33,6 @@ def test_excess_inverts_the_mixture_of_anomalies_and_false_alarms() -> None:
         assert excess_alerts(round(alerts), 400, 0.05) == pytest.approx(k, abs=1)
 
 
-def test_anomalies_far_out_stand_apart() -> None:
-    scores = np.concatenate([normal_scores(180), np.linspace(20.0, 30.0, 20)])
-    assert separated(scores, 24) == pytest.approx(20, abs=1)
-
-
 @pytest.mark.parametrize("n", [50, 100, 400])
 def test_the_tail_of_normal_scores_hardly_stands_apart(n: int) -> None:
     """Of the highest eighth of exponential scores, on average less than a tenth (measured: 7 %)."""
