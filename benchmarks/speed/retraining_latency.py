@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +24,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from steady_load import CHANNELS, LENGTH, make_windows
 
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.parts import detector_for, registry_of, versions_of
@@ -44,10 +49,9 @@ from streamad.settings.plant_yaml import (
     SourceSettings,
 )
 from streamad.system.clock import SystemClock
-from streamad.types import FloatArray, IntArray, Window, WindowSet
+from streamad.types import FloatArray, IntArray, Window
 
-CHANNELS, LENGTH = 9, 128
-STORED, RESERVED = 400, 200
+RESERVED = 200
 SETTLE_S = 0.5
 START_US = 1_767_225_600_000_000
 POLICIES: dict[str, tuple[int, int]] = {
@@ -56,15 +60,6 @@ POLICIES: dict[str, tuple[int, int]] = {
     "nice": (os.SCHED_OTHER, 19),
     "equal": (os.SCHED_OTHER, 0),
 }
-
-
-def make_windows(n: int, seed: int) -> WindowSet:
-    """Return smooth random courses of nine channels."""
-    rng = np.random.default_rng(seed)
-    grid = np.linspace(0, 2 * np.pi, LENGTH)
-    phase, pace = rng.uniform(0, 0.6, (n, CHANNELS, 1)), 1 + np.arange(CHANNELS)[:, None] / 4
-    values = np.sin(grid * pace + phase) + rng.normal(0, 0.1, (n, CHANNELS, LENGTH))
-    return WindowSet(values.astype(np.float32), np.full(n, LENGTH), tuple(f"{seed}-{i}" for i in range(n)))
 
 
 def settings_of(epochs: int, batch_wait_us: int) -> Settings:
@@ -79,7 +74,7 @@ def settings_of(epochs: int, batch_wait_us: int) -> Settings:
     )
 
 
-def fill_store(settings: Settings, folder: Path) -> None:
+def fill_store(settings: Settings, folder: Path, n_stored: int) -> None:
     """Keep enough sequences for a training to go on for the whole measurement."""
     assert settings.learning is not None
     store = InlierStore(
@@ -92,12 +87,12 @@ def fill_store(settings: Settings, folder: Path) -> None:
         base_dir=folder,
     )
     store.open()
-    data = make_windows(STORED + RESERVED, seed=1)
+    data = make_windows(n_stored + RESERVED, seed=1)
     now_us = SystemClock().now_us()
     for index, name in enumerate(data.ids):
         window, time_us = Window(data.values[index], LENGTH), START_US + index * 1_000_000
         sequence = StoredSequence(name, "line", name, time_us, now_us, window, "learning")
-        store.offer(sequence, "accepted" if index < STORED else "reserve")
+        store.offer(sequence, "accepted" if index < n_stored else "reserve")
     store.flush()
 
 
@@ -187,7 +182,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Samp
     plant = Plant(settings, folder, SystemClock())
     detector, registry = detector_for(plant), registry_of(plant)
     train_model(make_windows(200, 0), detector, settings=settings, registry=registry, clock=SystemClock())
-    fill_store(settings, folder)
+    fill_store(settings, folder, arguments.stored)
     loaded = versions_of(plant).load()
     scorer = TimedScorer(loaded.scorer)
     model = ModelInService(loaded.ref, scorer, loaded.calibration, loaded.reference)
@@ -261,6 +256,7 @@ def main() -> None:
     parser.add_argument("--slice-s", type=float, default=5, help="seconds of each turn (default: 5)")
     parser.add_argument("--rate", type=float, default=20, help="sequences per second (default: 20)")
     parser.add_argument("--batch-wait-ms", type=float, default=50, help="run.batch_wait (default: 50)")
+    parser.add_argument("--stored", type=int, default=400, help="sequences that the training is of (default: 400)")
     parser.add_argument("--policies", action="store_true", help="compare scheduling classes for the training process")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -22,6 +23,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from steady_load import CHANNELS, LENGTH, make_windows
 
 from streamad.errors import StreamadError
 from streamad.judge.scoring import MicroBatcher
@@ -38,20 +43,10 @@ from streamad.settings.plant_yaml import (
     SourceSettings,
 )
 from streamad.system.clock import SystemClock
-from streamad.types import Window, WindowSet
+from streamad.types import Window
 
-CHANNELS, LENGTH = 9, 128
 VERSIONS = 3  # more than the two that are kept in memory: each swap loads
 STALL_S = 0.001
-
-
-def make_windows(n: int, seed: int) -> WindowSet:
-    """Return smooth random courses of nine channels."""
-    rng = np.random.default_rng(seed)
-    grid = np.linspace(0, 2 * np.pi, LENGTH)
-    phase, pace = rng.uniform(0, 0.6, (n, CHANNELS, 1)), 1 + np.arange(CHANNELS)[:, None] / 4
-    values = np.sin(grid * pace + phase) + rng.normal(0, 0.1, (n, CHANNELS, LENGTH))
-    return WindowSet(values.astype(np.float32), np.full(n, LENGTH), tuple(f"{seed}-{i}" for i in range(n)))
 
 
 def settings_of(batch_wait_ms: float) -> Settings:
@@ -143,7 +138,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> tuple[dict[str
     versions = versions_of(Plant(settings, folder, SystemClock()))
     names = [
         train_model(
-            make_windows(160, seed),
+            make_windows(arguments.training, seed),
             versions.detector,
             settings=settings,
             registry=versions.registry,
@@ -195,6 +190,7 @@ def main() -> None:
     parser.add_argument("--slice-s", type=float, default=5, help="seconds of each turn (default: 5)")
     parser.add_argument("--rate", type=float, default=50, help="sequences per second (default: 50)")
     parser.add_argument("--every-s", type=float, default=1, help="pause between two swaps (default: 1)")
+    parser.add_argument("--training", type=int, default=160, help="sequences that train a version (default: 160)")
     parser.add_argument("--batch-wait-ms", type=float, default=50, help="run.batch_wait (default: 50)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
