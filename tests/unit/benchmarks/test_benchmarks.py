@@ -15,27 +15,33 @@ import pytest
 
 from benchmarks.paper.data.datasets import class_task, read_sequences
 from benchmarks.paper.methods import make
+from benchmarks.quality import contamination, epochs, precision
 from benchmarks.quality.demo_seeds import summed_up
 from benchmarks.quality.epochs import aucs_of, train_baseline
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 
+@pytest.fixture
+def study(
+    data_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
+    """The figures of RacketSports' first class by a benchmark's ``main``, in this process, which has loaded torch."""
+    data_file("racket_sports.npz")
+
+    def study(main: Callable[[], None], *arguments: str) -> Any:
+        words = ["benchmark", "--datasets", "racket_sports", "--classes", "1", *arguments, "--json"]
+        monkeypatch.setattr(sys, "argv", words)
+        main()
+        return json.loads(capsys.readouterr().out.splitlines()[-1])["racket_sports"]
+
+    return study
+
+
 def benchmark(name: str, *arguments: str, **environment: str) -> dict[str, Any]:
-    """Return the figures of a benchmark's script."""
-    return figures_of([str(BENCHMARKS / f"{name}.py"), *arguments], **environment)
-
-
-def study(name: str, folder: Path, *arguments: str) -> Any:
-    """Return a benchmark's figures of RacketSports' first class, from the study's data in ``folder``."""
-    of_one_class = ["-m", f"benchmarks.{name}", "--datasets", "racket_sports", "--classes", "1", *arguments]
-    return figures_of(of_one_class, STREAMAD_DATA=str(folder))["racket_sports"]
-
-
-def figures_of(arguments: list[str], **environment: str) -> dict[str, Any]:
-    """Run Python in the checkout with ``--json`` and return the JSON object that it prints last."""
+    """Run a benchmark's script in the checkout and return its figures: the JSON object that it prints last."""
     done = subprocess.run(
-        [sys.executable, *arguments, "--json"],
+        [sys.executable, str(BENCHMARKS / f"{name}.py"), *arguments, "--json"],
         cwd=BENCHMARKS.parent,
         env={**os.environ, **environment},
         capture_output=True,
@@ -75,7 +81,8 @@ def test_pipeline_reports_samples_per_second_and_each_stage_s_share() -> None:
 def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
     """The job of scripts/demo, end to end, on few batches and hardly trained."""
     sizes = ("--seeds", "1", "--train", "24", "--normal", "6", "--faulty", "4")
-    environment = {"STREAMAD_MODEL__OPTIONS": '{"epochs": 2}', "STREAMAD_MODEL__FOLDS": "2"}
+    small = '{"epochs": 2, "n_transformations": 2, "base_width": 8, "embedding_dim": 8}'
+    environment = {"STREAMAD_MODEL__OPTIONS": small, "STREAMAD_MODEL__FOLDS": "2"}
     figures = benchmark("quality/demo_seeds", *sizes, **environment)
     (run,) = figures["runs"]
     assert (run["seed"], run["sequences"], run["unscorable"]) == (0, 10, 0)
@@ -102,12 +109,12 @@ def test_figures_over_seeds_are_medians() -> None:
 
 
 def test_swap_reports_latencies_with_and_without_swaps_and_a_swap_s_own_time() -> None:
-    figures = benchmark("speed/swap", "--seconds", "4", "--slice-s", "2", "--every-s", "0.1", "--rate", "20")
+    figures = benchmark("speed/swap", "--seconds", "2", "--slice-s", "1", "--every-s", "0.1", "--training", "20")
     assert figures["swaps"] > 0
     assert 0 <= figures["wait_median_ms"] <= figures["wait_max_ms"]
     assert 0 < figures["load_cpu_ms"] < 10_000
     for row in figures["conditions"].values():
-        assert row["n"] == 80
+        assert row["n"] == 2 * 50
         assert 0 < row["latency_p50_ms"] <= row["latency_p99_ms"] <= row["latency_p100_ms"]
     for quantile in ("p50", "p99", "p100"):
         with_, without = (figures["conditions"][name][f"latency_{quantile}_ms"] for name in ("with", "without"))
@@ -123,7 +130,7 @@ def test_learning_reports_the_time_of_gate_drift_and_store() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="stops and continues the training process, reads /proc")
 def test_retraining_latency_reports_quantiles_with_and_without_a_training_beside_the_load() -> None:
-    figures = benchmark("speed/retraining_latency", "--seconds", "1", "--slice-s", "0.5", "--rate", "20")
+    figures = benchmark("speed/retraining_latency", "--seconds", "1", "--slice-s", "0.5", "--stored", "60")
     conditions = figures["conditions"]
     assert list(conditions) == ["without", "with"]
     for row in conditions.values():
@@ -134,9 +141,13 @@ def test_retraining_latency_reports_quantiles_with_and_without_a_training_beside
     assert figures["p99_ratio"] == {"with": pytest.approx(ratio, abs=0.001)}
 
 
-def test_contamination_reports_the_rates_of_each_training_set() -> None:
-    figures = benchmark("quality/contamination", "--seeds", "1", "--batches", "30", "--epochs", "1")
-    (by_training_set,) = figures["seeds"]
+def test_contamination_reports_the_rates_of_each_training_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["contamination.py", "--seeds", "1", "--batches", "20", "--epochs", "1", "--json"]
+    monkeypatch.setattr(sys, "argv", words)
+    contamination.main()
+    (by_training_set,) = json.loads(capsys.readouterr().out)["seeds"]
     assert list(by_training_set) == ["clean", "trim 0", "trim 0.05", "trim 0.1"]
     for found in by_training_set.values():
         assert {"detection_rate", "false_alarm_rate", "auc"} <= set(found)
@@ -145,10 +156,9 @@ def test_contamination_reports_the_rates_of_each_training_set() -> None:
 
 @pytest.mark.parametrize(("method", "protocol"), [("neutral_ad", "n_vs_rest"), ("drocc", "one_vs_rest")])
 def test_epochs_reports_the_auc_of_each_choice_of_an_epoch(
-    method: str, protocol: str, data_file: Callable[[str], Path]
+    method: str, protocol: str, study: Callable[..., Any]
 ) -> None:
-    folder = data_file("racket_sports.npz").parent
-    figures = study("quality.epochs", folder, "--method", method, "--protocol", protocol, "--epochs", "2")
+    figures = study(epochs.main, "--method", method, "--protocol", protocol, "--epochs", "2")
     assert (figures["protocol"], figures["n_tasks"], figures["epochs"]) == (protocol, 1, 2)
     aucs = figures["auc_by_seed"]
     assert list(aucs) == ["lowest", "last", "tenth", "best"]
@@ -167,9 +177,8 @@ def test_scoring_each_epoch_leaves_a_training_as_it_is(data_file: Callable[[str]
 
 
 @pytest.mark.parametrize("method", ["neutral_ad", "fixed_transformations"])
-def test_precision_reports_the_paired_difference_and_the_gain(method: str, data_file: Callable[[str], Path]) -> None:
-    folder = data_file("racket_sports.npz").parent
-    found = study("quality.precision", folder, "--method", method, "--epochs", "2", "--seeds", "2")
+def test_precision_reports_the_paired_difference_and_the_gain(method: str, study: Callable[..., Any]) -> None:
+    found = study(precision.main, "--method", method, "--epochs", "2", "--seeds", "2")
     assert found["n_pairs"] == 2
     assert found["difference"] == pytest.approx(found["auc_bfloat16"] - found["auc_float32"], abs=0.011)
     assert 0 <= found["standard_error"] <= 100

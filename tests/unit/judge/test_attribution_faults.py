@@ -91,7 +91,7 @@ def test_natops(tmp_path):
     full = np.full(30, 51)
     training, rest = window_set(of_class["train"], full), window_set(of_class["test"], full)
     held_out, sequences = rest.take(list(range(0, 30, 2))), rest.take(list(range(1, 30, 2)))
-    under_test = monitor(tmp_path, training, held_out, {"preset": "natops", "epochs": 40}, rate=1 / 16)
+    under_test = monitor(tmp_path, training, held_out, {"preset": "natops", "epochs": 20}, rate=1 / 16)
     assert first_rate(under_test, sequences, 3.0, spread(training), "NATOPS, 3 standard deviations") >= 0.8
 
 
@@ -104,5 +104,5 @@ def test_simulated_batches(tmp_path):
         windows.append(to_window(sequence, WindowSettings(length=64)))
     every = window_set(np.stack([w.values for w in windows]), np.array([w.length for w in windows]))
     training, held_out, sequences = (every.take(list(range(*part))) for part in ((0, 60), (60, 99), (99, 110)))
-    under_test = monitor(tmp_path, training, held_out, {"epochs": 30}, rate=1 / 40)
+    under_test = monitor(tmp_path, training, held_out, {"epochs": 15}, rate=1 / 40)
     assert first_rate(under_test, sequences, 4.0, spread(training), "simulated, 4 standard deviations") >= 0.8

@@ -13,7 +13,7 @@ from streamad.learn.store.inliers import InlierStore
 from streamad.testing import ManualClock
 from tests.support.learning.inlier_cases import DAY_US, START_US, add, all_ids, ids, sequence_of, shards_of, store_of
 
-N_WRITERS, N_EACH = 4, 150
+N_WRITERS, N_EACH = 4, 75
 
 
 def test_nothing_is_lost_or_doubled_while_all_write_and_join(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ LAWS: dict[str, tuple[Make, Case]] = {
     "deep_svdd rows": (detector(DeepSvdd, **ENCODER, epochs=4), ROWS),
     "drocc": (detector(Drocc, **DROCC, epochs=8), SEQUENCES),
     "drocc rows": (detector(Drocc, **DROCC, epochs=40), ROWS),  # rows take longer to tell apart
-    "dagmm": (detector(Dagmm, epochs=30, batch_size=16), SEQUENCES),
+    "dagmm": (detector(Dagmm, epochs=30, batch_size=16, n_components=4), SEQUENCES),
     "dagmm rows": (detector(Dagmm, epochs=30, batch_size=16), ROWS),
     "dagmm table": (
         detector(Dagmm, table=True, table_widths=(10,), n_components=2, epochs=100, batch_size=16),
