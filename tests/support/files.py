@@ -1,7 +1,9 @@
-"""Reads a whole file source, and limits the size of files as a full disk does."""
+"""Reads a whole file source, and lets files fail as on a full disk or a network share."""
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.testing import ManualClock
@@ -55,3 +58,18 @@ def file_size_limit(n_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def stale_handle(path: Path) -> Iterator[None]:
+    """Let every look at ``path`` fail as on a network share whose server has forgotten it."""
+    stat = Path.stat
+
+    def failing(one: Path, **more: bool) -> os.stat_result:
+        if one == path:
+            raise OSError(errno.ESTALE, "Stale file handle", str(one))
+        return stat(one, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "stat", failing)
+        yield

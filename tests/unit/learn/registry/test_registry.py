@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import errno
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from streamad.errors import ArtifactError, OutputError, RegistryError
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 from streamad.learn.registry.registry import NoModelError, OvertakenError, Registry
+from tests.support.files import stale_handle
 from tests.support.learning.plant import C, L, load, settings_of, train, windows_of
 
 ODD_NAMES = ["", ".", "..", "../other", "a/b", "/etc", ".hidden", "a\n", "a b", "é", "x" * 65, "a\0b"]
@@ -259,21 +258,11 @@ def test_a_full_disk_at_promotion_keeps_the_champion(tmp_path: Path) -> None:
     assert registry.current("default") == "0002"
 
 
-def test_a_stale_handle_of_a_version_is_a_registry_that_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stale_handle_of_a_version_is_a_registry_that_cannot_be_read(tmp_path: Path) -> None:
     version = train(tmp_path)
     registry = Registry(tmp_path)
     stale = registry.folder("default", version)
-    stat = Path.stat
-
-    def failing(path: Path, **more: bool) -> os.stat_result:
-        if path == stale:
-            raise OSError(errno.ESTALE, "Stale file handle", str(path))
-        return stat(path, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "stat", failing)
+    with stale_handle(stale):
         with pytest.raises(RegistryError, match="Stale file handle"):
             registry.current("default")
         with pytest.raises(RegistryError, match="Stale file handle"):

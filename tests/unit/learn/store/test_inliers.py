@@ -22,6 +22,7 @@ from streamad.learn.store.storage import Storage, open_storage
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, Window
+from tests.support.files import stale_handle
 from tests.support.learning.inlier_cases import (
     CHANNELS,
     SECOND_US,
@@ -273,20 +274,10 @@ def test_a_shard_that_cannot_be_read_at_all_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["accepted", "accepted/{shard}"])
-def test_a_stale_handle_of_a_network_share_is_an_outage_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_a_stale_handle_of_a_network_share_is_an_outage_and_no_more(tmp_path: Path, place: str) -> None:
     stale = tmp_path / "inliers" / "default" / place.format(shard=three_shards(tmp_path)[0].name)
     store = store_of(tmp_path)
-    stat = Path.stat
-
-    def failing(path: Path, **more: bool) -> os.stat_result:
-        if path == stale:
-            raise OSError(errno.ESTALE, "Stale file handle", str(path))
-        return stat(path, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "stat", failing)
+    with stale_handle(stale):
         with pytest.raises(StoreError, match=r"Stale file handle; check learning\.store"):
             numbers(store)
         store.offer(sequence_of(9), "accepted")
@@ -552,12 +543,12 @@ def test_the_work_grows_with_what_is_offered_not_with_its_square(
 
     monkeypatch.setattr(Contents, "write_shard", counted)
     monkeypatch.setattr(compaction, "MAX_FILES", 64)
-    store = store_of(tmp_path, policy=policy, max_accepted=1000)
-    n = 12_000
-    add(store, range(n), every=50)
-    assert store.counts()["accepted"] == 1000
+    store = store_of(tmp_path, policy=policy, max_accepted=300)
+    n = 4_000
+    add(store, range(n), every=20)
+    assert store.counts()["accepted"] == 300
     assert sum(written) < 5 * n  # each sequence is written once, and joined a few times
-    assert len(written) < 2 * n / 50
+    assert len(written) < 2 * n / 20
 
 
 def test_opening_reads_no_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
