@@ -17,8 +17,6 @@ from streamad.simulation.messages import PlantMessage, PlantTime, plant_messages
 from streamad.testing import ManualClock
 from streamad_connectors import memory
 
-MINUTE_US = 60_000_000
-
 
 class Plant:
     """A feeder into memory with a clock of the test's own."""

@@ -223,24 +223,20 @@ ASKED = TrainingRequest(reason="relearn", requested_us=START_US, since_us=START_
 
 
 @pytest.mark.parametrize(
-    ("later_us", "since_us", "goes_on"),
+    ("state", "later_us", "since_us", "goes_on"),
     [
-        (HOUR_US - 1, START_US - HOUR_US, True),
-        (HOUR_US, START_US - HOUR_US, False),
-        (60_000_000, START_US - HOUR_US + 60_000_000, False),  # the same words, another time
+        ("interrupted", HOUR_US - 1, START_US - HOUR_US, True),
+        ("interrupted", HOUR_US, START_US - HOUR_US, False),
+        ("interrupted", 60_000_000, START_US - HOUR_US + 60_000_000, False),  # the same words, another time
+        ("idle", 1, START_US - HOUR_US, False),
     ],
 )
 def test_an_interrupted_training_goes_on_within_an_hour_for_the_same_time(
-    later_us: int, since_us: int, goes_on: bool
+    state: Any, later_us: int, since_us: int, goes_on: bool
 ) -> None:
-    status = TrainingStatus(state="interrupted", request=ASKED, updated_us=START_US)
+    status = TrainingStatus(state=state, request=ASKED, updated_us=START_US)
     again = msgspec.structs.replace(ASKED, requested_us=START_US + later_us, since_us=since_us)
     assert same_as_before(status, again) == (ASKED if goes_on else again)
-
-
-def test_a_training_that_is_not_interrupted_is_nothing_to_go_on_with() -> None:
-    again = msgspec.structs.replace(ASKED, requested_us=START_US + 1)
-    assert same_as_before(TrainingStatus(request=ASKED, updated_us=START_US), again) == again
 
 
 def test_an_interruption_prints_that_the_training_goes_on() -> None:

@@ -99,12 +99,6 @@ def test_length_ends_on_the_last_sample(sent: str, n: int, is_over: bool) -> Non
     assert finished == ([("A", "length", [0, 1, 2])] if is_over else [])
 
 
-def test_marker_ends_on_its_sample() -> None:
-    plant = Plant(us(end=("marker",)))
-    assert plant.send(0, 1) == []
-    assert plant.send(2, end=True) == [("A", "marker", [0, 1, 2])]
-
-
 def test_bare_marker_is_no_sample() -> None:
     plant = Plant(us(end=("marker",)))
     plant.send(0, 1)
@@ -270,14 +264,6 @@ def test_deadlines_do_not_pile_up() -> None:
 
 
 # --- the end of the input, memory ------------------------------------------------------------------------------------
-
-
-def test_end_of_input_ends_all() -> None:
-    plant = Plant(us(end=("marker",), allowed_lateness=5))
-    plant.send(0, 1, id="A")
-    plant.send(2, id="B", stream="s")
-    assert told(plant.assembler.end_of_input()) == [("A", "end_of_input", [0, 1]), ("B", "end_of_input", [2])]
-    assert plant.assembler.buffered_bytes == plant.assembler.pending_samples == 0
 
 
 def test_memory_ends_the_largest() -> None:

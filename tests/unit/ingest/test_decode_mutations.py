@@ -102,7 +102,6 @@ def test_any_bytes(value: bytes, native: bool, name: str) -> None:
     outcome(Decoder(DECODERS[name], CHANNEL_SETTINGS), Record(0, value, timestamp_us=NOW_US, native=native))
 
 
-scalars = st.none() | st.booleans() | st.floats() | st.text(max_size=9) | st.binary(max_size=5)
 anything = st.recursive(
     st.none()
     | st.booleans()

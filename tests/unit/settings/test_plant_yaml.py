@@ -61,16 +61,6 @@ def test_the_smallest_config_gets_every_default(load: Load) -> None:
     assert settings.sinks.alerts == "stdout:"
 
 
-def test_units_are_read_as_people_write_them(load: Load) -> None:
-    text = MINIMAL + "sequences: {end: [gap], gap: 1m, allowed_lateness: 0.25, max_buffered_bytes: 64MB}\n"
-    sequences = load(text).sequences
-    assert (sequences.gap, sequences.allowed_lateness, sequences.max_buffered_bytes) == (
-        60_000_000,
-        250_000,
-        64_000_000,
-    )
-
-
 def test_every_problem_comes_at_once_with_path_line_and_nearest_key(load: Load) -> None:
     text = (
         "channels:\n"

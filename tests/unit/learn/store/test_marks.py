@@ -17,13 +17,6 @@ def files(base: Path) -> list[Path]:
     return sorted((base / "inliers" / "default" / "marks").iterdir())
 
 
-def test_a_mark_is_there_for_every_process_at_once(tmp_path: Path) -> None:
-    other = store_of(tmp_path)
-    said = mark(note="Ventil klemmt, 2. Mal", by="schicht-b")
-    store_of(tmp_path).mark(said)
-    assert other.marks() == {"a1": said}
-
-
 def test_the_latest_mark_counts_in_whatever_order_it_was_written(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     for judgement, at_us in (("false_alarm", 7), ("confirmed", 9), ("veto", 8)):
