@@ -56,14 +56,9 @@ def test_evaluation_of_a_replay(scores, alerts, labels, counts, shares):
     assert found.false_alarm_interval == clopper_pearson(1, 3)
 
 
-def test_evaluation_where_no_sequence_of_a_kind_has_a_score():
+def test_evaluation_of_a_kind_without_scores_or_sequences():
     found = evaluate(scores=[1, None], alerts=[False, False], labels=[0, 1])
     assert (found.auc, found.detection_rate, found.false_alarm_rate, found.n_unscorable) == (None, 0, 0, 1)
-
-
-def test_evaluation_without_one_kind_has_no_figure():
     found = evaluate(scores=[1, 2], alerts=[False, False], labels=[0, 0])
-    assert found.auc is None
-    assert found.detection_rate is None
-    assert found.false_alarm_rate == 0
+    assert (found.auc, found.detection_rate, found.false_alarm_rate) == (None, None, 0)
     assert evaluate([1], [True], [1]).false_alarm_interval is None

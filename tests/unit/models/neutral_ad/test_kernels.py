@@ -20,20 +20,19 @@ def _conv1d(x_GLNI: torch.Tensor, weight_GTIO: torch.Tensor, stride: int, reflec
     return torch.stack(outs)
 
 
-@pytest.mark.parametrize(("stride", "reflect"), [(1, False), (1, True), (2, False)])
-@pytest.mark.parametrize("length", [2, 3, 4, 5, 8])
-def test_convolve3_is_conv1d_of_each_group(stride: int, reflect: bool, length: int) -> None:
+MODES = [(1, False), (1, True), (2, False)]
+SINGLE_STEPS = [(1, 1, False), (1, 2, False)]  # they see zeros around them
+
+
+@pytest.mark.parametrize(
+    ("length", "stride", "reflect"), [*SINGLE_STEPS, *((n, *mode) for n in (2, 3, 4, 5, 8) for mode in MODES)]
+)
+def test_convolve3_is_conv1d_of_each_group(length: int, stride: int, reflect: bool) -> None:
     x, weight = _double(3, length, 4, 2), _double(3, 3, 2, 5)
     torch.testing.assert_close(convolve3(x, weight, stride, reflect), _conv1d(x, weight, stride, reflect))
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-def test_convolve3_of_a_single_step_sees_zeros_around_it(stride: int) -> None:
-    x, weight = _double(2, 1, 3, 2), _double(2, 3, 2, 4)
-    torch.testing.assert_close(convolve3(x, weight, stride, False), _conv1d(x, weight, stride, False))
-
-
-@pytest.mark.parametrize(("stride", "reflect"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("stride", "reflect"), MODES)
 @pytest.mark.parametrize("length", [2, 3, 5, 6])
 def test_convolve3_gradients(stride: int, reflect: bool, length: int) -> None:
     x = _double(2, length, 3, 2).requires_grad_()
