@@ -314,6 +314,13 @@ class FittedDetector(Protocol):
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return terms float32 [B, K], as ``Scorer.score`` will after export."""
 
+    def training_scores(self) -> FloatArray:
+        """Return the terms float32 [N, K] of the N windows given to ``fit``, in their order.
+
+        Law: each as if it were not in the model's reference set. A model without one (a network) scores them as they
+        are. So a copy of a training window in training scores about as it would later, and an outlier there is high.
+        """
+
     def export(self, folder: Path) -> tuple[str, ...]:
         """Write the model's files into ``folder`` and return their names."""
 

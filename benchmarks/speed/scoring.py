@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.models.reference import ReferenceModel, mask_weights
 from streamad.ports import TrainingSummary
-from streamad.types import FloatArray
+from streamad.types import FloatArray, WindowSet
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.neutral_ad.encoder import EncoderBlock
@@ -53,7 +53,8 @@ def build_forms(model: NeutralADModel, folder: Path) -> dict[str, Callable[[Floa
     """Return the three forms as functions of windows [B, C, L]."""
     reference = ReferenceModel(model).eval()
     summary = TrainingSummary(n_sequences=0, n_epochs=0, best_epoch=0, best_loss=0.0, duration_s=0.0, device="cpu")
-    FittedModule(model, summary).export(folder)
+    nothing = WindowSet(np.empty((0, CHANNELS, LENGTH), np.float32), np.empty(0, np.int64), ())
+    FittedModule(model, summary, nothing).export(folder)
     scorer = NeutralAD().load(folder, device="cpu")
 
     @torch.inference_mode()

@@ -12,20 +12,25 @@ import torch
 
 from streamad.errors import OutputError
 from streamad.ports import TrainingSummary
-from streamad.types import FloatArray, IntArray
+from streamad.types import FloatArray, IntArray, WindowSet
 from streamad_models.torchscript import FILE_NAME, deprecation_silenced, score_in_chunks
 
 
 class FittedModule:
     """A trained module (``streamad.ports.FittedDetector``) that has ``n_terms`` and a buffer ``mean_C``."""
 
-    def __init__(self, model: Any, summary: TrainingSummary) -> None:
+    def __init__(self, model: Any, summary: TrainingSummary, training: WindowSet) -> None:
         self.model = model
         self.summary = summary
+        self.training = training
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         """Return terms float32 [B, K] of windows float32 [B, C, L] in engineering units, lengths int64 [B]."""
         return score_in_chunks(self.model, self.model.mean_C.device, self.model.n_terms, windows, lengths)
+
+    def training_scores(self) -> FloatArray:
+        """Return the terms float32 [N, K] of the windows given to ``fit``: a network has no reference set."""
+        return self.score(self.training.values, self.training.lengths)
 
     def export(self, folder: Path) -> tuple[str, ...]:
         """Write ``model.ts`` (TorchScript, on the CPU) into ``folder`` and return its name. Raises OutputError."""

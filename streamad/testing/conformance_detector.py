@@ -21,6 +21,9 @@ from streamad.ports import Detector, FittedDetector, TrainingStep
 from streamad.testing.conformance import check_scorer, require, require_alike, require_terms
 from streamad.types import FloatArray, IntArray, WindowSet
 
+_ABOVE = 0.75
+_COPY_TOLERANCE = 0.25  # of how far the anomaly lies above the median
+
 MakeDetector: TypeAlias = Callable[[], Detector]
 _Score: TypeAlias = Callable[[FloatArray, IntArray], FloatArray]
 
@@ -37,12 +40,15 @@ def check_detector(
 ) -> None:
     """Check a detector on a CPU; ``make`` constructs it, always with the same options.
 
-    It is trained (three times) on the first three quarters of ``normal``, at least 16 windows without a constant
+    It is trained (four times) on the first three quarters of ``normal``, at least 16 windows without a constant
     channel; the rest of them and ``anomalous``, gross anomalies, are scored. ``folder`` is empty and takes the export.
 
     - Seeding: the same seed gives the same scores, bit by bit, whatever the state of the global random generators of
       Python, numpy and torch; training, scoring and loading leave that state unchanged.
     - Score direction: the anomaly scores higher in a share of all pairs of at least ``min_auc``.
+    - Training scores are terms like those of ``score``, one row a training window, as if it were not in the model's
+      reference set: a gross anomaly in training scores above three quarters of the others, and a window that is
+      there twice has about the score that a third copy of it has.
     - Save and load: the folder holds exactly the export's files; a new detector loads them and scores alike. An empty
       folder is an ArtifactError.
     - Purity: a window's terms depend neither on the other windows of its batch, nor on its place there, nor on values
@@ -66,6 +72,7 @@ def check_detector(
         with _untouched("score", part):
             _check_terms(fitted.score, part, tolerance)
     _check_direction(fitted, held, anomalous, min_auc)
+    _check_training_scores(make, (training, anomalous), seed, fitted, min_auc)
     _check_export(make, fitted, (held, anomalous), folder, tolerance)
     _check_training_data(make, training, seed)
     _check_constant_channel(make, training, held, seed)
@@ -111,6 +118,31 @@ def _check_direction(fitted: FittedDetector, held: WindowSet, anomalous: WindowS
     require(
         auc >= min_auc, f"anomalies must score higher than normal windows: AUC {auc:.3f}, at least {min_auc} is due"
     )
+
+
+def _check_training_scores(
+    make: MakeDetector, parts: tuple[WindowSet, WindowSet], seed: int, fitted: FittedDetector, min_auc: float
+) -> None:
+    training, anomalous = parts
+    terms = fitted.training_scores()
+    require_terms(terms, (len(training), fitted.score(training.values[:1], training.lengths[:1]).shape[1]))
+    joined = training, training.take([0]), anomalous.take([0])
+    data = WindowSet(
+        np.concatenate([part.values for part in joined]),
+        np.concatenate([part.lengths for part in joined]),
+        tuple(map(str, range(len(training) + 2))),
+    )
+    spoilt = make().fit(data, seed=seed, device="cpu")
+    own = spoilt.training_scores().sum(axis=1, dtype=np.float64)
+    usual = float(np.median(own))
+    below = float((own[:-1] <= own[-1]).mean())
+    require(
+        below >= min(min_auc, _ABOVE),
+        f"a gross anomaly in training must score high there, not above {below:.2f} of all",
+    )
+    copy = float(spoilt.score(data.values[:1], data.lengths[:1]).sum(dtype=np.float64))
+    apart = abs(copy - float(own[0])) / max(abs(float(own[-1]) - usual), 1e-30)
+    require(apart <= _COPY_TOLERANCE, f"a window trained on twice must score like its copies, not {apart:.2f} apart")
 
 
 def _check_training_data(make: MakeDetector, training: WindowSet, seed: int) -> None:

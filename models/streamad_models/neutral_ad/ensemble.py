@@ -118,7 +118,7 @@ class EnsembleRun:
             settings=summary_settings(model, self.options, self.sizes[index], self.members[index].seed),
             remarks=remarks_on(float(self.best_loss_E[index])),
         )
-        return FittedModule(model.to(self.device).eval(), summary)
+        return FittedModule(model.to(self.device).eval(), summary, self.members[index].data)
 
     def _untrained(self, member: Member, training: WindowSet) -> NeutralADModel:
         model = NeutralADModel(training.values.shape[1], training.values.shape[2], self.options, member.seed)

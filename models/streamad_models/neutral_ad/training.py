@@ -168,7 +168,7 @@ def fit_model(
         settings=summary_settings(model, options, run.batch_size, seed),
         remarks=remarks_on(run.best_loss),
     )
-    return FittedModule(run.model, summary)
+    return FittedModule(run.model, summary, data)
 
 
 def remarks_on(loss: float) -> tuple[str, ...]:

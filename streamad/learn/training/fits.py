@@ -133,8 +133,8 @@ class Fits:
         return self._fit(data, "final", self.n_fits)
 
     def first(self, data: WindowSet) -> FloatArray:
-        """Return the terms [N, K] of ``data`` by a first fit on all of it; stored once computed."""
-        return self._kept("first", lambda: self._fit(data, "first", 1), data)
+        """Return the training terms [N, K] of a first fit on all of ``data``; stored once computed."""
+        return self._kept("first", lambda: self._fit(data, "first", 1).training_scores())
 
     def out_of_fold(self, data: WindowSet, held_out: IntArray, fit: int, others: WindowSet | None = None) -> FloatArray:
         """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; stored once computed.
@@ -144,14 +144,14 @@ class Fits:
         keep, scored = np.setdiff1d(np.arange(len(data)), held_out), data.take(held_out)
         if others is not None:
             scored = joined(scored, others)
-        return self._kept(f"fold-{fit}", lambda: self._fit(data.take(keep), "calibration", fit), scored)
+        return self._kept(f"fold-{fit}", lambda: score_windows(self._fit(data.take(keep), "calibration", fit), scored))
 
-    def _kept(self, name: str, fit: Callable[[], FittedDetector], scored: WindowSet) -> FloatArray:
+    def _kept(self, name: str, terms_of: Callable[[], FloatArray]) -> FloatArray:
         path = self.folder / f"{name}.npy"
         try:
             return read_npy(path)
         except ArtifactError:
-            terms = score_windows(fit(), scored)
+            terms = terms_of()
         content = BytesIO()
         np.save(content, terms, allow_pickle=False)
         write_atomically(path, content.getvalue())

@@ -25,7 +25,7 @@ from streamad.learn.registry.manifest import (
 )
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.records import WindowForm
-from streamad.learn.training.fits import Fits, score_windows
+from streamad.learn.training.fits import Fits
 from streamad.ports import Clock, FittedDetector, Scorer
 from streamad.types import FloatArray, IntArray, WindowSet, from_us
 
@@ -62,7 +62,7 @@ class Publisher:
         with self.registry.new_version(self.model) as staged:
             fitted.export(staged.folder)
             scorer = self.fits.detector.load(staged.folder, device=self.fits.settings.model.device)
-            calibration, training_terms = calibrate(scorer), score_windows(scorer, training)
+            calibration, training_terms = calibrate(scorer), fitted.training_scores()
             check_finite("the trained model", calibration.terms, training_terms)
             reference = reference_windows(training.values, training.lengths, scores_of(training_terms))
             write_arrays(

@@ -37,6 +37,8 @@ class FixedClock:
 class MeanModel:
     """Scorer and fitted detector in one; ``offset`` makes a build of it that scores otherwise."""
 
+    training: WindowSet
+
     def __init__(
         self,
         mean: FloatArray,
@@ -61,6 +63,9 @@ class MeanModel:
         valid = np.arange(L) < lengths[:, None]
         squares = np.where(valid[:, None, :], ((windows - self.mean) / self.scale) ** 2, 0)
         return (squares.sum(axis=2) / lengths[:, None] + self.offset).astype(np.float32)
+
+    def training_scores(self) -> FloatArray:
+        return self.score(self.training.values, self.training.lengths)
 
     def export(self, folder: Path) -> tuple[str, ...]:
         with (folder / "model.npz").open("wb") as file:
@@ -105,7 +110,9 @@ class MeanDetector:
                 progress(TrainingStep(epoch, N_EPOCHS, 1 / epoch))
         mean = data.values.mean(axis=0, dtype=np.float64).astype(np.float32)
         scale = data.values.std(axis=(0, 2), dtype=np.float64).astype(np.float32)[:, None]
-        return MeanModel(mean, scale, len(data), remarks=self.remarks)
+        fitted = MeanModel(mean, scale, len(data), remarks=self.remarks)
+        fitted.training = data
+        return fitted
 
     def load(self, folder: Path, *, device: str) -> MeanModel:
         try:

@@ -33,6 +33,7 @@ class Mean:
     """Trained and in service: two terms, the squared distance to the mean training window and its half."""
 
     n_terms = 2
+    training: WindowSet
 
     def __init__(self, mean: np.ndarray, lengths: IntArray | None = None, n_sequences: int = 0) -> None:
         self.mean = mean
@@ -44,6 +45,9 @@ class Mean:
         squared = (np.where(inside, windows - self.mean, 0.0).astype(np.float64) ** 2).mean(axis=(1, 2))
         terms: FloatArray = np.stack([squared, squared / 2], axis=1).astype(np.float32)
         return terms
+
+    def training_scores(self) -> FloatArray:
+        return self.score(self.training.values, self.training.lengths)
 
     def export(self, folder: Path) -> tuple[str, ...]:
         np.savez(folder / FILE, mean=self.mean)
@@ -71,7 +75,9 @@ class Detector:
             if progress:
                 progress(TrainingStep(epoch, 2, 0.0))
         mean = data.values.mean(axis=0) + np.random.default_rng(seed).normal(0, 1e-3)
-        return self.fitted_as(mean.astype(np.float32), n_sequences=len(data))
+        fitted = self.fitted_as(mean.astype(np.float32), n_sequences=len(data))
+        fitted.training = data
+        return fitted
 
     def load(self, folder: Path, *, device: str) -> Mean:
         try:
@@ -203,6 +209,25 @@ class SpoilsItself(Mean):
         return names
 
 
+class KnowsItsWindows(Mean):
+    """As a distance to the nearest training window, which is 0 for one of them."""
+
+    def training_scores(self) -> FloatArray:
+        return np.zeros_like(super().training_scores())
+
+
+class ForgetsOne(Mean):
+    def training_scores(self) -> FloatArray:
+        return super().training_scores()[1:]
+
+
+class DoublesItsOwn(Mean):
+    def training_scores(self) -> FloatArray:
+        own = super().training_scores()
+        own[0] += 2 * own[-1]
+        return own
+
+
 def with_class(**attributes: Any) -> type[Detector]:
     return type("Broken", (Detector,), attributes)
 
@@ -219,6 +244,9 @@ def with_class(**attributes: Any) -> type[Detector]:
             r"export must return the files it wrote, \['mean\.npz'\], not \['model\.ts'\]",
         ),
         (with_class(fitted_as=SpoilsItself), "export must leave the fitted model as it was"),
+        (with_class(fitted_as=KnowsItsWindows), "a window trained on twice must score like its copies"),
+        (with_class(fitted_as=ForgetsOne), r"\(36, 2\)"),
+        (with_class(fitted_as=DoublesItsOwn), "a window trained on twice must score like its copies"),
         (with_class(options_model=LooseOptions), "options_model must forbid unknown options"),
     ],
 )

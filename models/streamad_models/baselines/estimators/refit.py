@@ -33,6 +33,7 @@ from streamad_models.neutral_ad.data import check_windows
 WINDOWS_FILE = "training.npz"
 RECORD_FILE = "estimator.json"
 
+_FOLDS = 5
 _LARGEST = float(np.finfo(np.float32).max)
 
 Score: TypeAlias = Callable[[FloatArray, IntArray], npt.NDArray[np.float64]]
@@ -61,8 +62,15 @@ class Refitted:
 
     n_terms = 1
 
-    def __init__(self, score: Score, training: WindowSet, record: EstimatorRecord, summary: TrainingSummary) -> None:
-        self._score, self._training, self._record = score, training, record
+    def __init__(
+        self,
+        score: Score,
+        training: WindowSet,
+        record: EstimatorRecord,
+        summary: TrainingSummary,
+        train: Callable[[WindowSet], Score],
+    ) -> None:
+        self._score, self._training, self._record, self._train = score, training, record, train
         self.summary = summary
         self.window_shape = (training.values.shape[1], training.values.shape[2])
 
@@ -77,6 +85,21 @@ class Refitted:
             return np.empty((0, 1), np.float32)
         scores = self._score(np.ascontiguousarray(windows, np.float32), lengths)
         return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float32)[:, None]
+
+    def training_scores(self) -> FloatArray:
+        """Return the score of each training window [N, 1] by an estimator trained without its fold, of at most five.
+
+        Two windows are too few to leave one out: they have their own score.
+        """
+        n = len(self._training)
+        if n < MIN_SEQUENCES + 1:
+            return self.score(self._training.values, self._training.lengths)
+        scores, folds = np.empty((n, 1), np.float32), np.arange(n) % min(_FOLDS, n)
+        for fold in range(int(folds.max()) + 1):
+            held_out = self._training.take(np.flatnonzero(folds == fold))
+            trained = self._train(self._training.take(np.flatnonzero(folds != fold)))
+            scores[folds == fold, 0] = np.clip(trained(held_out.values, held_out.lengths), -_LARGEST, _LARGEST)
+        return scores
 
     def export(self, folder: Path) -> tuple[str, ...]:
         """Write the training windows and the record; return the files' names. Raises OutputError."""
@@ -117,8 +140,12 @@ class RefitDetector(ABC, Generic[OptionsT]):
         check_windows(data, MIN_SEQUENCES)
         own = WindowSet(np.array(data.values, np.float32), np.array(data.lengths, np.int64), data.ids)
         began_s = time.perf_counter()
-        with _random_state_kept():
-            score = self.train(own, seed % 2**32)
+
+        def train(windows: WindowSet) -> Score:
+            with _random_state_kept():
+                return self.train(windows, seed % 2**32)
+
+        score = train(own)
         record = EstimatorRecord(kind=self.kind, options=self.options.model_dump(mode="json"), seed=seed)
         summary = TrainingSummary(
             n_sequences=len(own),
@@ -129,7 +156,7 @@ class RefitDetector(ABC, Generic[OptionsT]):
             device="cpu",
             settings={**record.options, "seed": seed},
         )
-        return Refitted(score, own, record, summary)
+        return Refitted(score, own, record, summary, train)
 
     def load(self, folder: Path, *, device: str = "auto") -> Refitted:
         """Train the exported model in ``folder`` again, with its options, not this detector's. Raises ArtifactError."""

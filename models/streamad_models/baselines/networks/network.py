@@ -169,7 +169,7 @@ class NetworkDetector(TorchScriptDetector[OptionsT]):
             device=str(target),
             settings={**options.model_dump(mode="json"), **resolved},
         )
-        return FittedModule(network, summary)
+        return FittedModule(network, summary, data)
 
 
 def run_epochs(

@@ -43,12 +43,16 @@ class _Scorer:
 
 
 class _Fitted:
-    def __init__(self, window_shape: tuple[int, int], summary: TrainingSummary) -> None:
-        self._scorer = _Scorer(window_shape, 0.0)
-        self.summary = summary
+    def __init__(self, training: WindowSet, summary: TrainingSummary) -> None:
+        channels, length = training.values.shape[1:]
+        self._scorer = _Scorer((channels, length), 0.0)
+        self._training, self.summary = training, summary
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         return self._scorer.score(windows, lengths)
+
+    def training_scores(self) -> FloatArray:
+        return self.score(self._training.values, self._training.lengths)
 
     def export(self, folder: Path) -> tuple[str, ...]:
         (folder / "shape.json").write_text(json.dumps(self._scorer.window_shape))
@@ -72,8 +76,7 @@ class MeanSquare:
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
     ) -> _Fitted:
-        channels, length = data.values.shape[1:]
-        return _Fitted((channels, length), TrainingSummary(len(data), 1, 1, 0.0, 0.0, "cpu"))
+        return _Fitted(data, TrainingSummary(len(data), 1, 1, 0.0, 0.0, "cpu"))
 
     def load(self, folder: Path, *, device: str) -> _Scorer:
         channels, length = json.loads((folder / "shape.json").read_text())

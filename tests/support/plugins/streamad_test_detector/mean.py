@@ -35,6 +35,8 @@ class MeanOptions(BaseModel):
 class MeanScorer:
     """Scorer and fitted detector in one: ``mean`` [C, L], ``spread`` [C, 1]."""
 
+    training: WindowSet
+
     def __init__(self, mean: FloatArray, spread: FloatArray, summary: TrainingSummary, batch_ms: float = 0.0) -> None:
         self._mean, self._spread, self.summary = mean, spread, summary
         self._batch_s = batch_ms / 1e3
@@ -54,6 +56,9 @@ class MeanScorer:
         valid = np.arange(windows.shape[2]) < lengths[:, None]
         squares = np.where(valid[:, None, :], ((windows - self._mean) / self._spread) ** 2, 0)
         return np.asarray(squares.sum(axis=2) / lengths[:, None], dtype=np.float32)
+
+    def training_scores(self) -> FloatArray:
+        return self.score(self.training.values, self.training.lengths)
 
     def export(self, folder: Path) -> tuple[str, ...]:
         with (folder / "mean.npz").open("wb") as file:
@@ -88,7 +93,9 @@ class Mean:
         squares = np.where(valid, (data.values - mean) ** 2, 0).sum(axis=(0, 2)) / valid.sum()
         spread = np.sqrt(squares)[:, None] + 1e-6
         summary = TrainingSummary(len(data), N_EPOCHS, N_EPOCHS, 0.0, 0.0, "cpu")
-        return MeanScorer(mean.astype(np.float32), spread.astype(np.float32), summary)
+        fitted = MeanScorer(mean.astype(np.float32), spread.astype(np.float32), summary)
+        fitted.training = data
+        return fitted
 
     def load(self, folder: Path, *, device: str) -> MeanScorer:
         try:

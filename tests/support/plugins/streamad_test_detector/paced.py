@@ -70,24 +70,26 @@ class Paced(MeanSquare):
             if progress is not None:
                 progress(TrainingStep(epoch, options.epochs, 1.0 / epoch))
             _fail(options)
-        channels, length = data.values.shape[1:]
         _say(options, "fitted")
         summary = TrainingSummary(len(data), options.epochs, options.epochs, 0.0, 0.0, "cpu")
-        return _Fitted(self, (channels, length), summary)
+        return _Fitted(self, data, summary)
 
 
 class _Fitted:
-    def __init__(self, detector: Paced, shape: tuple[int, int], summary: TrainingSummary) -> None:
-        self._detector, self._shape, self.summary = detector, shape, summary
+    def __init__(self, detector: Paced, training: WindowSet, summary: TrainingSummary) -> None:
+        self._detector, self._training, self.summary = detector, training, summary
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         terms: FloatArray = ((windows.astype("f8") ** 2).sum(axis=2) / lengths.clip(1)[:, None]).astype("f4")
         return terms
 
+    def training_scores(self) -> FloatArray:
+        return self.score(self._training.values, self._training.lengths)
+
     def export(self, folder: Path) -> tuple[str, ...]:
         _say(self._detector.paced, "export")
         _wait_while(self._detector.paced.hold_export)
-        (folder / "shape.json").write_text(json.dumps(self._shape))
+        (folder / "shape.json").write_text(json.dumps(self._training.values.shape[1:]))
         return ("shape.json",)
 
 
