@@ -1,0 +1,125 @@
+"""MiniRocket's features in torch: shares of positive values of fixed dilated convolutions.
+
+Dempster, Schmidt and Webb, "MiniRocket", KDD 2021 (arXiv:2012.08791). Legend: B windows, C channels, L window length,
+K kernels (84), F kernels of one padding (42), T taps (9), Q biases a kernel and dilation, D features.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+N_TAPS = 9
+N_KERNELS = 84
+_MAX_DILATIONS = 32
+_MAX_CHANNELS = 9  # of one kernel
+_POOLED_WINDOWS = 8  # whose values give a kernel's biases; the paper takes those of one window
+
+
+class MiniRocket(nn.Module):
+    """Maps windows [B, C, L], zero from their ends on, to features [B, D] within 0..1.
+
+    Each kernel has two taps' worth of weight -1 and three of weight 2, so that it sums to 0 and sees no constant level.
+    Half of the kernels of a dilation see the window zero-padded, half only the places that need no padding.
+    """
+
+    def __init__(self, dilations: list["Dilation"]) -> None:
+        super().__init__()
+        self.dilations = nn.ModuleList(dilations)
+        self.n_features = sum(N_KERNELS * each.bias_padded_FQ.shape[1] for each in dilations)
+
+    def forward(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the features [B, D]; the true lengths are not used."""
+        features: list[Tensor] = []
+        for dilation in self.dilations:
+            features.append(dilation(x_BCL))
+        return torch.cat(features, dim=1)
+
+
+class Dilation(nn.Module):
+    """All kernels at one dilation; the weights hold -1 and 2 at a kernel's channels, else 0.
+
+    Every second kernel sees the window padded: the even ones at a dilation of even ``index``.
+    """
+
+    def __init__(self, index: int, dilation: int, weight_KCT: Tensor, bias_KQ: Tensor, length: int) -> None:
+        super().__init__()
+        self.dilation = dilation
+        self.inside_padding = 0 if length > (N_TAPS - 1) * dilation else dilation * (N_TAPS // 2)
+        is_padded_K = (index + torch.arange(N_KERNELS)) % 2 == 0
+        self.register_buffer("weight_padded_FCT", weight_KCT[is_padded_K])
+        self.register_buffer("weight_inside_FCT", weight_KCT[~is_padded_K])
+        self.register_buffer("bias_padded_FQ", bias_KQ[is_padded_K])
+        self.register_buffer("bias_inside_FQ", bias_KQ[~is_padded_K])
+
+    weight_padded_FCT: Tensor  # noqa: N815 - a shape suffix
+    weight_inside_FCT: Tensor  # noqa: N815
+    bias_padded_FQ: Tensor  # noqa: N815
+    bias_inside_FQ: Tensor  # noqa: N815
+
+    def forward(self, x_BCL: Tensor) -> Tensor:
+        """Return the features [B, 2 F Q]."""
+        padded_BFL = F.conv1d(x_BCL, self.weight_padded_FCT, dilation=self.dilation, padding=4 * self.dilation)
+        inside_BFL = F.conv1d(x_BCL, self.weight_inside_FCT, dilation=self.dilation, padding=self.inside_padding)
+        shares_BFQ = _share_above(padded_BFL, self.bias_padded_FQ)
+        inside_BFQ = _share_above(inside_BFL, self.bias_inside_FQ)
+        return torch.cat([shares_BFQ.flatten(1), inside_BFQ.flatten(1)], dim=1)
+
+
+def _share_above(values_BFL: Tensor, bias_FQ: Tensor) -> Tensor:
+    """Return the share [B, F, Q] of the values [B, F, L] above each bias."""
+    return (values_BFL.unsqueeze(2) > bias_FQ.unsqueeze(2)).to(torch.float32).mean(dim=3)
+
+
+def fit_minirocket(x_NCL: Tensor, n_features: int, rng: np.random.Generator) -> MiniRocket:
+    """Return the features with dilations for the windows' length and biases from their values.
+
+    ``n_features`` is rounded down to a multiple of the 84 kernels. A kernel's biases are quantiles of its values in
+    up to eight windows drawn by ``rng``; its channels are drawn, too: up to nine, small numbers more often.
+    """
+    n_channels, length = x_NCL.shape[1], x_NCL.shape[2]
+    dilations, counts = _dilations(length, max(n_features // N_KERNELS, 1))
+    golden, first = (np.sqrt(5) + 1) / 2, 1
+    made = []
+    for index, (dilation, count) in enumerate(zip(dilations, counts, strict=True)):
+        weight_KCT = _weights(n_channels, rng)
+        quantiles_KQ = (np.arange(first, first + N_KERNELS * count).reshape(N_KERNELS, count) * golden) % 1
+        first += N_KERNELS * count
+        bias_KQ = _biases(x_NCL, weight_KCT, dilation, quantiles_KQ, rng)
+        made.append(Dilation(index, dilation, weight_KCT, bias_KQ, length))
+    return MiniRocket(made)
+
+
+def _dilations(length: int, n_biases: int) -> tuple[list[int], list[int]]:
+    """Return the dilations, spread exponentially up to the window's length, and each one's number of biases."""
+    n_most = min(n_biases, _MAX_DILATIONS)
+    largest = np.log2(max((length - 1) / (N_TAPS - 1), 1.0))
+    spread = np.logspace(0, largest, n_most, base=2).astype(np.int64)
+    dilations, shares = np.unique(spread, return_counts=True)
+    counts = (shares * (n_biases / n_most)).astype(np.int64)
+    for place in range(n_biases - int(counts.sum())):
+        counts[place % len(counts)] += 1
+    return dilations.tolist(), counts.tolist()
+
+
+def _weights(n_channels: int, rng: np.random.Generator) -> Tensor:
+    weight_KCT = torch.zeros(N_KERNELS, n_channels, N_TAPS)
+    for kernel, taps in enumerate(combinations(range(N_TAPS), 3)):
+        n_used = int(2 ** rng.uniform(0, np.log2(min(n_channels, _MAX_CHANNELS) + 1)))
+        for channel in rng.choice(n_channels, n_used, replace=False).tolist():
+            weight_KCT[kernel, channel] = -1.0
+            weight_KCT[kernel, channel, list(taps)] = 2.0
+    return weight_KCT
+
+
+def _biases(
+    x_NCL: Tensor, weight_KCT: Tensor, dilation: int, quantiles_KQ: npt.NDArray[np.float64], rng: np.random.Generator
+) -> Tensor:
+    drawn = torch.from_numpy(rng.choice(len(x_NCL), min(_POOLED_WINDOWS, len(x_NCL)), replace=False))
+    values_PKL = F.conv1d(x_NCL[drawn], weight_KCT, dilation=dilation, padding=N_TAPS // 2 * dilation)
+    values_KV = values_PKL.transpose(0, 1).flatten(1).numpy()
+    biases = [np.quantile(values, each) for values, each in zip(values_KV, quantiles_KQ, strict=True)]
+    return torch.from_numpy(np.stack(biases).astype(np.float32))

@@ -1,0 +1,67 @@
+"""All members as one scriptable model: scaling, feature spaces, distances, and the terms of the score.
+
+Legend: B windows, C channels, L window length, D features, K terms.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from streamad_models.ensemble.neighbours import Neighbours
+from streamad_models.neutral_ad.model import ScaledModel
+
+LARGEST_READING = 1e4  # standard deviations: what lies beyond is as anomalous as can be, and no square overflows
+
+
+class Space(nn.Module):
+    """A feature space and the distances from the training windows in it: windows [B, C, L] to logarithms [B, 2]."""
+
+    def __init__(self, features: nn.Module, neighbours: Neighbours) -> None:
+        super().__init__()
+        self.features = features
+        self.neighbours = neighbours
+
+    def forward(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the logarithms [B, 2]."""
+        logs_B2: Tensor = self.neighbours(self.features(x_BCL, lengths_B))
+        return logs_B2
+
+
+class EnsembleModel(ScaledModel):
+    """Maps windows to the members' terms; pure per window, deterministic, scriptable.
+
+    A member's logarithm becomes z = (logarithm - median) / spread, both of the training windows, each without itself.
+    Its term is ``weight * softplus(z)``: no member's low value makes up for another's high one.
+    """
+
+    steps_L: Tensor  # noqa: N815 - a shape suffix
+    median_K: Tensor  # noqa: N815
+    spread_K: Tensor  # noqa: N815
+    weight_K: Tensor  # noqa: N815
+
+    def __init__(self, n_channels: int, length: int, spaces: list[Space], weights: list[float]) -> None:
+        super().__init__(n_channels, length, len(weights))
+        self.largest_input = LARGEST_READING
+        self.spaces = nn.ModuleList(spaces)
+        self.register_buffer("steps_L", torch.arange(length), persistent=False)
+        self.register_buffer("median_K", torch.zeros(len(weights)))
+        self.register_buffer("spread_K", torch.ones(len(weights)))
+        self.register_buffer("weight_K", torch.tensor(weights))
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
+        x_BCL = self.prepare(windows_BCL, lengths_B)
+        logs: list[Tensor] = []
+        for space in self.spaces:
+            logs.append(space(x_BCL, lengths_B))
+        return self.terms(torch.cat(logs, dim=1))
+
+    def prepare(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the scaled windows [B, C, L], zero from each window's length on."""
+        x_BCL = (windows_BCL - self.mean_C[:, None]) * self.scale_C[:, None]
+        x_BCL = torch.clamp(x_BCL, -self.largest_input, self.largest_input)
+        return x_BCL.masked_fill((self.steps_L >= lengths_B[:, None])[:, None], 0.0)
+
+    def terms(self, logs_BK: Tensor) -> Tensor:
+        """Return the terms [B, K] of the members' logarithms."""
+        return self.weight_K * F.softplus((logs_BK - self.median_K) / self.spread_K)

@@ -1,0 +1,14 @@
+"""The settings of the default detector."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class EnsembleOptions(BaseModel):
+    """Settings of the default detector; docs/model/detector.md has the reasons for the defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    n_minirocket: int = Field(default=5_000, ge=84, description="MiniRocket's features; a multiple of 84 is taken")
+    n_groups: int = Field(default=32, ge=2, le=256, multiple_of=2, description="Hydra's groups of kernels a dilation")

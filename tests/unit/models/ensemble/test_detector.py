@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streamad.judge.evaluation import auc
+from streamad.testing import check_detector
+from streamad.types import WindowSet
+from streamad_models.ensemble import Ensemble, EnsembleOptions
+from tests.support.detectors import SEQUENCES, sequences
+
+SMALL = EnsembleOptions(n_minirocket=840, n_groups=4)
+
+
+def windows(values: np.ndarray) -> WindowSet:
+    n, _, length = values.shape
+    return WindowSet(values.astype(np.float32), np.full(n, length, np.int64), tuple(f"s{i}" for i in range(n)))
+
+
+def test_it_keeps_the_laws_of_a_detector(tmp_path: Path) -> None:
+    check_detector(lambda: Ensemble(SMALL), **SEQUENCES._asdict(), folder=tmp_path)
+
+
+def test_eight_windows_of_eight_steps_are_enough() -> None:
+    data = windows(np.random.default_rng(0).normal(size=(8, 2, 8)))
+    fitted = Ensemble(SMALL).fit(data, seed=0, device="cpu")
+    far = windows(data.values + 30.0)
+    normal, anomalous = (fitted.score(part.values, part.lengths).sum(axis=1) for part in (data, far))
+    assert np.isfinite(normal).all()
+    assert anomalous.min() > 2 * normal.max()
+
+
+def test_what_training_windows_score_without_themselves_is_what_new_ones_of_their_kind_score() -> None:
+    fitted = Ensemble(SMALL).fit(sequences(48), seed=0, device="cpu")
+    new = sequences(200, seed=1)
+    own, theirs = (np.median(t.sum(axis=1)) for t in (fitted.training_scores(), fitted.score(new.values, new.lengths)))
+    assert fitted.training_scores().shape == (48, fitted.model.n_terms)
+    assert own == pytest.approx(theirs, rel=0.15)
+
+
+def test_an_anomaly_among_the_training_windows_scores_highest_there() -> None:
+    data, odd = sequences(30), sequences(1, anomalous=True)
+    values, lengths = np.concatenate([data.values, odd.values]), np.concatenate([data.lengths, odd.lengths])
+    data = WindowSet(values, lengths, tuple(map(str, range(31))))
+    own = Ensemble(SMALL).fit(data, seed=0, device="cpu").training_scores().sum(axis=1)
+    assert np.argmax(own) == 30
+    assert own[30] > 2 * np.median(own)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda values: np.repeat(values[:4], 4, axis=0),
+        lambda values: np.repeat(values[:1], 16, axis=0),
+        lambda values: values * 1e20,
+        lambda values: values * 1e-5 + 5,
+    ],
+    ids=["each four times", "all equal", "large", "hardly moving"],
+)
+def test_odd_training_windows_give_finite_scores(make: Callable[[np.ndarray], np.ndarray]) -> None:
+    values = np.random.default_rng(0).normal(size=(16, 2, 20))
+    data = windows(make(values))
+    fitted = Ensemble(SMALL).fit(data, seed=0, device="cpu")
+    assert np.isfinite(fitted.training_scores()).all()
+    for part in (data, windows(values), windows(np.full_like(values, 3e38)), windows(np.zeros_like(values))):
+        assert np.isfinite(fitted.score(part.values, part.lengths)).all()
+
+
+def test_of_many_windows_a_drawn_part_is_the_reference() -> None:
+    data = windows(np.random.default_rng(0).normal(size=(2100, 1, 12)))
+    fitted = Ensemble(EnsembleOptions(n_minirocket=84, n_groups=2)).fit(data, seed=0, device="cpu")
+    assert fitted.summary.n_sequences == 2000
+    assert np.isfinite(fitted.score(data.values[:5], data.lengths[:5])).all()
+
+
+def test_it_tells_the_natops_classes_from_the_rest(data_file: Callable[[str], Path]) -> None:
+    with np.load(data_file("natops.npz"), allow_pickle=False) as arrays:
+        train, test = (np.nan_to_num(arrays[f"{part}_x"]).astype(np.float32) for part in ("train", "test"))
+        y, test_y = arrays["train_y"], arrays["test_y"]
+    found, unknown = [], windows(test)
+    for normal in range(6):
+        fitted = Ensemble().fit(windows(train[y == normal]), seed=0, device="cpu")
+        scores = fitted.score(unknown.values, unknown.lengths).sum(axis=1, dtype=np.float64)
+        found.append(auc(scores, test_y != normal))
+    assert np.mean(found) > 0.92

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from aeon.transformations.collection.convolution_based import MiniRocket as Published
+
+from streamad_models.ensemble.minirocket import Dilation, MiniRocket, fit_minirocket
+
+
+def of_published(published: Published, n_channels: int, length: int) -> tuple[MiniRocket, np.ndarray]:
+    """Return our module with the drawn channels, dilations and biases of aeon's, and the order of its features."""
+    n_used, used, dilations, counts, biases = published.parameters
+    order, modules, at, first = [], [], 0, 0
+    for index, (dilation, count) in enumerate(zip(dilations.tolist(), counts.tolist(), strict=True)):
+        weight, bias, place = np.zeros((84, n_channels, 9), np.float32), np.zeros((84, count), np.float32), []
+        for kernel, taps in enumerate(combinations(range(9), 3)):
+            n = n_used[index * 84 + kernel]
+            channels = used[at : at + n]
+            weight[kernel, channels] = -1.0
+            weight[np.ix_([kernel], channels, taps)] = 2.0
+            bias[kernel] = biases[first : first + count]
+            place.append(np.arange(first, first + count))
+            at, first = at + n, first + count
+        padded = (index + np.arange(84)) % 2 == 0
+        order += [np.array(place)[padded].ravel(), np.array(place)[~padded].ravel()]
+        modules.append(Dilation(index, dilation, torch.from_numpy(weight), torch.from_numpy(bias), length))
+    return MiniRocket(modules), np.concatenate(order)
+
+
+@pytest.mark.parametrize(("n_channels", "length"), [(2, 30), (6, 51), (24, 100)])
+def test_features_are_the_published_ones(n_channels: int, length: int) -> None:
+    rng = np.random.default_rng(0)
+    windows = rng.normal(size=(12, n_channels, length)).cumsum(axis=2).astype(np.float32)
+    published = Published(n_kernels=1_000, random_state=0)
+    expected = published.fit(windows).transform(windows)
+    module, order = of_published(published, n_channels, length)
+    found = module(torch.from_numpy(windows), torch.full((12,), length)).numpy()
+    steps = np.abs(found - np.asarray(expected)[:, order]) * length  # a comparison that differs moves a share by 1 / L
+    assert found.shape == (12, 924)
+    assert steps.sum() <= 1e-4 * found.size * length
+
+
+@pytest.mark.parametrize("length", [2, 8, 9, 10, 30, 200])
+def test_fitted_features_lie_within_0_and_1_at_every_length(length: int) -> None:
+    windows = torch.randn(5, 3, length, generator=torch.Generator().manual_seed(0))
+    module = fit_minirocket(windows, 500, np.random.default_rng(0))
+    features = module(windows, torch.full((5,), length))
+    assert features.shape == (5, module.n_features) == (5, 420)
+    assert features.min() >= 0
+    assert features.max() <= 1
+    assert features.std(dim=0).mean() > 0.01
+
+
+def test_a_constant_level_changes_only_what_sees_the_padding() -> None:
+    windows = torch.randn(4, 2, 40, generator=torch.Generator().manual_seed(0))
+    module = fit_minirocket(windows, 84, np.random.default_rng(0))
+    lengths = torch.full((4,), 40)
+    same = (module(windows, lengths) - module(windows + 100.0, lengths)).abs() < 0.03
+    assert same.float().mean() > 0.4
