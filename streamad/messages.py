@@ -107,13 +107,16 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="al
 
 
 class TermShare(msgspec.Struct, frozen=True, kw_only=True):
-    """One transformation's term of the score, compared with the terms of held-out normal sequences."""
+    """One term of the score, compared with the terms of held-out normal sequences."""
 
-    transformation: Annotated[int, _doc("Number of the transformation, from 0.")]
+    transformation: Annotated[int, _doc("Number of the term, from 0; of NeuTraL AD: of the transformation.")]
     term: Annotated[float, _doc("Its term of the score, without unit.")]
     calibration_quantile: Annotated[
         float, _doc("Share (0 to 1) of held-out normal sequences whose own term lies below it.")
     ]
+    member: Annotated[
+        str | None, _doc("Member of the model that gave the term, and its measure; null if the model has one member.")
+    ] = None
 
 
 class ChannelShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,19 +134,22 @@ class ChannelShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attribution(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="attribution"):
-    """Why a sequence was anomalous: the K terms, the dominating transformation, and the channels' shares."""
+    """Why a sequence was anomalous: the K terms, the dominating one, and the channels' shares."""
 
     alert_id: _AlertId
     stream: _Stream
     sequence: _Sequence
     score: Annotated[float, _SCORE]
-    terms: Annotated[list[TermShare], _doc("The model's K terms, in the order of its transformations.")]
-    dominating_transformation: Annotated[int, _doc("Number of the transformation with the largest term.")]
+    terms: Annotated[list[TermShare], _doc("The model's K terms, in its order.")]
+    dominating_transformation: Annotated[int, _doc("Number of the largest term.")]
     channels: Annotated[list[ChannelShare], _doc("Every channel's share, the largest first.")]
     method: Annotated[str, _doc("How the channel shares were computed.")]
     tail: Annotated[Tail, _TAIL]
     model: Annotated[ModelRef, _MODEL]
     created_at: _CreatedAt
+    dominating_member: Annotated[
+        str | None, _doc("Member of the model with the largest term; null if the model has one member.")
+    ] = None
     schema_version: _Version = SCHEMA_VERSION
 
 

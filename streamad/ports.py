@@ -291,7 +291,10 @@ TrainingProgress: TypeAlias = Callable[[TrainingStep], None]
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """The manifest's record of a training run; ``remarks`` are sentences for its user."""
+    """The manifest's record of a training run; ``remarks`` are sentences for its user.
+
+    ``terms`` names the K terms of a model of several members, each as "member" or "member.measure".
+    """
 
     n_sequences: int
     n_epochs: int
@@ -301,6 +304,7 @@ class TrainingSummary:
     device: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -109,4 +109,5 @@ class Judge:
             shares=shares,
             channels=self._channels,
             method=METHOD,
+            names=model.terms,
         )

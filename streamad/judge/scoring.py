@@ -61,12 +61,13 @@ class WaitingLine(Generic[T]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelInService:
-    """A model with its calibration; without ``reference`` there is no attribution."""
+    """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms."""
 
     ref: ModelRef
     scorer: Scorer
     calibration: Calibration
     reference: Reference | None = None
+    terms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -99,12 +99,15 @@ def make_attribution(
     shares: npt.NDArray[np.float64],
     channels: Sequence[ChannelSpec],
     method: str,
+    names: Sequence[str] = (),
 ) -> Attribution:
-    """Return why ``alert`` was raised, from its terms [K] and the channels' ``shares`` [C].
+    """Return why ``alert`` was raised, from its terms [K], their ``names``, and the channels' ``shares`` [C].
 
     The dominating transformation is the one with the largest term, as in the paper's appendix on thyroid.
     """
     quantiles = calibration.term_quantiles(terms)
+    members = tuple(names) if len(names) == len(terms) else (None,) * len(terms)
+    largest = int(np.argmax(terms))
     order = np.argsort(-shares, kind="stable")
     return Attribution(
         alert_id=alert.alert_id,
@@ -112,10 +115,11 @@ def make_attribution(
         sequence=alert.sequence,
         score=alert.score,
         terms=[
-            TermShare(transformation=k, term=float(term), calibration_quantile=quantile)
-            for k, (term, quantile) in enumerate(zip(terms, quantiles, strict=True))
+            TermShare(transformation=k, term=float(term), calibration_quantile=quantile, member=member)
+            for k, (term, quantile, member) in enumerate(zip(terms, quantiles, members, strict=True))
         ],
-        dominating_transformation=int(np.argmax(terms)),
+        dominating_transformation=largest,
+        dominating_member=members[largest],
         channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
         method=method,
         tail=alert.tail,

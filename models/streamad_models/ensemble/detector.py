@@ -115,6 +115,7 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
             duration_s=time.perf_counter() - began_s,
             device=str(target),
             settings={**self.options.model_dump(mode="json"), "seed": seed},
+            terms=tuple(f"{name}.{measure}" for name in makers for measure in MEASURES),
         )
         return FittedEnsemble(model.to(target).eval(), summary, training, reference, own_terms)
 

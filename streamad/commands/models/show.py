@@ -33,6 +33,8 @@ def show_page(manifest: Manifest, current: str | None) -> None:
     _line("by", packages)
     options = ", ".join(f"{name}: {value}" for name, value in manifest.detector.options.items())
     _line("detector", manifest.detector.kind + (f" ({options})" if options else "") + f", seed {manifest.seed}")
+    if manifest.training.terms:
+        _line("terms", ", ".join(manifest.training.terms))
     _line("channels", ", ".join(f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels))
     _line("windows", _windows(manifest))
     _line("trained", _training(manifest))

@@ -44,6 +44,7 @@ class RegistryVersions:
             loaded.scorer,
             Calibration.from_terms(loaded.calibration_terms, settings.alerts.false_alarm_rate),
             Reference(loaded.reference_values, loaded.reference_lengths),
+            loaded.manifest.training.terms,
         )
 
 

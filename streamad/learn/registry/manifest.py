@@ -39,7 +39,7 @@ class DetectorRecord(msgspec.Struct, frozen=True):
 
 
 class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The training of the exported model, as the detector reported it."""
+    """The training of the exported model, as the detector reported it; ``terms`` names its K terms, if they differ."""
 
     n_sequences: int
     n_epochs: int
@@ -49,6 +49,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     settings: dict[str, Any] = {}
     remarks: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, summary: TrainingSummary) -> TrainingRecord:
@@ -62,6 +63,7 @@ class TrainingRecord(msgspec.Struct, frozen=True, kw_only=True):
             device=summary.device,
             settings=dict(summary.settings),
             remarks=summary.remarks,
+            terms=summary.terms,
         )
 
 

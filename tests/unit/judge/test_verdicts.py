@@ -133,6 +133,15 @@ def test_attribution_orders_channels_and_names_the_dominating_transformation():
     assert why.terms[1].calibration_quantile == 3 / 49  # 1, 3 and 5 lie below 7
 
 
+def test_an_attribution_names_the_members_of_a_model_that_has_several():
+    alert, terms = make_alert(judged([7, 500]), POLICY), np.array([7, 500], dtype=np.float32)
+    rest = {"calibration": CALIBRATION, "shares": np.zeros(3), "channels": CHANNELS, "method": "channel-replacement"}
+    why = make_attribution(alert, terms, **rest, names=("raw.distance", "hydra.leverage"))
+    assert [term.member for term in why.terms] == ["raw.distance", "hydra.leverage"]
+    assert why.dominating_member == "hydra.leverage"
+    assert make_attribution(alert, terms, **rest).dominating_member is None
+
+
 @pytest.mark.parametrize(("terms", "largest"), [([7, 500], 1), ([250, 257], 1), ([500, 500], 0)])
 def test_the_largest_term_dominates_and_of_equal_ones_the_first(terms, largest):
     alert = make_alert(judged(terms), POLICY)

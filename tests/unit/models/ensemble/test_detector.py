@@ -36,6 +36,8 @@ def test_eight_windows_of_eight_steps_are_enough() -> None:
 def test_what_training_windows_score_without_themselves_is_what_new_ones_of_their_kind_score() -> None:
     fitted = Ensemble(SMALL).fit(sequences(48), seed=0, device="cpu")
     new = sequences(200, seed=1)
+    assert len(fitted.summary.terms) == fitted.model.n_terms == 6
+    assert fitted.summary.terms[1] == "minirocket.leverage"
     own, theirs = (np.median(t.sum(axis=1)) for t in (fitted.training_scores(), fitted.score(new.values, new.lengths)))
     assert fitted.training_scores().shape == (48, fitted.model.n_terms)
     assert own == pytest.approx(theirs, rel=0.15)
