@@ -394,7 +394,7 @@ def orders(outputs: Iterable[OutputRecord]) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("is_messy", [True, False])
 @pytest.mark.parametrize("seed", range(20))
-async def test_whoever_takes_over_when_the_outputs_are_those_of_a_calm_run(seed: int, is_messy: bool) -> None:
+async def test_any_schedule_of_rebalances_writes_the_outputs_of_an_undisturbed_run(seed: int, is_messy: bool) -> None:
     partitions = partitions_of(seed, is_messy=is_messy)
     settings = settings_of(sequences={"allowed_lateness": "3s" if is_messy else 0}, run=RUN)
     expected = await calm(partitions, settings)
@@ -570,7 +570,7 @@ async def test_a_partition_lost_before_its_first_commit_begins_where_it_began() 
 
 
 @pytest.mark.parametrize("has_happened", [True, False])
-async def test_what_was_to_be_told_survives_a_failed_commit(has_happened: bool) -> None:
+async def test_an_event_survives_a_failed_commit(has_happened: bool) -> None:
     """Once more if in doubt, never less than once."""
     source = Scripted(PartitionAssigned("p"), SourceNotice("low_watermark_old", "old", "p"), batch(0, 1))
     feeding = asyncio.create_task(until(lambda: len(source.sought) == 2))

@@ -121,7 +121,7 @@ def deaths(base: Path, folder: Path, change: Callable[[], object], *, loses_powe
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_a_machine_that_dies_at_any_write_loses_nothing_that_was_there(tmp_path: Path, loses_power: bool) -> None:
+def test_a_crash_at_any_write_loses_nothing_that_was_stored(tmp_path: Path, loses_power: bool) -> None:
     base, folder = tmp_path / "base", tmp_path / "store"
     store_child.prepare(base)
     shutil.copytree(base, folder)
@@ -136,7 +136,7 @@ def test_a_machine_that_dies_at_any_write_loses_nothing_that_was_there(tmp_path:
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_a_purge_that_dies_at_any_write_loses_nothing_else(tmp_path: Path, loses_power: bool) -> None:
+def test_a_crash_at_any_write_of_a_purge_loses_nothing_else(tmp_path: Path, loses_power: bool) -> None:
     base, folder = tmp_path / "base", tmp_path / "store"
     store_child.prepare(base)
     before = numbered(contents(base))

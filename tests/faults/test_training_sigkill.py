@@ -93,7 +93,7 @@ def test_a_killed_worker_s_trainer_ends_by_itself_and_the_training_goes_on_at_th
     assert_clean(plant)
 
 
-def test_a_stopped_trainer_loses_its_place_and_dies_when_it_goes_on(plant: TrainingPlant, ended: list[int]) -> None:
+def test_a_stopped_trainer_loses_its_lease_and_ends_when_it_is_resumed(plant: TrainingPlant, ended: list[int]) -> None:
     plant.hold_export.touch()
     plant.post()
     with plant.worker() as first:

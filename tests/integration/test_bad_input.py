@@ -161,7 +161,7 @@ def test_samples_out_of_order_beyond_the_bound_go_to_the_late_sink_or_are_counte
         ({"max_buffered_bytes": "4KB"}, "memory", 2_000),  # looked at after a batch, which is at most 1 MiB
     ],
 )
-def test_a_sequence_without_end_is_ended_by_the_limit_and_its_reason_says_so(
+def test_a_sequence_without_end_is_ended_by_the_limit_that_its_reason_names(
     plant: CliPlant, limits: dict[str, Any], reason: str, most: int
 ) -> None:
     endless = [message(times=[START_S + 10 * i + j for j in range(10)], end=None) for i in range(200)]
@@ -200,7 +200,7 @@ def test_a_message_with_unknown_channels_is_a_dead_letter_and_no_part_of_it_is_j
     assert report["sequences"] == 2
 
 
-def test_a_sequence_that_lacks_a_channel_is_unscorable_and_says_which(plant: CliPlant) -> None:
+def test_a_sequence_that_lacks_a_channel_is_unscorable_and_names_it(plant: CliPlant) -> None:
     lacking = [
         message(times=None, time=START_S + i, values={"temp": 20.0 + 4 * i}, end=i == 9 or None) for i in range(10)
     ]
@@ -277,7 +277,7 @@ def test_an_artifact_that_cannot_be_trusted_judges_nothing(plant: CliPlant, comm
 
 @pytest.mark.parametrize("role", ["alerts", "verdicts", "dead_letters"])
 @pytest.mark.parametrize("place", ["labels.csv/out.jsonl", "recordings", "/proc/none/out.jsonl"])
-def test_an_output_that_cannot_be_written_is_told_before_anything_is_judged(
+def test_an_output_that_cannot_be_written_is_reported_before_anything_is_judged(
     plant: CliPlant, role: str, place: str
 ) -> None:
     plant.write_config(sinks={role: place})
@@ -287,19 +287,19 @@ def test_an_output_that_cannot_be_written_is_told_before_anything_is_judged(
     assert all(path.stat().st_size == 0 for path in plant.folder.glob("out/*.jsonl"))
 
 
-def test_a_folder_for_replay_that_cannot_be_made_is_told(plant: CliPlant) -> None:
+def test_a_folder_for_replay_that_cannot_be_made_is_reported(plant: CliPlant) -> None:
     plant("replay --quiet --out labels.csv/said").assert_one_line_error("cannot write")
 
 
 @pytest.mark.parametrize("place", ["labels.csv", "labels.csv/checkpoint"])
-def test_a_checkpoint_that_cannot_be_written_is_told(plant: CliPlant, place: str) -> None:
+def test_a_checkpoint_that_cannot_be_written_is_reported(plant: CliPlant, place: str) -> None:
     plant.write_config(run={"checkpoint": place})
     plant("run --quiet").assert_one_line_error("cannot write")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("role", ["alerts", "verdicts"])
-def test_a_full_disk_is_told_in_one_line_and_nothing_is_lost(plant: CliPlant, role: str) -> None:
+def test_a_full_disk_is_reported_in_one_line_and_nothing_is_lost(plant: CliPlant, role: str) -> None:
     plant.write_config(sinks={role: "/dev/full"})
     plant("run --quiet").assert_one_line_error("free disk space")
     plant.write_config()
@@ -344,7 +344,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_run_leaves_whole_lines_and_the_
         ('{"number": 1, "outputs": {}, "schema_version": 99}', "version"),
     ],
 )
-def test_a_damaged_checkpoint_is_told_and_outputs_stay_as_they_are(plant: CliPlant, content: str, word: str) -> None:
+def test_a_damaged_checkpoint_is_reported_and_outputs_are_unchanged(plant: CliPlant, content: str, word: str) -> None:
     assert plant("run --quiet").code == 0
     next((plant.folder / "checkpoint").glob("*.json")).write_text(content)
     before = plant.files()
@@ -352,7 +352,7 @@ def test_a_damaged_checkpoint_is_told_and_outputs_stay_as_they_are(plant: CliPla
     assert plant.files() == before
 
 
-def test_outputs_cut_by_hand_are_told_and_not_written_to(plant: CliPlant) -> None:
+def test_outputs_cut_by_hand_are_reported_and_not_written_to(plant: CliPlant) -> None:
     assert plant("run --quiet").code == 0
     (plant.folder / "out" / "verdicts.jsonl").write_text("")
     outcome = plant("run --quiet")
@@ -360,7 +360,7 @@ def test_outputs_cut_by_hand_are_told_and_not_written_to(plant: CliPlant) -> Non
     assert (plant.folder / "out" / "verdicts.jsonl").read_text() == ""
 
 
-def test_a_recording_that_was_cut_is_told(plant: CliPlant) -> None:
+def test_a_recording_that_was_cut_is_reported(plant: CliPlant) -> None:
     assert plant("run --quiet").code == 0
     (plant.folder / "recordings" / "day.jsonl").write_text("")
     plant("run --quiet").assert_one_line_error("day.jsonl", "replaced or cut")
@@ -370,7 +370,7 @@ def test_a_recording_that_was_cut_is_told(plant: CliPlant) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "replay", "train", "score", "check", "models list"])
-def test_a_wrong_config_is_told_all_at_once_each_with_its_path_and_exit_code_2(plant: CliPlant, command: str) -> None:
+def test_all_problems_of_a_config_are_reported_at_once_with_exit_code_2(plant: CliPlant, command: str) -> None:
     plant.write_config(
         windw={"length": 3},
         window={"length": 1, "longer": "never"},
@@ -389,7 +389,7 @@ def test_a_wrong_config_is_told_all_at_once_each_with_its_path_and_exit_code_2(p
 
 
 @pytest.mark.parametrize("command", ["run", "replay", "train", "score"])
-def test_what_plugins_say_of_the_config_is_told_all_at_once_too(plant: CliPlant, command: str) -> None:
+def test_all_problems_that_plugins_find_in_a_config_are_reported_at_once(plant: CliPlant, command: str) -> None:
     plant.write_config(
         channels=[{"name": "temp", "field": "x"}, {"name": "pressure", "field": "x"}],
         source={"url": "kafak://broker", "options": {}},
@@ -405,7 +405,7 @@ def test_what_plugins_say_of_the_config_is_told_all_at_once_too(plant: CliPlant,
     assert "Traceback" not in outcome.err
 
 
-def test_a_config_that_is_no_yaml_is_told(plant: CliPlant) -> None:
+def test_a_config_that_is_no_yaml_is_reported(plant: CliPlant) -> None:
     plant.config.write_text("channels: [")
     outcome = streamad("run", cwd=plant.folder)
     assert outcome.code == 2

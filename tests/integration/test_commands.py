@@ -45,7 +45,7 @@ def test_run_judges_every_sequence_and_prints_the_alerts(plant: CliPlant) -> Non
 
 
 @pytest.mark.parametrize("command", ["run --json", "replay --json"])
-def test_the_report_tells_how_long_it_took(plant: CliPlant, command: str) -> None:
+def test_the_report_contains_the_durations(plant: CliPlant, command: str) -> None:
     started = time.perf_counter()
     report = plant(command).last_json
     elapsed_s = time.perf_counter() - started
@@ -68,7 +68,7 @@ def test_a_second_run_writes_nothing_new_and_a_longer_recording_is_continued(pla
     assert plant.lines("verdicts")[:-1] == first["verdicts"]
 
 
-def test_run_without_a_model_says_in_one_line_how_to_train_one(untrained_plant: CliPlant) -> None:
+def test_run_without_a_model_names_the_training_command_in_one_line(untrained_plant: CliPlant) -> None:
     untrained_plant("run").assert_one_line_error("streamad train --config")
     assert not (untrained_plant.folder / "out").exists()
 
@@ -121,7 +121,7 @@ def test_a_signal_stops_run_in_bounded_time_with_exit_code_0_and_the_next_run_go
 # --- replay ----------------------------------------------------------------------------------------------------------
 
 
-def test_replay_with_labels_says_how_good_the_monitor_was(plant: CliPlant) -> None:
+def test_replay_with_labels_reports_the_quality_of_detection(plant: CliPlant) -> None:
     outcome = plant("replay --labels labels.csv --json --out said")
     assert outcome.code == 0, outcome.err
     truth = labels_of(plant)
@@ -141,7 +141,7 @@ def test_replay_with_labels_says_how_good_the_monitor_was(plant: CliPlant) -> No
     assert not (plant.folder / "checkpoint").exists()
 
 
-def test_replay_tells_people_the_same_figures(plant: CliPlant) -> None:
+def test_replay_prints_the_same_figures_as_text(plant: CliPlant) -> None:
     report = plant("replay --labels labels.csv --json").last_json
     said = plant("replay --labels labels.csv --quiet").out
     assert f"{report['auc']:.4f}" in said
@@ -209,13 +209,13 @@ def test_a_paced_replay_takes_as_long_as_the_recording_did(plant: CliPlant, spee
         (b"sequence,label\na,0\na,1\n", "another label"),
     ],
 )
-def test_wrong_labels_are_told_in_one_line(plant: CliPlant, content: bytes | None, word: str) -> None:
+def test_wrong_labels_are_reported_in_one_line(plant: CliPlant, content: bytes | None, word: str) -> None:
     if content is not None:
         (plant.folder / "wrong.csv").write_bytes(content)
     plant("replay --quiet --labels wrong.csv").assert_one_line_error(word)
 
 
-def test_recordings_that_are_all_faulty_need_no_normal_label_and_are_told_so(plant: CliPlant) -> None:
+def test_recordings_that_are_all_faulty_need_no_normal_label_and_get_a_note(plant: CliPlant) -> None:
     (plant.folder / "faulty.csv").write_text((plant.folder / "labels.csv").read_text().replace(",0\n", ",stuck\n"))
     outcome = plant("replay --json --labels faulty.csv")
     (note,) = outcome.err.splitlines()
@@ -229,7 +229,7 @@ def test_recordings_that_are_all_faulty_need_no_normal_label_and_are_told_so(pla
         plant(command, "--labels", "faulty.csv").assert_one_line_error("--normal must name some of: 1, stuck")
 
 
-def test_labels_with_a_stream_tell_sequences_of_the_same_id_apart(plant: CliPlant) -> None:
+def test_labels_with_a_stream_distinguish_sequences_of_the_same_id(plant: CliPlant) -> None:
     rng = random.Random(4)
     truth = [(stream, f"b{i}", stream == "r2") for i in range(17) for stream in ("r1", "r2")]
     with (plant.folder / "recordings" / "day.jsonl").open("w") as file:
@@ -275,7 +275,7 @@ def test_a_folder_that_holds_outputs_already_is_not_written_to(plant: CliPlant) 
 # --- train, score, models, schema ------------------------------------------------------------------------------------
 
 
-def test_train_again_makes_the_next_version_and_says_so(plant: CliPlant) -> None:
+def test_a_second_training_makes_and_reports_the_next_version(plant: CliPlant) -> None:
     outcome = plant("train --json")
     assert outcome.code == 0, outcome.err
     report = outcome.last_json
@@ -288,7 +288,7 @@ def test_train_again_makes_the_next_version_and_says_so(plant: CliPlant) -> None
     assert plant("models list --json").last_json["current"] == "0002"
 
 
-def test_a_training_that_does_not_leave_its_start_is_told_with_what_helps(plant: CliPlant) -> None:
+def test_a_training_that_does_not_leave_its_start_is_reported_with_advice(plant: CliPlant) -> None:
     assert "did not leave its start" not in plant("train").out
     plant.write_config(model={"options": {**OPTIONS, "epochs": 1, "learning_rate": 1e-7}})
     outcome = plant("train")
@@ -298,7 +298,7 @@ def test_a_training_that_does_not_leave_its_start_is_told_with_what_helps(plant:
     assert "set the option transformation to residual" in " ".join(outcome.out.split())
 
 
-def test_an_interruption_says_that_nothing_is_lost(untrained_plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_training_is_reported(untrained_plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> str:
         raise KeyboardInterrupt
 
@@ -318,7 +318,7 @@ def test_train_on_the_normal_ones_by_label(plant: CliPlant) -> None:
     ("recordings", "word"),
     [("nowhere.jsonl", "no such file"), ("labels.csv", "unreadable"), ("one.jsonl", "sequences")],
 )
-def test_train_on_what_cannot_be_learned_from_is_told_in_one_line(plant: CliPlant, recordings: str, word: str) -> None:
+def test_unusable_training_data_is_reported_in_one_line(plant: CliPlant, recordings: str, word: str) -> None:
     (plant.folder / "one.jsonl").write_text(CliPlant.message("r1", "only", 0.0, random.Random(1)) + "\n")
     before = plant.files()
     outcome = plant("train", recordings, "--json")
@@ -355,7 +355,7 @@ def test_models_of_an_empty_registry(untrained_plant: CliPlant) -> None:
 
 
 @pytest.mark.parametrize("command", ["run --quiet", "score", "models list", "models show", "train --json"])
-def test_a_registry_that_is_a_file_is_told_in_one_line(untrained_plant: CliPlant, command: str) -> None:
+def test_a_registry_that_is_a_file_is_reported_in_one_line(untrained_plant: CliPlant, command: str) -> None:
     (untrained_plant.folder / "registry").write_text("I am a file")
     outcome = untrained_plant(command)
     if command == "models list":
@@ -368,7 +368,7 @@ def test_a_registry_that_is_a_file_is_told_in_one_line(untrained_plant: CliPlant
 
 @pytest.mark.parametrize("version", ["0099", "../../etc", "x" * 200])
 @pytest.mark.parametrize("command", ["replay --quiet --version", "score --version", "models show"])
-def test_a_version_that_does_not_exist_is_told_in_one_line(plant: CliPlant, command: str, version: str) -> None:
+def test_a_version_that_does_not_exist_is_reported_in_one_line(plant: CliPlant, command: str, version: str) -> None:
     plant(command, version).assert_one_line_error()
 
 
@@ -395,7 +395,7 @@ def test_the_schemas_fit_the_messages_of_a_run(plant: CliPlant) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "replay", "train", "score", "models list", "models show", "check"])
-def test_a_missing_config_is_told_with_exit_code_2(tmp_path: Path, command: str, plant: CliPlant) -> None:
+def test_a_missing_config_is_reported_with_exit_code_2(tmp_path: Path, command: str, plant: CliPlant) -> None:
     plant.config.unlink()
     outcome = plant(command)
     assert outcome.code == 2
@@ -423,7 +423,7 @@ def test_a_reader_that_goes_away_is_no_traceback(plant: CliPlant) -> None:
     assert "Exception" not in done.stderr
 
 
-def test_an_interrupted_replay_says_so_and_does_not_look_like_a_whole_one(plant: CliPlant) -> None:
+def test_an_interrupted_replay_is_marked_as_interrupted(plant: CliPlant) -> None:
     arguments = ["replay", "--config", str(plant.config), "--speed", "0.001", "--labels", "labels.csv", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "streamad", "--verbose", *arguments],

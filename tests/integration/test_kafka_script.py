@@ -80,7 +80,7 @@ async def test_start_status_stop_and_start_again(data: Path) -> None:
     assert [record.value for record in await read_committed(f"127.0.0.1:{other_port}", "kept")] == [b"value"]
 
 
-def test_a_broker_that_cannot_start_says_why(data: Path) -> None:
+def test_a_broker_that_cannot_start_prints_the_cause(data: Path) -> None:
     port, controller_port = map(str, free_ports(2))
     wrong = ("--set", "process.roles=butler")
     failed = kafka_script("start", "--port", port, "--controller-port", controller_port, "--data", data, *wrong)
@@ -130,7 +130,7 @@ def test_wrong_usage_is_exit_code_2_and_one_line(arguments: list[str], wrong: st
     assert (done.returncode, done.stderr) == (2, f"error: {wrong} (see --help)\n")
 
 
-def test_help_teaches(tmp_path: Path) -> None:
+def test_help_prints_the_usage(tmp_path: Path) -> None:
     for arguments in (["--help"], ["-h"], ["start", "--help"]):
         done = kafka_script(*arguments, HOME=str(tmp_path))
         assert done.returncode == 0
@@ -166,7 +166,7 @@ def test_jars_are_fetched_once_by_two_at_once(maven: dict[str, str], tmp_path: P
     assert [path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()] == ["0.1"]
 
 
-def test_a_failed_download_leaves_nothing_and_says_what_failed(maven: dict[str, str], tmp_path: Path) -> None:
+def test_a_failed_download_leaves_nothing_and_names_the_cause(maven: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "cache" / ".part-0.1-77").mkdir(parents=True)  # of a process that was killed
     failed = kafka_script("fetch", **maven, MAVEN_FAILS="1")
     assert failed.returncode == 1

@@ -197,7 +197,7 @@ def test_without_learning_nothing_of_it_is_there(plant: Plant) -> None:
     assert {name.split("/")[0] for name in changed} == {"out", "checkpoint"}
 
 
-def test_a_replay_without_a_model_says_what_to_do(plant: Plant) -> None:
+def test_a_replay_without_a_model_names_the_commands_that_make_one(plant: Plant) -> None:
     plant.streamad("replay").assert_one_line_error("no model 'default'", "streamad run", "streamad train")
 
 
@@ -208,7 +208,7 @@ def test_a_broken_model_at_the_start_ends_the_run_with_one_line(trained: Plant) 
     trained.streamad("run").assert_one_line_error("mean.npz is damaged")
 
 
-def test_the_status_line_says_what_is_learned(first_life: tuple[Path, Outcome]) -> None:
+def test_the_status_line_contains_the_learning_counters(first_life: tuple[Path, Outcome]) -> None:
     lines = [json.loads(line) for line in first_life[1].err.splitlines() if line.startswith("{")]
     status = [line for line in lines if line["event"] == "status"]
     assert {"version", "accepted", "reserved", "aside", "unkept", "drifts", "trainings", "promotions", "swaps"} == set(

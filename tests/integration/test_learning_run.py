@@ -165,7 +165,7 @@ async def test_each_recipe_has_its_own_cold_start(tmp_path: Path) -> None:
 DRIFT = {"enabled": True, "min_sequences": 40, "changed_over": 20}
 
 
-async def test_drift_is_told_counted_and_trained_on(tmp_path: Path) -> None:
+async def test_drift_is_reported_counted_and_trained_on(tmp_path: Path) -> None:
     plant = plant_of(tmp_path, on_drift=True, drift=DRIFT)
     async with live(plant) as at:
         await at.judge(100)
@@ -185,7 +185,7 @@ async def test_drift_is_told_counted_and_trained_on(tmp_path: Path) -> None:
         assert "comparison.sequences" in outcomes[1].figures
 
 
-async def test_a_lasting_change_is_told_loudly_and_learned_anew(tmp_path: Path) -> None:
+async def test_a_lasting_change_is_reported_and_learned_again(tmp_path: Path) -> None:
     plant = plant_of(tmp_path, drift=DRIFT, relearn="auto")
     async with live(plant) as at:
         await at.judge(160)

@@ -109,7 +109,7 @@ def test_halves_are_scored_as_partial_and_never_trained_on(plant: CliPlant) -> N
     assert "trained on 20 sequences" in trained.out
 
 
-def test_a_recording_is_told_for_people(plant: CliPlant) -> None:
+def test_a_recording_is_summarised_as_text(plant: CliPlant) -> None:
     write_topic(plant)
     outcome = plant("record", "--from", "topic", "--out", "copy")
     assert outcome.code == 0, outcome.err
@@ -131,7 +131,7 @@ def test_a_folder_with_recordings_is_refused(plant: CliPlant) -> None:
     plant("record", "--from", "topic", "--out", "cut").assert_one_line_error("already holds", ".part", code=2)
 
 
-def test_wrong_words_are_usage_errors(plant: CliPlant) -> None:
+def test_wrong_arguments_are_usage_errors(plant: CliPlant) -> None:
     write_topic(plant)
     for command in ("replay", "train", "score"):
         plant(command, "topic", "--from", "topic").assert_one_line_error("both name the input", code=2)
@@ -141,7 +141,7 @@ def test_wrong_words_are_usage_errors(plant: CliPlant) -> None:
     assert not (plant.folder / "x").exists()
 
 
-def test_a_source_without_ranges_says_so(plant: CliPlant) -> None:
+def test_a_source_without_ranges_is_refused(plant: CliPlant) -> None:
     memory.put_records("no-ranges", [b"{}"])
     try:
         refused = plant("replay", "--from", "memory:no-ranges", "--until", "1h")

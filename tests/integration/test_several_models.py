@@ -171,7 +171,7 @@ def test_score_takes_no_version_where_there_are_several_models(plant: CliPlant) 
     plant("score --version 0001").assert_one_line_error("--version", "several", code=2)
 
 
-def test_score_without_any_model_says_how_to_train_one(plant: CliPlant) -> None:
+def test_score_without_any_model_names_the_training_command(plant: CliPlant) -> None:
     write(plant, "recordings", recordings(["7", "PX-12"]))
     plant("score").assert_one_line_error("no model 'default.7'", "streamad train --config")
 
@@ -181,7 +181,7 @@ def checks(plant: CliPlant) -> list[dict[str, str]]:
     return [finding for finding in report["checks"] if finding["check"] in ("models", "model")]
 
 
-def test_check_says_which_model_would_judge_what(plant: CliPlant) -> None:
+def test_check_names_the_model_of_each_sequence(plant: CliPlant) -> None:
     write(plant, "normal", recordings(["PX-12", None] * 8))
     assert plant("train").code == 0
     write(plant, "recordings", recordings(["PX-12"] * 3 + [None]))
@@ -214,7 +214,7 @@ def test_check_warns_of_sequences_that_no_model_would_judge(
         assert word in f"{found['message']} -> {found['advice']}"
 
 
-def test_check_says_that_what_has_no_model_yet_will_learn(plant: CliPlant) -> None:
+def test_check_reports_the_models_that_are_yet_to_be_learned(plant: CliPlant) -> None:
     configure(plant, models={"field": "recipe", "values": ["7"]}, learning={"first_training": 80})
     write(plant, "recordings", recordings(["7", "8"]))
     found = checks(plant)

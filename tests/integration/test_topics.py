@@ -109,7 +109,7 @@ async def test_two_roles_may_share_a_topic_which_is_kept_for_the_longer(kafka: B
     assert shared.settings["retention.ms"] == str(30 * 86_400_000)
 
 
-async def test_topics_that_are_there_with_fewer_copies_than_asked_for_are_told(kafka: Broker) -> None:
+async def test_existing_topics_with_fewer_copies_than_requested_are_reported(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap)
     await plant.create()
     (told,) = texts(await plant.create(replicas=3), "(cluster)", "warning")
@@ -133,7 +133,7 @@ async def test_a_plant_that_was_just_made_is_right(kafka: Broker) -> None:
     ]
 
 
-async def test_missing_topics_are_told_and_not_made(kafka: Broker) -> None:
+async def test_missing_topics_are_reported_and_not_made(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap)
     findings = await plant.check()
     missing = "does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
@@ -275,7 +275,7 @@ async def test_time_outs_that_the_broker_does_not_allow_are_errors(own_broker: C
     ]
 
 
-async def test_a_cluster_that_cannot_have_transactions_is_told(own_broker: Callable[..., Broker]) -> None:
+async def test_a_cluster_that_cannot_have_transactions_is_reported(own_broker: Callable[..., Broker]) -> None:
     broker = await asyncio.to_thread(own_broker, {"transaction.state.log.replication.factor": "3"})
     plant = TopicsPlant(broker.bootstrap, request_timeout="2s")
     await plant.create()

@@ -241,7 +241,7 @@ async def test_a_token_logs_in_as_its_subject(secured: SecuredBroker, tmp_path: 
     assert len(texts(found, "(transactions)")) == 1
 
 
-async def test_a_token_that_is_refused_or_missing_is_told(secured: SecuredBroker, tmp_path: Path) -> None:
+async def test_a_token_that_is_refused_or_missing_is_reported(secured: SecuredBroker, tmp_path: Path) -> None:
     security = {"protocol": "sasl_plaintext", "mechanism": "oauthbearer", "token": {"file": str(tmp_path / "token")}}
     plant = TopicsPlant(f"127.0.0.1:{secured.login_port}", security=security)
     with pytest.raises(SourceError, match=r"source\.options\.security\.token: cannot read a secret from"):

@@ -310,7 +310,7 @@ async def time_to_lose(committer: KafkaCommitter, steps: list[Step]) -> float:
     return time.monotonic() - started_s[-1]
 
 
-async def test_a_broker_that_hangs_or_dies_amid_commits_and_comes_back_changes_nothing(
+async def test_a_broker_outage_amid_commits_changes_nothing(
     own_broker: Callable[..., Broker],
 ) -> None:
     broker = await asyncio.to_thread(own_broker)

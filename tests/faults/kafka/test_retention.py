@@ -54,7 +54,7 @@ async def until_told(plant: KafkaPlant, topic: str, kind: str, timeout_s: float 
     await until_so(plant, is_told, timeout_s)
 
 
-async def test_a_sequence_left_open_is_watched_told_and_never_judged_by_half(
+async def test_a_sequence_open_past_the_retention_is_reported_and_never_judged_in_part(
     broker: Broker, plants: KafkaPlants
 ) -> None:
     events = unique_name("events")
@@ -133,7 +133,7 @@ async def test_a_sequence_left_open_is_watched_told_and_never_judged_by_half(
     assert all(by_name[f"others-{n}"]["decision"] == ("anomalous" if n == 1 else "normal") for n in range(6))
 
 
-async def test_a_batch_that_a_disk_has_damaged_is_said_and_never_skipped(broker: Broker, plants: KafkaPlants) -> None:
+async def test_a_batch_damaged_on_disk_is_reported_and_never_skipped(broker: Broker, plants: KafkaPlants) -> None:
     plant = await plants.make(broker.bootstrap, partitions=1, sequences={"allowed_lateness": 0})
     await plant.feed([whole(0)])
     before = plant.start()

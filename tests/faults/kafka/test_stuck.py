@@ -89,7 +89,7 @@ async def test_thousands_of_sequences_above_an_open_one_cost_no_more_progress_pe
     assert sum(commits[half:]) / (len(commits) - half) < COMMIT_BYTES
 
 
-async def test_dead_letters_and_late_records_above_the_low_watermark_are_told_once(
+async def test_dead_letters_and_late_records_above_the_low_watermark_are_written_once(
     kafka: Broker, plants: KafkaPlants
 ) -> None:
     plant = await plants.make(kafka.bootstrap, partitions=1)

@@ -106,7 +106,7 @@ async def test_partitions_move_among_one_three_and_two_workers_amid_their_sequen
 
 
 @pytest.mark.parametrize("static", [True, False], ids=["static", "dynamic"])
-async def test_a_worker_frozen_past_its_session_that_wakes_up_adds_nothing_and_goes_on(
+async def test_a_worker_resumed_after_its_session_expired_repeats_nothing_and_goes_on(
     kafka: Broker, plants: KafkaPlants, static: bool
 ) -> None:
     rng = random.Random(33)
@@ -245,7 +245,7 @@ def to_end() -> Iterator[dict[int, str]]:
         os.kill(pid, signal.SIGKILL)
 
 
-async def test_a_supervisor_starts_dead_workers_again_and_none_outlives_it(
+async def test_a_supervisor_restarts_dead_workers_and_none_outlives_it(
     kafka: Broker, plants: KafkaPlants, to_end: dict[int, str]
 ) -> None:
     plant = await plants.make(kafka.bootstrap)

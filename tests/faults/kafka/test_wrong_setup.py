@@ -138,7 +138,7 @@ async def test_an_instance_id_used_twice_ends_one_and_repeats_nothing(kafka: Bro
 # --- who may not, or does not answer ---
 
 
-async def test_a_broker_that_is_not_there_is_said_within_the_request_time_out(
+async def test_an_unreachable_broker_is_reported_within_the_request_time_out(
     kafka: Broker, plants: KafkaPlants
 ) -> None:
     plant = await plants.make(kafka.bootstrap, partitions=1)
@@ -151,7 +151,7 @@ async def test_a_broker_that_is_not_there_is_said_within_the_request_time_out(
     assert "is it running" in line
 
 
-async def test_a_broker_that_takes_connections_and_never_answers_is_said_in_time(
+async def test_a_broker_that_accepts_connections_and_never_answers_is_reported_in_time(
     kafka: Broker, plants: KafkaPlants
 ) -> None:
     plant = await plants.make(kafka.bootstrap, partitions=1)
@@ -190,7 +190,7 @@ def login_broker(kafka_jars: Path) -> Iterator[tuple[Broker, str]]:
         yield broker, f"127.0.0.1:{login_port}"
 
 
-async def test_a_wrong_password_ends_it_at_once_and_the_right_one_lets_it_in(
+async def test_a_wrong_password_ends_the_run_at_once_and_the_right_one_is_accepted(
     login_broker: tuple[Broker, str], plants: KafkaPlants
 ) -> None:
     security = {

@@ -155,7 +155,7 @@ def test_wrong_places_are_problems_of_the_config(kafka: Broker) -> None:
 # --- feedback ---
 
 
-async def test_feedback_is_keyed_by_its_id_and_says_what_it_is(place: Place) -> None:
+async def test_feedback_has_its_alert_id_as_key_and_its_type_as_header(place: Place) -> None:
     sent = [place.said("a1", note="Filter getauscht, ä"), place.said("a2", judgement="veto", model="m.B")]
     await send_feedback(place.plant, sent)
     records = {record.key: record for record in await read_committed(place.bootstrap, place.feedback)}
@@ -166,7 +166,7 @@ async def test_feedback_is_keyed_by_its_id_and_says_what_it_is(place: Place) -> 
         assert dict(record.headers)["streamad-message"] == b"feedback"
 
 
-async def test_what_came_before_the_first_worker_is_heard_and_foreign_messages_are_skipped(place: Place) -> None:
+async def test_feedback_from_before_the_first_worker_is_read_and_foreign_messages_are_skipped(place: Place) -> None:
     await send_feedback(place.plant, [place.said("a1")])
     foreign = [
         Message(b"not json", b"x"),
@@ -204,7 +204,7 @@ async def test_the_workers_of_a_plant_share_the_messages_and_go_on_after_a_resta
     assert len(heard) < 1.5 * n  # at least once; but not each by both
 
 
-async def test_a_topic_that_is_not_there_is_told_once_and_a_sender_fails_in_one_line(kafka: Broker) -> None:
+async def test_a_missing_topic_is_reported_once_and_a_sender_fails_in_one_line(kafka: Broker) -> None:
     place, ear = Place(kafka.bootstrap), Ear()
     async with running(FeedbackReader(place.plant, ear.hear, ear.emit)):
         await ear.until(lambda: len(ear.told) == 1)
@@ -218,7 +218,7 @@ async def test_a_topic_that_is_not_there_is_told_once_and_a_sender_fails_in_one_
 # --- control ---
 
 
-async def test_every_worker_is_woken_by_a_promotion_and_none_by_those_before(place: Place) -> None:
+async def test_every_worker_is_notified_of_a_promotion_and_none_of_earlier_ones(place: Place) -> None:
     model = ModelRef(place.settings.model.name, "0007")
     assert await announce(place.plant, model)
     (record,) = await read_committed(place.bootstrap, place.control)
@@ -273,7 +273,7 @@ def command(config: Path, *words: str) -> str:
 
 
 @pytest.mark.usefixtures("plugins")
-def test_a_running_monitor_hears_of_feedback_and_takes_a_promotion(kafka: Broker, tmp_path: Path) -> None:
+def test_a_running_monitor_applies_feedback_and_a_promotion(kafka: Broker, tmp_path: Path) -> None:
     config = plant_on(kafka, tmp_path)
     command(config, "topics", "check")
     program = [sys.executable, "-m", "streamad", "-v", "run", "--config", str(config)]

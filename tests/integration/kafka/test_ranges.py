@@ -118,7 +118,7 @@ async def test_it_ends_where_the_topic_ended_when_it_began(kafka: Broker, topic:
     ]
 
 
-async def test_a_deleted_beginning_is_said_and_not_reached(kafka: Broker, topic: str) -> None:
+async def test_a_deleted_beginning_is_reported_and_cannot_be_sought(kafka: Broker, topic: str) -> None:
     await write_times(kafka, topic, [0, 1000, 2000])
     await delete_before(kafka, topic, 2)
     pulling = await ended(range_of(kafka, topic))

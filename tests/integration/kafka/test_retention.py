@@ -95,7 +95,7 @@ async def test_records_older_than_half_the_retention_are_reported_once_until_the
         assert await guard.notices(10, 9 * HOUR_US) == [], "a silent topic, judged to its end, is not old"
 
 
-async def test_a_topic_kept_for_ever_is_never_old(kafka: Broker) -> None:
+async def test_a_topic_of_unlimited_retention_is_never_old(kafka: Broker) -> None:
     async with guarded(kafka, await topic_of(kafka, -1)) as guard:
         assert await guard.notices(0, 1_000_000 * HOUR_US) == []
 

@@ -115,7 +115,7 @@ def test_a_signal_ends_an_endless_feed_and_what_it_counted_is_there(kafka: Broke
     assert told.startswith("interrupted after")
 
 
-def test_times_ahead_of_the_broker_s_are_refused_by_it_and_said(kafka: Broker) -> None:
+def test_times_ahead_of_the_broker_s_are_refused_and_reported(kafka: Broker) -> None:
     topic = new_topic(kafka, 1)
     arguments = ("--start", "0s", "--speed", "max", "--batches", "1", "--streams", "1")
     result = simulate("--to", f"kafka://{kafka.bootstrap}/{topic}", *arguments)

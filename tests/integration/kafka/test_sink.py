@@ -99,7 +99,7 @@ async def test_close_delivers_what_was_written(kafka: Broker, topic: str) -> Non
     assert await texts(kafka, topic) == ["a", "b"]
 
 
-async def test_a_topic_that_is_not_there_is_an_error_that_says_what_to_do(kafka: Broker) -> None:
+async def test_a_missing_topic_is_an_error_with_advice(kafka: Broker) -> None:
     topic = unique_name("missing")
     sink = sink_of(kafka, topic, request_timeout="500ms")
     with pytest.raises(OutputError, match=f"topic {topic} does not exist: run `streamad topics create"):
@@ -159,7 +159,7 @@ async def test_a_broker_that_stays_away_is_an_error_in_time_and_close_is_bounded
     assert time.monotonic() - started < 12
 
 
-async def test_close_with_messages_for_a_broker_that_is_gone_is_bounded_and_says_so(
+async def test_close_with_undelivered_messages_fails_in_bounded_time(
     own_broker: Callable[..., Broker],
 ) -> None:
     broker = await asyncio.to_thread(own_broker)

@@ -145,7 +145,7 @@ async def test_latest_begins_behind_what_is_there(kafka: Broker, topic: str) -> 
     assert pulling.of(PartitionAssigned) == [PartitionAssigned(f"{topic}-0", seen_from_start=False)]
 
 
-async def test_a_second_seek_drops_what_waits_and_the_batches_say_so(kafka: Broker, topic: str) -> None:
+async def test_a_second_seek_drops_waiting_records_and_the_batches_begin_there(kafka: Broker, topic: str) -> None:
     await produce(kafka.bootstrap, topic, [b"%d" % n for n in range(3000)])
     source = source_of(kafka.bootstrap, topic, group=group())
     events = source.batches()
@@ -289,7 +289,7 @@ async def test_an_outage_is_not_silence(own_broker: Callable[..., Broker], outag
         assert pulling.assigned() == {name}
 
 
-async def test_an_outage_that_nobody_waited_in_is_told_all_the_same(own_broker: Callable[..., Broker]) -> None:
+async def test_an_outage_between_two_reads_is_reported(own_broker: Callable[..., Broker]) -> None:
     broker = await asyncio.to_thread(own_broker)
     topic = unique_name("press")
     await create_topics(broker.bootstrap, {topic: 1})

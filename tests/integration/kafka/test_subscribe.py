@@ -174,7 +174,7 @@ async def test_a_time_out_while_waiting_loses_nothing(kafka: Broker, topic: str)
         assert await take(alerts, 1) == ["0"]
 
 
-async def test_start_says_otherwise(kafka: Broker, topic: str) -> None:
+async def test_start_overrides_where_reading_begins(kafka: Broker, topic: str) -> None:
     await put(kafka, topic, 0, 1)
     async with subscribe(url_of(kafka, topic), start="earliest") as alerts:
         assert await take(alerts, 2) == ["0", "1"]
@@ -343,7 +343,7 @@ async def bounded(within_s: float) -> AsyncIterator[None]:
     assert time.monotonic() - started < within_s
 
 
-async def test_no_broker_or_no_topic_is_an_error_that_says_what_to_do(kafka: Broker) -> None:
+async def test_no_broker_or_no_topic_is_an_error_with_advice(kafka: Broker) -> None:
     options = {"request_timeout": "1s"}
     async with bounded(8):
         with pytest.raises(SourceError, match=r"kafka 127\.0\.0\.1:1: no broker can be reached"):
