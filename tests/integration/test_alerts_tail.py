@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.runtime.cli import CliPlant, streamad
+from tests.support.runtime.cli import CliPlant, started, streamad
 
 DOC = (Path(__file__).parents[2] / "docs/guide/subscribe.md").read_text(encoding="utf-8")
-
-
-@contextmanager
-def started(*arguments: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "200"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture
@@ -76,7 +54,7 @@ def test_it_prints_json_of_a_url_and_a_group_goes_on(judged: CliPlant) -> None:
 def test_ctrl_c_ends_it_with_exit_code_0_and_new_alerts_are_printed(judged: CliPlant) -> None:
     path = judged.folder / "out/alerts.jsonl"
     lines = alerts_of(judged)
-    with started("-m", "streamad", "alerts", "tail", "--from-start", "--json", cwd=judged.folder) as process:
+    with started("alerts", "tail", "--from-start", "--json", cwd=judged.folder) as process:
         assert process.stdout is not None
         assert [json.loads(process.stdout.readline()) for _ in lines] == [json.loads(line) for line in lines]
         later = {**json.loads(lines[0]), "sequence": "later"}
@@ -136,7 +114,7 @@ def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliP
         return set(re.findall(r"after batch (\S+) \(p = ", todo.read_text())) if todo.exists() else set()
 
     def follow(until: set[str]) -> None:
-        with started("follow.py", f"file:{path}", cwd=tmp_path) as process:
+        with started(f"file:{path}", program=["follow.py"], cwd=tmp_path) as process:
             while not until <= done():
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.02)  # another process does the work
@@ -150,12 +128,13 @@ def test_the_documented_program_misses_no_alert_though_it_is_killed(judged: CliP
 
 @pytest.mark.usefixtures("_documented_program")
 def test_the_documented_program_ends_by_ctrl_c_and_its_error_is_one_line(judged: CliPlant, tmp_path: Path) -> None:
-    with started("follow.py", "kafka://127.0.0.1:1/alerts?request_timeout=1s", cwd=tmp_path) as process:
+    url = "kafka://127.0.0.1:1/alerts?request_timeout=1s"
+    with started(url, program=["follow.py"], cwd=tmp_path) as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert re.fullmatch(r"error: kafka 127.0.0.1:1: no broker can be reached: .*\n", err), err
     path, todo = judged.folder / "out/alerts.jsonl", tmp_path / "todo.txt"
-    with started("follow.py", f"file:{path}", cwd=tmp_path) as process:
+    with started(f"file:{path}", program=["follow.py"], cwd=tmp_path) as process:
         while not todo.exists() and process.poll() is None:
             time.sleep(0.02)  # another process does the work
         process.send_signal(signal.SIGINT)

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from streamad.judge.attribution import channel_shares
-from tests.support.runtime.cli import OPTIONS, CliPlant, streamad
+from tests.support.runtime.cli import OPTIONS, CliPlant, started, streamad, until_line
 from tests.support.runtime.pipeline import START_US
 
 
@@ -95,20 +95,17 @@ def test_a_signal_stops_run_in_bounded_time_with_exit_code_0_and_the_next_run_go
     rng = random.Random(3)
     with source.open("a") as file:
         file.writelines(CliPlant.message("r3", f"more-{i}", i * 30.0, rng) + "\n" for i in range(1_200))
-    command = [sys.executable, "-m", "streamad", *(["-v"] if supervised else []), "run", "--quiet", "--json"]
-    command += ["--supervised"] if supervised else []
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=plant.folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    command = ["-v", "run", "--supervised"] if supervised else ["run"]
     verdicts = plant.folder / "out" / "verdicts.jsonl"
-    deadline = time.monotonic() + 60
-    while not (verdicts.exists() and verdicts.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.send_signal(number)
-    if supervised:  # by its supervisor, after whoever stops them all
-        assert process.stderr is not None
-        assert any("stop requested" in text for text in process.stderr)
+    with started(*command, "--quiet", "--json", cwd=plant.folder) as process:
+        deadline = time.monotonic() + 60
+        while not (verdicts.exists() and verdicts.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.005)
         process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+        if supervised:  # by its supervisor, after whoever stops them all
+            until_line(process, "stop requested")
+            process.send_signal(number)
+        out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     assert "Traceback" not in err
     first = json.loads(out.splitlines()[-1])["sequences"]
@@ -424,19 +421,11 @@ def test_a_reader_that_goes_away_is_no_traceback(plant: CliPlant) -> None:
 
 
 def test_an_interrupted_replay_is_marked_as_interrupted(plant: CliPlant) -> None:
-    arguments = ["replay", "--config", str(plant.config), "--speed", "0.001", "--labels", "labels.csv", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamad", "--verbose", *arguments],
-        cwd=plant.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    while "partition assigned" not in process.stderr.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    arguments = ["replay", "--speed", "0.001", "--labels", "labels.csv", "--json"]
+    with started("--verbose", *arguments, cwd=plant.folder) as process:
+        until_line(process, "partition assigned")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert json.loads(out.splitlines()[-1])["interrupted"] is True
 

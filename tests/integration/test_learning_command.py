@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import yaml
 from streamad.learn.registry.registry import Registry
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from tests.support.kafka.child import PLUGINS
-from tests.support.runtime.cli import Outcome, streamad
+from tests.support.runtime.cli import Outcome, started, streamad
 
 LIMIT_S = 180.0  # a training has only the time that nobody else wants
 TRAIN, NORMAL, FAULTY = 70, 24, 16
@@ -68,16 +67,6 @@ class Plant:
     def streamad(self, *arguments: str) -> Outcome:
         return streamad(*arguments, cwd=self.folder, **ENVIRONMENT)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "streamad", *arguments],
-            cwd=self.folder,
-            env={**os.environ, **ENVIRONMENT},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
     def messages(self, role: str) -> list[dict[str, Any]]:
         path = self.folder / "out" / f"{role}.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -117,14 +106,6 @@ def trained(first_life: tuple[Path, Outcome], tmp_path: Path) -> Plant:
     return Plant(first_life[0], tmp_path / "plant")
 
 
-def until(is_so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "not within three minutes"
-        time.sleep(0.01)
-
-
 def test_recordings_and_a_config_are_enough(plant: Plant) -> None:
     model = {**CONFIG["model"], "detector": "neutral_ad", "options": SMALL}
     plant.configure(model=model)
@@ -153,14 +134,15 @@ def test_recordings_and_a_config_are_enough(plant: Plant) -> None:
 
 def test_a_ctrl_c_ends_the_training_and_the_next_run_goes_on_with_it(plant: Plant) -> None:
     plant.configure(model={**CONFIG["model"], "options": {"epoch_ms": 60_000}}, run={"stop_timeout": "6s"})
-    process = plant.start("run", "--quiet")
-    try:
-        until(lambda: plant.training().state == "running", process)
+    with started("run", "--quiet", cwd=plant.folder, **ENVIRONMENT) as process:
+        deadline = time.monotonic() + LIMIT_S
+        while plant.training().state != "running":
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, "not within three minutes"
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         began = time.monotonic()
         _, said = process.communicate(timeout=30)
-    finally:
-        process.kill()
     assert process.returncode == 0, said
     assert time.monotonic() - began < 20  # 6 s, and what the interpreter takes to end
     assert plant.training().state == "interrupted"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,8 @@ import pytest
 from streamad.types import Record
 from streamad_connectors import memory
 from streamad_connectors.files.formats.records import encode_header, encode_record
-from tests.support.runtime.cli import CliPlant, Outcome
+from tests.support.files import file_size_limit
+from tests.support.runtime.cli import CliPlant, Outcome, started
 from tests.support.runtime.pipeline import START_US
 
 N = 16
@@ -152,12 +150,8 @@ def test_a_source_without_ranges_is_refused(plant: CliPlant) -> None:
 
 def test_a_full_disk_is_one_line_and_nothing_looks_finished(plant: CliPlant) -> None:
     write_topic(plant)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
-    try:
+    with file_size_limit(4000):
         outcome = plant("record", "--from", "topic", "--out", "copy")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     outcome.assert_one_line_error("cannot write", ".records.jsonl.part", "raise the file size limit")
     assert [path.suffix for path in (plant.folder / "copy").iterdir()] == [".part"]
 
@@ -166,24 +160,14 @@ def test_ctrl_c_ends_following_with_a_finished_recording(plant: CliPlant) -> Non
     path = write_topic(plant)
     whole = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(whole[:5]))
-    words = ["record", "--config", str(plant.config), "--from", "topic", "--out", "copy", "--follow", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamad", *words],
-        cwd=plant.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
     part = plant.folder / "copy" / "topic%2Ft-0.records.jsonl.records.jsonl.part"
-    try:
+    with started("record", "--from", "topic", "--out", "copy", "--follow", "--json", cwd=plant.folder) as process:
         _wait_for_lines(part, 5)
         with path.open("ab") as file:
             file.write(b"".join(whole[5:9]))
         _wait_for_lines(part, 9)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
     assert process.returncode == 0, err
     assert json.loads(out)["records"] == 8
     assert "stopping: finishing the files" in err
@@ -191,7 +175,6 @@ def test_ctrl_c_ends_following_with_a_finished_recording(plant: CliPlant) -> Non
 
 
 def _wait_for_lines(path: Path, n: int) -> None:
-
     deadline = time.monotonic() + 60
     while not (path.exists() and path.read_bytes().count(b"\n") >= n):
         assert time.monotonic() < deadline

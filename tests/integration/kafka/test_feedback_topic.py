@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import queue
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -36,6 +31,7 @@ from tests.support.kafka.broker import Broker, Message, create_topics, produce, 
 from tests.support.kafka.child import PLUGINS
 from tests.support.kafka.topics import TopicsPlant, errors_of, texts
 from tests.support.learning.stored import LEARNING, SHARES, add, another, identity, plant_of, sequence, store_of, train
+from tests.support.runtime.cli import started, until_line
 
 WAIT_S = 30
 
@@ -276,17 +272,13 @@ def command(config: Path, *words: str) -> str:
 def test_a_running_monitor_applies_feedback_and_a_promotion(kafka: Broker, tmp_path: Path) -> None:
     config = plant_on(kafka, tmp_path)
     command(config, "topics", "check")
-    program = [sys.executable, "-m", "streamad", "-v", "run", "--config", str(config)]
-    monitor = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert monitor.stderr is not None
-    try:
-        said = Lines(monitor.stderr)
-        said.wait_for("partition ready", "caught up", "assigned", any_of=True)
+    with started("-v", "run", "--config", config) as monitor:
+        until_line(monitor, "assigned")
         another(config)
-        said.wait_for("default 0002")  # it is told, or has seen it
+        until_line(monitor, "default 0002")  # it is told, or has seen it
         assert "within 2 s" in command(config, "models", "rollback")
         began = time.monotonic()
-        said.wait_for("default 0001 is in service")
+        until_line(monitor, "default 0001 is in service")
         assert time.monotonic() - began < 2
         told = command(config, "feedback", "--alert", identity(3), "--confirmed")
         assert "kept in kafka:///" in told
@@ -295,33 +287,5 @@ def test_a_running_monitor_applies_feedback_and_a_promotion(kafka: Broker, tmp_p
             time.sleep(0.05)  # another process does the work
         assert store_of(config).marks()[identity(3)].judgement == "confirmed"
         monitor.send_signal(signal.SIGTERM)
-        assert monitor.wait(WAIT_S) == 0
-    finally:
-        monitor.kill()
-        monitor.wait()
-        monitor.stderr.close()
-
-
-class Lines:
-    """Reads a process's lines in a thread of its own, so that waiting for one has an end."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._lines: queue.Queue[str] = queue.Queue()
-        self.seen: list[str] = []
-        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
-
-    def _read(self, stream: IO[str]) -> None:
-        with contextlib.suppress(ValueError):  # closed
-            for line in stream:
-                self._lines.put(line)
-
-    def wait_for(self, *texts: str, any_of: bool = False) -> None:
-        deadline = time.monotonic() + WAIT_S
-        holds = any if any_of else all
-        while True:
-            try:
-                self.seen.append(self._lines.get(timeout=max(0.0, deadline - time.monotonic())))
-            except queue.Empty:
-                raise AssertionError(f"{texts} not said:\n{''.join(self.seen)}") from None
-            if holds(text in self.seen[-1] for text in texts):
-                return
+        monitor.communicate(timeout=WAIT_S)
+        assert monitor.returncode == 0

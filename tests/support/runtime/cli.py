@@ -8,7 +8,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.support.runtime.pipeline import START_US
 
 CHANNELS = ("temp", "pressure")
 L = 12
+LIMIT_S = 300.0
 OPTIONS = {"epochs": 12, "n_transformations": 3, "n_blocks": 1, "base_width": 4, "embedding_dim": 8}
 
 
@@ -56,10 +59,40 @@ def streamad(*arguments: str | Path, cwd: Path | None = None, **environment: str
         env={**os.environ, "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=LIMIT_S,
         check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def started(
+    *arguments: str | Path, cwd: Path | None = None, program: Sequence[str] = ("-m", "streamad"), **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Start the command line, or another ``program`` of Python; it is killed after the block, or after LIMIT_S."""
+    process = subprocess.Popen(
+        [sys.executable, *program, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    limit = threading.Timer(LIMIT_S, process.kill)
+    limit.start()
+    try:
+        yield process
+    finally:
+        limit.cancel()
+        process.kill()
+        process.communicate()
+
+
+def until_line(process: subprocess.Popen[str], text: str) -> None:
+    """Read the process's error output up to the line that contains ``text``."""
+    assert process.stderr is not None
+    assert any(text in line for line in process.stderr), f"it ended without a line that contains {text!r}"
 
 
 class CliPlant:
