@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.support import data
-from tests.support.kafka.broker import Broker, jars_or_skip, scratch_folder
+from tests.support.kafka.broker import Broker, jars_or_skip, new_broker
 
 # A slow machine is no wrong answer: no deadlines. CI draws the same examples every time.
 settings.register_profile("default", deadline=None)
@@ -34,30 +34,26 @@ def kafka_jars() -> Path:
 @pytest.fixture(scope="session")
 def kafka(kafka_jars: Path) -> Iterator[Broker]:
     """The broker that all tests share: give topics, groups and ids unique names, and do not stop it."""
-    folder = scratch_folder()
-    broker = Broker(folder / "kafka")
-    try:
-        broker.start()
+    with new_broker() as broker:
         yield broker
-    finally:
-        broker.kill()
-        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def _second_kafka(kafka_jars: Path) -> Iterator[Broker]:
+    with new_broker() as broker:
+        yield broker
 
 
 @pytest.fixture
-def own_broker(kafka_jars: Path) -> Iterator[Callable[..., Broker]]:
-    """The function that starts a broker of the test's own, to stop, kill or pause; takes settings to override."""
-    folder = scratch_folder()
-    brokers: list[Broker] = []
+def unstable_kafka(_second_kafka: Broker) -> Iterator[Broker]:
+    """The broker that tests stop, kill and freeze; each finds it running. Give topics, groups and ids unique names."""
+    _second_kafka.recover()
+    yield _second_kafka
+    _second_kafka.resume()
 
-    def start(settings: dict[str, str] | None = None) -> Broker:
-        brokers.append(Broker(folder / f"kafka{len(brokers)}", settings))
-        brokers[-1].start()
-        return brokers[-1]
 
-    try:
-        yield start
-    finally:
-        for broker in brokers:
-            broker.kill()
-        shutil.rmtree(folder)
+@pytest.fixture
+def own_broker(kafka_jars: Path) -> Iterator[Callable[[dict[str, str]], Broker]]:
+    """The function that starts a broker of the test's own with other settings."""
+    with ExitStack() as stack:
+        yield lambda settings: stack.enter_context(new_broker(settings))

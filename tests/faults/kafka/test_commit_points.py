@@ -310,10 +310,8 @@ async def time_to_lose(committer: KafkaCommitter, steps: list[Step]) -> float:
     return time.monotonic() - started_s[-1]
 
 
-async def test_a_broker_outage_amid_commits_changes_nothing(
-    own_broker: Callable[..., Broker],
-) -> None:
-    broker = await asyncio.to_thread(own_broker)
+async def test_a_broker_outage_amid_commits_changes_nothing(unstable_kafka: Broker) -> None:
+    broker = unstable_kafka
     plant = await make_plant(broker.bootstrap, 2)
     partition, steps = plant.partition(), steps_of(plant.partition(), 400, 1)
     committer, other = (plant.committer(request_timeout="1s", give_up_after="60s") for _ in range(2))

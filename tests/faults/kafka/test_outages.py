@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
-from tests.support.kafka.broker import Broker, Message, new_broker
+from tests.support.kafka.broker import Broker, Message
 from tests.support.kafka.faults import KafkaPlants, finish, until_read, until_verdicts
 from tests.support.kafka.plant import KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
@@ -21,24 +20,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals a
 GAP_S = 6.0  # long beside what a busy machine takes for a connection and a few messages
 START_MS = 1_790_000_000_000
 MINUTE_MS = 60_000
-
-
-@pytest.fixture(scope="module")
-def own(kafka_jars: Path) -> Iterator[Broker]:
-    """A broker of this module's own; its tests stop, kill and freeze it, and leave it running."""
-    with new_broker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def broker(own: Broker) -> Iterator[Broker]:
-    """The module's broker, running, whatever the test before has done to it."""
-    if not own.is_running:
-        own.start()
-    try:
-        yield own
-    finally:
-        own.resume()
 
 
 # --- longer than silence ends a sequence ---
@@ -67,8 +48,9 @@ def last_ones(plant: KafkaPlant, start_ms: int) -> list[Message]:
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
 async def test_a_broker_away_for_longer_than_the_gap_cuts_no_open_sequence(
-    broker: Broker, plants: KafkaPlants, how: str
+    unstable_kafka: Broker, plants: KafkaPlants, how: str
 ) -> None:
+    broker = unstable_kafka
     sequences = {"end": ["gap", "marker"], "gap": f"{GAP_S:g}s", "allowed_lateness": 0}
     plant = await plants.make(broker.bootstrap, partitions=2, sequences=sequences)
     n_streams = 3 * plant.partitions
@@ -112,7 +94,10 @@ async def goes_on(worker: Worker) -> None:
     assert worker.is_running, worker.said()[-3000:]
 
 
-async def test_frozen_again_and_again_amid_commits_each_message_comes_once(broker: Broker, plants: KafkaPlants) -> None:
+async def test_frozen_again_and_again_amid_commits_each_message_comes_once(
+    unstable_kafka: Broker, plants: KafkaPlants
+) -> None:
+    broker = unstable_kafka
     rng = random.Random(51)
     short = {"request_timeout": "1s", "transaction_timeout": "2s"}
     plant = await plants.make(broker.bootstrap, options=short)
@@ -133,8 +118,9 @@ async def test_frozen_again_and_again_amid_commits_each_message_comes_once(broke
 
 @pytest.mark.parametrize("delay_ms", [0, 150], ids=["reading", "scoring"])
 async def test_killed_or_stopped_and_started_again_amid_the_work_each_message_comes_once(
-    broker: Broker, plants: KafkaPlants, delay_ms: int
+    unstable_kafka: Broker, plants: KafkaPlants, delay_ms: int
 ) -> None:
+    broker = unstable_kafka
     rng = random.Random(52 + delay_ms)
     plant = await plants.make(broker.bootstrap, model={"options": {"delay_ms": delay_ms}})
     worker = plant.start()

@@ -12,15 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.broker import (
-    Broker,
-    Message,
-    configure,
-    create_topics,
-    new_broker,
-    read_committed,
-    unique_name,
-)
+from tests.support.kafka.broker import Broker, Message, configure, new_broker, new_topic, read_committed
 from tests.support.kafka.faults import KafkaPlants, until_so, until_verdicts
 from tests.support.kafka.plant import KafkaPlant
 from tests.support.runtime.pipeline import line
@@ -57,8 +49,7 @@ async def until_told(plant: KafkaPlant, topic: str, kind: str, timeout_s: float 
 async def test_a_sequence_open_past_the_retention_is_reported_and_never_judged_in_part(
     broker: Broker, plants: KafkaPlants
 ) -> None:
-    events = unique_name("events")
-    await create_topics(broker.bootstrap, {events: 1})
+    events = await new_topic(broker)
     plant = await plants.make(
         broker.bootstrap,
         partitions=1,

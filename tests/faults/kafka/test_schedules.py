@@ -3,125 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from collections import Counter
-from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from streamad.errors import CheckpointError
 from streamad.judge.scoring import MicroBatcher
-from streamad.messages import Role
+from streamad.learn.parts import versions_of
 from streamad.partition_progress import Progress
+from streamad.plant import Plant
 from streamad.plugins import ConnectorContext
 from streamad.ports import Committer
 from streamad.runtime.pipeline import Pipeline
+from streamad.settings.plant_yaml import load_settings
 from streamad.system.clock import SystemClock
-from streamad.testing import ListSource
-from streamad.types import ChannelSpec, PartitionAssigned, Record, RecordBatch
 from streamad_connectors.kafka import KafkaSource
-from streamad_connectors.kafka.client.options import KafkaSinkOptions, KafkaSourceOptions, progress_topic_of
+from streamad_connectors.kafka.client.options import KafkaSinkOptions, KafkaSourceOptions
 from streamad_connectors.kafka.client.stopping import discard
 from streamad_connectors.kafka.writing.sink import KafkaSink
-from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
-from tests.support.kafka.plant import traffic
+from tests.support.kafka.broker import Broker, Message, new_topic, unique_name
+from tests.support.kafka.faults import KafkaPlants
+from tests.support.kafka.plant import ROLES, KafkaPlant, Traffic, traffic
 from tests.support.kafka.source import Pulling, source_of
-from tests.support.runtime.pipeline import CHANNELS, ROLES, TickingClock, line, model_of, run_pipeline, settings_of
+from tests.support.runtime.pipeline import line
 
-WRITTEN: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late")
 N_PARTITIONS = 3
 STOP_S = 15.0
 LIMIT_S = 60.0
-
-Outputs = dict[str, Counter[str]]
-
-
-class Plant:
-    """The topics of one test, and workers in this process."""
-
-    def __init__(self, bootstrap: str, *, commit_interval: str = "50ms", **options: Any) -> None:
-        self.bootstrap = bootstrap
-        self.settings = settings_of(
-            sequences={"allowed_lateness": "20s"},
-            run={"commit_interval": commit_interval, "batch_wait": "5ms", "batch_windows": 8, "stop_timeout": "5s"},
-        )
-        self.topic = unique_name("in")
-        self.group = unique_name("group")
-        self.outputs = {role: unique_name(role.replace("_", "-")) for role in ROLES}
-        self.options = {
-            "group": self.group,
-            "session_timeout": "3s",
-            "heartbeat_interval": "300ms",
-            "request_timeout": "1500ms",
-            "transaction_timeout": "3s",
-            **options,
-        }
-        self.workers: list[Worker] = []
-
-    async def create(self) -> None:
-        progress = progress_topic_of(self.group, self.topic)
-        outputs = dict.fromkeys(self.outputs.values(), 1)
-        await create_topics(self.bootstrap, {self.topic: N_PARTITIONS, progress: N_PARTITIONS, **outputs})
-
-    def start(self) -> Worker:
-        """Start a worker."""
-        context = ConnectorContext(tuple(map(ChannelSpec, CHANNELS)), SystemClock(), plant="test")
-        options = KafkaSourceOptions.model_validate(self.options)
-        source = KafkaSource(f"{self.bootstrap}/{self.topic}", options, context)
-        sinks = {
-            role: KafkaSink(f"{self.bootstrap}/{topic}", KafkaSinkOptions(), context)
-            for role, topic in self.outputs.items()
-        }
-        committer = source.committer(sinks)
-        batcher = MicroBatcher(model_of(), SystemClock(), self.settings.run)
-        pipeline = Pipeline(self.settings, source, committer, batcher, SystemClock(), explain=True, with_verdicts=True)
-        clients: list[AIOKafkaConsumer | AIOKafkaProducer] = []
-        token = CLIENTS.set(clients)  # the worker's tasks inherit it
-        worker = Worker(source, committer, batcher, pipeline, asyncio.create_task(pipeline.run()), clients)
-        CLIENTS.reset(token)
-        self.workers.append(worker)
-        return worker
-
-    async def expected(self) -> Outputs:
-        """What one undisturbed run writes."""
-        logs: dict[int, list[Record]] = {number: [] for number in range(N_PARTITIONS)}
-        for record in await read_committed(self.bootstrap, self.topic):
-            found = Record(record.offset, record.value or b"", record.timestamp * 1000, record.key)
-            logs[record.partition].append(found)
-        script: list[PartitionAssigned | RecordBatch] = []
-        for number, records in logs.items():
-            name = f"{self.topic}-{number}"
-            script += [PartitionAssigned(name), RecordBatch(name, tuple(records), len(records))]
-        run = await run_pipeline(ListSource(script), self.settings, clock=TickingClock(0.0001))
-        return {role: Counter(plain(msgspec.json.encode(m)) for m in run.messages(role)) for role in WRITTEN}
-
-    async def written(self) -> Outputs:
-        """What the output topics hold under read_committed."""
-        return {
-            role: Counter(plain(r.value or b"null") for r in await read_committed(self.bootstrap, self.outputs[role]))
-            for role in WRITTEN
-        }
-
-    async def until_judged(self, expected: Outputs) -> None:
-        wanted = expected["verdicts"].total()
-        async with asyncio.timeout(LIMIT_S):
-            while len(await read_committed(self.bootstrap, self.outputs["verdicts"])) < wanted:
-                await asyncio.sleep(0.2)
-                for worker in self.workers:
-                    worker.check()
+RUN = {"commit_interval": "50ms"}
+OPTIONS = {"heartbeat_interval": "300ms", "request_timeout": "1500ms", "transaction_timeout": "3s"}
 
 
-def plain(message: bytes) -> str:
-    content = json.loads(message)
-    content.pop("created_at", None)
-    return json.dumps(content, sort_keys=True)
+def start(plant: KafkaPlant) -> Worker:
+    """Start a worker of the plant in this process."""
+    settings, clock = load_settings(plant.config), SystemClock()
+    context = ConnectorContext(settings.channel_specs, clock, plant=plant.name)
+    options = KafkaSourceOptions.model_validate(plant.options)
+    source = KafkaSource(f"{plant.bootstrap}/{plant.topic}", options, context)
+    sinks = {role: KafkaSink(f"{plant.bootstrap}/{plant.output(role)}", KafkaSinkOptions(), context) for role in ROLES}
+    committer = source.committer(sinks)
+    batcher = MicroBatcher(versions_of(Plant(settings, plant.folder, clock)).load(), clock, settings.run)
+    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    clients: list[AIOKafkaConsumer | AIOKafkaProducer] = []
+    token = CLIENTS.set(clients)  # the worker's tasks inherit it
+    worker = Worker(source, committer, batcher, pipeline, asyncio.create_task(pipeline.run()), clients)
+    CLIENTS.reset(token)
+    return worker
 
 
 CLIENTS: ContextVar[list[AIOKafkaConsumer | AIOKafkaProducer]] = ContextVar("clients")
@@ -175,25 +107,26 @@ class Worker:
 class Schedule:
     """Workers join, leave and vanish; the broker freezes for a moment, or for longer than a commit may take."""
 
-    plant: Plant
+    plant: KafkaPlant
     broker: Broker
     rng: random.Random
-    said: list[str] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
 
     async def step(self) -> None:
-        rng, workers = self.rng, self.plant.workers
+        rng, workers = self.rng, self.workers
         chance = rng.random()
         if not workers or (len(workers) < 3 and chance < 0.35):
-            self.said.append("join")
-            self.plant.start()
+            self.steps.append("join")
+            workers.append(start(self.plant))
         elif len(workers) > 1 and chance < 0.6:
             worker = workers.pop(rng.randrange(len(workers)))
             goes_well = rng.random() < 0.5
-            self.said.append("leave" if goes_well else "vanish")
+            self.steps.append("leave" if goes_well else "vanish")
             await (worker.stop() if goes_well else worker.vanish())
         else:
             away_s = rng.choice([0.2, 1.0, 2.0])
-            self.said.append(f"freeze {away_s:g} s")
+            self.steps.append(f"freeze {away_s:g} s")
             self.broker.pause()
             await asyncio.sleep(away_s)
             self.broker.resume()
@@ -202,51 +135,39 @@ class Schedule:
             worker.check()
 
 
-async def feed(plant: Plant, messages: Sequence[Message], seconds: float) -> None:
-    step = max(1, int(len(messages) / (seconds / 0.1)))
-    for first in range(0, len(messages), step):
-        await produce(plant.bootstrap, plant.topic, messages[first : first + step])
-        await asyncio.sleep(0.1)
-
-
-@pytest.mark.parametrize("seed", [1])
-async def test_workers_that_come_and_go_on_a_broker_that_freezes(own_broker: Callable[..., Broker], seed: int) -> None:
-    broker = await asyncio.to_thread(own_broker)
-    rng = random.Random(seed)
-    plant = Plant(broker.bootstrap)
-    await plant.create()
-    schedule = Schedule(plant, broker, rng)
-    messages = traffic(seed, partitions=N_PARTITIONS, streams=12, sequences=12).messages
-    feeding = asyncio.create_task(feed(plant, messages, 6.0))
+async def test_workers_that_come_and_go_on_a_broker_that_freezes(unstable_kafka: Broker, plants: KafkaPlants) -> None:
+    plant = await plants.make(unstable_kafka.bootstrap, partitions=N_PARTITIONS, options=OPTIONS, run=RUN)
+    schedule = Schedule(plant, unstable_kafka, random.Random(1))
+    flow = plant.flow(traffic(1, partitions=N_PARTITIONS, streams=12, sequences=12), per_s=100)
     try:
         for _ in range(8):
             await schedule.step()
-        await feeding
+        await flow.finish()
         expected = await plant.expected()
-        await plant.until_judged(expected)
-        for worker in plant.workers:
+        await plant.until_judged(expected, LIMIT_S)
+        for worker in schedule.workers:
+            worker.check()
             await worker.stop()
-        plant.workers.clear()
-        written = await plant.written()
+        schedule.workers.clear()
+        difference = await plant.difference(expected)
     finally:
-        feeding.cancel()
         async with AsyncExitStack() as stack:
-            for worker in plant.workers:
+            for worker in schedule.workers:
                 stack.push_async_callback(worker.vanish)
-    for role in WRITTEN:
-        lost, more = expected[role] - written[role], written[role] - expected[role]
-        assert (lost, more) == (Counter(), Counter()), (role, schedule.said)
+    assert difference.is_none, (str(difference), schedule.steps)
 
 
-async def test_one_that_fences_before_every_commit_ends_the_run(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_fences_before_every_commit_ends_the_run(
+    kafka: Broker, plants: KafkaPlants, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A restore succeeds each time, which must not reset the committer's count of fences."""
-    plant = Plant(kafka.bootstrap, commit_interval="1s")
-    await plant.create()
-    worker, stranger = plant.start(), plant.start()
+    run = {**RUN, "commit_interval": "1s"}
+    plant = await plants.make(kafka.bootstrap, partitions=N_PARTITIONS, options=OPTIONS, run=run)
+    worker, stranger = start(plant), start(plant)
     stranger.task.cancel()  # no member of the group: nobody takes its partition away
     partition = f"{plant.topic}-0"
     opened = [Message(line("s", "s-0", [float(i)]), b"s", 0) for i in range(300)]
-    feeding = asyncio.create_task(feed(plant, opened, 30.0))
+    plant.flow(Traffic(opened), per_s=10)
     restored = asyncio.Event()
     restore = worker.committer.restore
 
@@ -268,15 +189,13 @@ async def test_one_that_fences_before_every_commit_ends_the_run(kafka: Broker, m
         with pytest.raises(CheckpointError, match="another process commits for"):
             await worker.task
     finally:
-        feeding.cancel()
         await worker.vanish()
         await stranger.vanish()
 
 
 async def test_a_partition_taken_away_before_it_was_sought_begins_nowhere(kafka: Broker) -> None:
     """A place made up for it would be committed as its first one, and bind its next owner."""
-    topic, group = unique_name("in"), unique_name("group")
-    await create_topics(kafka.bootstrap, {topic: 2})
+    topic, group = await new_topic(kafka, 2), unique_name("group")
     async with Pulling(source_of(kafka.bootstrap, topic, group=group, start="latest"), seeks=False) as first:
         await first.until(lambda: len(first.assigned()) == 2)
         async with Pulling(source_of(kafka.bootstrap, topic, group=group), seeks=False) as second:

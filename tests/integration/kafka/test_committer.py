@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -276,11 +276,10 @@ async def test_a_broker_that_stays_away_is_given_up() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_restore_from_a_broker_that_hangs_can_be_cancelled(own_broker: Callable[..., Broker]) -> None:
-    broker = await asyncio.to_thread(own_broker)
-    plant = await make_plant(broker.bootstrap)
+async def test_a_restore_from_a_broker_that_hangs_can_be_cancelled(unstable_kafka: Broker) -> None:
+    plant = await make_plant(unstable_kafka.bootstrap)
     committer = plant.committer()
-    broker.pause()
+    unstable_kafka.pause()
     for wait_s in (0.0, 0.05, 0.5):
         restoring = asyncio.create_task(committer.restore(plant.partition()))
         await asyncio.sleep(wait_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from streamad.errors import OutputError
 from streamad.plugins import ConnectorContext, connect_feed
 from streamad.ports import Feed, FeedRecord
 from streamad.testing import ManualClock
-from tests.support.kafka.broker import Broker, Message, create_topics, produce, read_committed, unique_name
+from tests.support.kafka.broker import Broker, Message, new_topic, produce, read_committed
 
 CONTEXT = ConnectorContext((), ManualClock())
 
@@ -25,8 +25,7 @@ def feed_of(broker: Broker, topic: str, **options: Any) -> Feed:
 
 
 async def test_every_record_arrives_once_in_order_by_key_where_the_client_s_own_hash_puts_it(kafka: Broker) -> None:
-    topic, reference = unique_name("in"), unique_name("in")
-    await create_topics(kafka.bootstrap, {topic: 5, reference: 5})
+    topic, reference = await new_topic(kafka, 5), await new_topic(kafka, 5)
     keys = [f"reactor-{i}".encode() for i in range(20)]
     records = [FeedRecord(f"{n}".encode() * 40, key, 1_700_000_000_123_456 + n) for n in range(3_000) for key in keys]
     feed = feed_of(kafka, topic)
@@ -47,8 +46,7 @@ async def test_every_record_arrives_once_in_order_by_key_where_the_client_s_own_
 
 
 async def test_records_without_a_key_go_around_in_turn_and_one_without_a_time_gets_the_present(kafka: Broker) -> None:
-    topic = unique_name("in")
-    await create_topics(kafka.bootstrap, {topic: 3})
+    topic = await new_topic(kafka, 3)
     feed = feed_of(kafka, topic)
     before = time.time()
     await feed.send([FeedRecord(b"%d" % n) for n in range(9)])
@@ -60,9 +58,7 @@ async def test_records_without_a_key_go_around_in_turn_and_one_without_a_time_ge
     assert all(before - 1 <= record.timestamp / 1e3 <= time.time() + 1 for record in records)
 
 
-async def test_what_was_flushed_is_there_before_close_and_small_sends_join(kafka: Broker) -> None:
-    topic = unique_name("in")
-    await create_topics(kafka.bootstrap, {topic: 1})
+async def test_what_was_flushed_is_there_before_close_and_small_sends_join(kafka: Broker, topic: str) -> None:
     feed = feed_of(kafka, topic)
     for n in range(10):
         await feed.send([FeedRecord(b"%d" % n, b"k")])
@@ -74,8 +70,7 @@ async def test_what_was_flushed_is_there_before_close_and_small_sends_join(kafka
 
 
 async def test_a_flush_after_many_small_records_returns_when_all_are_there(kafka: Broker) -> None:
-    topic = unique_name("in")
-    await create_topics(kafka.bootstrap, {topic: 4})
+    topic = await new_topic(kafka, 4)
     records = [
         FeedRecord(b'{"stream": "s", "values": {"a": 1.5}, "time": %d}' % n, b"%d" % (n % 8), n) for n in range(50_000)
     ]
@@ -88,9 +83,7 @@ async def test_a_flush_after_many_small_records_returns_when_all_are_there(kafka
     assert {record.value for record in found} == {record.value for record in records}
 
 
-async def test_a_large_record_fits_and_one_too_large_is_an_error(kafka: Broker) -> None:
-    topic = unique_name("in")
-    await create_topics(kafka.bootstrap, {topic: 1})
+async def test_a_large_record_fits_and_one_too_large_is_an_error(kafka: Broker, topic: str) -> None:
     feed = feed_of(kafka, topic)
     await feed.send([FeedRecord(b"a"), FeedRecord(b"x" * 950_000), FeedRecord(b"b")])
     with pytest.raises(OutputError, match=f"topic {topic}: a record takes 1000[0-9]{{3}} bytes, 1000000 at most"):
@@ -100,32 +93,36 @@ async def test_a_large_record_fits_and_one_too_large_is_an_error(kafka: Broker) 
     assert sizes == [1, 950_000, 1]
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("outage", ["stop", "kill"])
 async def test_an_outage_longer_than_any_time_out_loses_and_repeats_nothing(
-    own_broker: Callable[..., Broker], end: str
+    unstable_kafka: Broker, outage: str
 ) -> None:
-    broker = await asyncio.to_thread(own_broker)
-    await create_topics(broker.bootstrap, {"in": 3})
-    feed = feed_of(broker, "in", request_timeout="1s")
+    broker, topic = unstable_kafka, await new_topic(unstable_kafka, 3)
+    feed = feed_of(broker, topic, request_timeout="1s")
     keys = [b"%d" % key for key in range(6)]
     await feed.send([FeedRecord(b"0", key) for key in keys])
     await feed.flush()
     with capture_logs() as logs:
-        await asyncio.to_thread(getattr(broker, end))
+        await asyncio.to_thread(getattr(broker, outage))
         delivering = asyncio.ensure_future(_send_all(feed, keys))
         began = time.monotonic()
-        while not logs:  # noqa: ASYNC110 - a log has no event
+        while not ours(logs):  # noqa: ASYNC110 - a log has no event
             await asyncio.sleep(0.05)
         assert 4 < time.monotonic() - began < 20
         assert not delivering.done()
         await asyncio.to_thread(broker.start)
         await delivering
         await feed.close()
-    assert [line["event"] for line in logs] == ["waiting for the brokers", "the brokers are back"]
+    assert ours(logs) == ["waiting for the brokers", "the brokers are back"]
     found: dict[bytes | None, list[bytes | None]] = {}
-    for record in await read_committed(broker.bootstrap, "in"):
+    for record in await read_committed(broker.bootstrap, topic):
         found.setdefault(record.key, []).append(record.value)
     assert found == {key: [b"0", *(b"%d" % n + b"x" * 2_000 for n in range(1, 2_000))] for key in keys}
+
+
+def ours(logs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what was logged, less the lines of aiokafka."""
+    return [line["event"] for line in logs if line["event"] != "aiokafka"]
 
 
 async def _send_all(feed: Feed, keys: list[bytes]) -> None:
@@ -134,20 +131,19 @@ async def _send_all(feed: Feed, keys: list[bytes]) -> None:
     await feed.flush()
 
 
-async def test_close_ends_a_wait_for_brokers_that_are_away(own_broker: Callable[..., Broker]) -> None:
-    broker = await asyncio.to_thread(own_broker)
-    await create_topics(broker.bootstrap, {"in": 1})
-    feed = feed_of(broker, "in", request_timeout="1s")
+async def test_close_ends_a_wait_for_brokers_that_are_away(unstable_kafka: Broker) -> None:
+    topic = await new_topic(unstable_kafka)
+    feed = feed_of(unstable_kafka, topic, request_timeout="1s")
     await feed.send([FeedRecord(b"a")])
     await feed.flush()
-    await asyncio.to_thread(broker.kill)
+    await asyncio.to_thread(unstable_kafka.kill)
     await feed.send([FeedRecord(b"b")])
     flushing = asyncio.ensure_future(feed.flush())
     await asyncio.wait({flushing}, timeout=1)
     started = time.monotonic()
     await feed.close()
     assert time.monotonic() - started < 12
-    with pytest.raises(OutputError, match="could not write topic in within 4 s: no broker can be reached"):
+    with pytest.raises(OutputError, match=f"could not write topic {topic} within 4 s: no broker can be reached"):
         await flushing
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from streamad.errors import SourceError
 from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, RecordBatch
 from streamad_connectors.kafka.client.stopping import discard
 from streamad_connectors.kafka.reading.membership import Membership, sticky_assignor
-from tests.support.kafka.broker import Broker, Message, create_topics, produce, unique_name
+from tests.support.kafka.broker import Broker, Message, new_topic, produce, unique_name
 from tests.support.kafka.source import Pulling, our_tasks, source_of
 
 N_PARTITIONS = 4
@@ -23,9 +22,7 @@ N_PARTITIONS = 4
 
 @pytest.fixture
 async def topic(kafka: Broker) -> str:
-    name = unique_name("press")
-    await create_topics(kafka.bootstrap, {name: N_PARTITIONS})
-    return name
+    return await new_topic(kafka, N_PARTITIONS)
 
 
 def worker(kafka: Broker, topic: str, group: str, **options: Any) -> Pulling:
@@ -73,8 +70,7 @@ async def test_a_second_worker_takes_half_and_what_is_kept_goes_on(kafka: Broker
 
 
 async def test_more_workers_than_partitions_wait_without_any(kafka: Broker) -> None:
-    topic, group = unique_name("press"), unique_name("group")
-    await create_topics(kafka.bootstrap, {topic: 1})
+    topic, group = await new_topic(kafka), unique_name("group")
     async with worker(kafka, topic, group) as first:
         await first.until(lambda: first.is_caught_up(f"{topic}-0"))
         async with worker(kafka, topic, group, give_up_after="2s", heartbeat_interval="200ms") as second:
@@ -251,13 +247,11 @@ async def _write_slowly(kafka: Broker, topic: str, n_records: int) -> None:
 
 
 async def test_it_can_be_closed_in_the_middle_of_a_rebalance(
-    own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+    unstable_kafka: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_rebalancing = asyncio.Event()
     monkeypatch.setattr(Membership, "on_partitions_revoked", lambda *_: is_rebalancing.set())
-    broker = await asyncio.to_thread(own_broker)
-    topic, group = unique_name("press"), unique_name("group")
-    await create_topics(broker.bootstrap, {topic: 2})
+    broker, topic, group = unstable_kafka, await new_topic(unstable_kafka, 2), unique_name("group")
     before = our_tasks()
     pulling = worker(broker, topic, group)
     async with pulling:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import NewTopic
 
 from streamad.plugins import ConnectorContext
 from streamad.system.clock import SystemClock
@@ -17,7 +16,7 @@ from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions
 from streamad_connectors.kafka.client.source_state import LowWatermark, SourceState
 from streamad_connectors.kafka.reading.reader import make_consumer
 from streamad_connectors.kafka.reading.retention_guard import RetentionGuard
-from tests.support.kafka.broker import Broker, create_topics, produce, unique_name
+from tests.support.kafka.broker import Broker, new_topic, produce
 from tests.support.kafka.source import ACLS, DESCRIBE_CONFIGS, TOPIC, delete_before, deny
 
 HOUR_US = 3_600_000_000
@@ -25,9 +24,7 @@ HOUR_US = 3_600_000_000
 
 async def topic_of(kafka: Broker, retention_ms: int) -> str:
     """Return a new topic of one partition with ten records."""
-    name = unique_name("press")
-    settings = {"retention.ms": str(retention_ms)}
-    await create_topics(kafka.bootstrap, {name: NewTopic(name, 1, 1, topic_configs=settings)})
+    name = await new_topic(kafka, 1, {"retention.ms": str(retention_ms)})
     await produce(kafka.bootstrap, name, [b"%d" % n for n in range(10)])
     return name
 
@@ -101,7 +98,7 @@ async def test_a_topic_of_unlimited_retention_is_never_old(kafka: Broker) -> Non
 
 
 async def test_without_the_right_to_see_the_retention_the_logs_start_is_guarded(
-    own_broker: Callable[..., Broker],
+    own_broker: Callable[[dict[str, str]], Broker],
 ) -> None:
     broker = await asyncio.to_thread(own_broker, ACLS)
     topic = await topic_of(broker, -1)

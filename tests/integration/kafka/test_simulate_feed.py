@@ -7,10 +7,7 @@ import csv
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.errors import OutputError, UsageError
-from tests.support.kafka.broker import Broker, create_topics, read_committed, unique_name
+from tests.support.kafka.broker import Broker, new_topic, read_committed
+from tests.support.runtime.cli import started, until_line
 
 
 # The command runs its own event loop, in the main thread for its signals: these tests have none.
@@ -27,18 +25,19 @@ def simulate(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["simulate", *arguments])
 
 
-def new_topic(broker: Broker, partitions: int = 3) -> str:
-    topic = unique_name("fermenters")
-    asyncio.run(create_topics(broker.bootstrap, {topic: partitions}))
-    return topic
+@pytest.fixture
+def topic(kafka: Broker) -> str:
+    return asyncio.run(new_topic(kafka, 3))
 
 
 def records_of(broker: Broker, topic: str) -> list[ConsumerRecord[bytes | None, bytes | None]]:
     return asyncio.run(read_committed(broker.bootstrap, topic))
 
 
-def test_streams_are_keys_their_samples_stay_in_order_and_the_truth_is_beside(kafka: Broker, tmp_path: Path) -> None:
-    topic, labels = new_topic(kafka), tmp_path / "labels.csv"
+def test_streams_are_keys_their_samples_stay_in_order_and_the_truth_is_beside(
+    kafka: Broker, topic: str, tmp_path: Path
+) -> None:
+    labels = tmp_path / "labels.csv"
     result = simulate(
         *("--to", f"kafka://{kafka.bootstrap}/{topic}", "--speed", "max", "--batches", "8", "--streams", "4"),
         *("--fault-share", "0.5", "--chunk", "10", "--labels", str(labels), "--json"),
@@ -70,43 +69,25 @@ def test_streams_are_keys_their_samples_stay_in_order_and_the_truth_is_beside(ka
     assert all(len(of_key) == 1 for of_key in partitions.values())
 
 
-def test_a_config_s_brokers_are_those_of_the_feed(kafka: Broker, tmp_path: Path) -> None:
-    topic = new_topic(kafka)
-    config = tmp_path / "plant.yaml"
-    config.write_text(f"channels: [{{name: temp_c}}]\nsource: {{url: 'kafka://{kafka.bootstrap}/other'}}\n")
-    arguments = ("--speed", "max", "--batches", "1", "--chunk", "200", "--config", str(config))
-    result = simulate("--to", f"kafka:///{topic}", *arguments)
-    assert result.exit_code == 0, result.output
-    assert len(records_of(kafka, topic)) == 1
-
-
-def test_the_plant_of_the_working_directory_lends_its_brokers(
-    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_brokers_are_those_of_a_config_or_of_the_plant_in_the_working_directory(
+    kafka: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = new_topic(kafka)
     monkeypatch.chdir(tmp_path)
     place = ("--to", f"kafka:///{topic}", "--speed", "max", "--batches", "1", "--chunk", "200")
     lost = simulate(*place)
     assert isinstance(lost.exception, UsageError)
     assert "write kafka://HOST:PORT/..., or name the plant's config: --config plant.yaml" in str(lost.exception)
-    Path("plant.yaml").write_text(
-        f"channels: [{{name: temp_c}}]\nsource: {{url: 'kafka://{kafka.bootstrap}/other'}}\n", encoding="utf-8"
-    )
-    result = simulate(*place)
-    assert result.exit_code == 0, result.output
-    assert len(records_of(kafka, topic)) == 1
+    config = f"channels: [{{name: temp_c}}]\nsource: {{url: 'kafka://{kafka.bootstrap}/other'}}\n"
+    for number, (name, option) in enumerate([("named.yaml", ("--config", "named.yaml")), ("plant.yaml", ())], 1):
+        Path(name).write_text(config, encoding="utf-8")
+        result = simulate(*place, *option)
+        assert result.exit_code == 0, result.output
+        assert len(records_of(kafka, topic)) == number
 
 
-def test_a_signal_ends_an_endless_feed_and_what_it_counted_is_there(kafka: Broker) -> None:
-    topic = new_topic(kafka, 1)
-    command = [sys.executable, "-m", "streamad", "simulate", "--to", f"kafka://{kafka.bootstrap}/{topic}"]
-    with subprocess.Popen(
-        [*command, "--speed", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "-B-0202" in line:
-                break
+def test_a_signal_ends_an_endless_feed_and_what_it_counted_is_there(kafka: Broker, topic: str) -> None:
+    with started("simulate", "--to", f"kafka://{kafka.bootstrap}/{topic}", "--speed", "100000") as process:
+        until_line(process, "-B-0202")
         process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=60)
     assert process.returncode == 0
@@ -115,8 +96,7 @@ def test_a_signal_ends_an_endless_feed_and_what_it_counted_is_there(kafka: Broke
     assert told.startswith("interrupted after")
 
 
-def test_times_ahead_of_the_broker_s_are_refused_and_reported(kafka: Broker) -> None:
-    topic = new_topic(kafka, 1)
+def test_times_ahead_of_the_broker_s_are_refused_and_reported(kafka: Broker, topic: str) -> None:
     arguments = ("--start", "0s", "--speed", "max", "--batches", "1", "--streams", "1")
     result = simulate("--to", f"kafka://{kafka.bootstrap}/{topic}", *arguments)
     assert isinstance(result.exception, OutputError), result.output
@@ -138,37 +118,27 @@ def test_a_place_that_lacks_a_part_is_a_wrong_usage(url: str) -> None:
     assert getattr(result.exception, "exit_code", 0) == 2
 
 
-def test_a_broker_that_stays_away_ends_the_feed_with_what_it_has(own_broker: Callable[..., Broker]) -> None:
-    broker = own_broker()
-    topic = new_topic(broker, 1)
-    command = [sys.executable, "-m", "streamad", "simulate", "--to"]
-    command += [f"kafka://{broker.bootstrap}/{topic}?request_timeout=1s&give_up_after=2s", "--speed", "36000"]
-    with subprocess.Popen(
-        [*command, "--batches", "40"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        next(line for line in process.stderr if "-B-0201" in line)
-        broker.kill()
-        *_, last = process.stderr
+def test_a_broker_that_stays_away_ends_the_feed_with_what_it_has(unstable_kafka: Broker) -> None:
+    topic = asyncio.run(new_topic(unstable_kafka))
+    place = f"kafka://{unstable_kafka.bootstrap}/{topic}?request_timeout=1s&give_up_after=2s"
+    with started("simulate", "--to", place, "--speed", "36000", "--batches", "40") as process:
+        until_line(process, "-B-0201")
+        unstable_kafka.kill()
+        last = process.communicate(timeout=60)[1].splitlines()[-1]
     assert process.returncode == 1
     assert "no broker can be reached" in last
-    assert re.search(r"; fed [1-9][0-9]* of 40 whole batches, [1-9][0-9]+ messages$", last.strip()), last
+    assert re.search(r"; fed [1-9][0-9]* of 40 whole batches, [1-9][0-9]+ messages$", last), last
 
 
-def test_ctrl_c_ends_a_feed_that_waits_for_its_broker(own_broker: Callable[..., Broker]) -> None:
-    broker = own_broker()
-    topic = new_topic(broker, 1)
-    command = [sys.executable, "-m", "streamad", "simulate", "--to", f"kafka://{broker.bootstrap}/{topic}"]
-    with subprocess.Popen(
-        [*command, "--speed", "36000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        next(line for line in process.stderr if "-B-0201" in line)
-        broker.kill()
-        next(line for line in process.stderr if "waiting for the brokers" in line)
-        started = time.monotonic()
+def test_ctrl_c_ends_a_feed_that_waits_for_its_broker(unstable_kafka: Broker) -> None:
+    topic = asyncio.run(new_topic(unstable_kafka))
+    with started("simulate", "--to", f"kafka://{unstable_kafka.bootstrap}/{topic}", "--speed", "36000") as process:
+        until_line(process, "-B-0201")
+        unstable_kafka.kill()
+        until_line(process, "waiting for the brokers")
+        began_s = time.monotonic()
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
-    assert time.monotonic() - started < 25
+    assert time.monotonic() - began_s < 25
     assert process.returncode == 1
     assert re.search(r"no broker can be reached.*; fed [1-9][0-9]* whole batches, ", said), said

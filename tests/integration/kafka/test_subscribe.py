@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from streamad.errors import SourceError
 from streamad.messages import Alert, Attribution, Event, ModelRef, OutputRecord, Role, Verdict
 from streamad.runtime.subscribing import Messages
 from streamad_connectors.kafka.writing.messages import encode
-from tests.support.kafka.broker import Broker, Message, admin_of, create_topics, produce, unique_name
+from tests.support.kafka.broker import Broker, Message, admin_of, new_topic, produce, unique_name
 from tests.support.runtime.cli import streamad
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,13 +63,6 @@ VERDICT = Verdict(
     created_at=NOW,
 )
 EVENT = Event(kind="k", message="m", created_at=NOW)
-
-
-@pytest.fixture
-async def topic(kafka: Broker) -> str:
-    name = unique_name("alerts")
-    await create_topics(kafka.bootstrap, {name: 1})
-    return name
 
 
 def url_of(broker: Broker, topic: str) -> str:
@@ -232,8 +225,7 @@ async def test_what_cannot_be_read_is_passed_over_with_a_warning_that_names_the_
 
 
 async def test_two_programs_of_a_group_share_the_partitions_and_each_message_comes_to_one(kafka: Broker) -> None:
-    topic, group = unique_name("alerts"), unique_name("group")
-    await create_topics(kafka.bootstrap, {topic: 2})
+    topic, group = await new_topic(kafka, 2), unique_name("group")
     got: dict[int, list[str]] = {0: [], 1: []}
 
     async def read(who: int) -> None:
@@ -274,12 +266,11 @@ async def test_messages_deleted_before_they_were_read_are_skipped_with_a_warning
 
 
 async def test_an_outage_is_survived_with_one_warning_and_nothing_is_lost_or_repeated(
-    own_broker: Callable[..., Broker], capfd: pytest.CaptureFixture[str]
+    unstable_kafka: Broker, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broker = await asyncio.to_thread(own_broker)
-    await create_topics(broker.bootstrap, {"alerts": 1})
-    await put(broker, "alerts", 0)
-    async with subscribe(url_of(broker, "alerts"), group="g", options={"request_timeout": "2s"}) as alerts:
+    broker, topic, group = unstable_kafka, await new_topic(unstable_kafka), unique_name("group")
+    await put(broker, topic, 0)
+    async with subscribe(url_of(broker, topic), group=group, options={"request_timeout": "2s"}) as alerts:
         assert await take(alerts, 1) == ["0"]
         waiting = asyncio.ensure_future(anext(alerts))
         await asyncio.to_thread(broker.kill)
@@ -289,23 +280,22 @@ async def test_an_outage_is_survived_with_one_warning_and_nothing_is_lost_or_rep
                 await asyncio.sleep(0.05)
                 err += capfd.readouterr().err
         await asyncio.to_thread(broker.start)
-        await put(broker, "alerts", 1, 2)
+        await put(broker, topic, 1, 2)
         async with asyncio.timeout(WAIT_S * 2):
             assert (await waiting).sequence == "1"
         assert await take(alerts, 1) == ["2"]
     err += capfd.readouterr().err
     assert err.count('"warning"') + err.count("[warning") == 2, err  # away, and back
-    assert await committed(broker, "alerts", "g") == 3
+    assert await committed(broker, topic, group) == 3
 
 
-@pytest.mark.parametrize("end", ["kill", "pause"])
-async def test_close_is_bounded_while_the_broker_is_away(own_broker: Callable[..., Broker], end: str) -> None:
-    broker = await asyncio.to_thread(own_broker)
-    await create_topics(broker.bootstrap, {"alerts": 1})
-    await put(broker, "alerts", 0)
-    async with subscribe(url_of(broker, "alerts"), group="g", options={"request_timeout": "1s"}) as alerts:
+@pytest.mark.parametrize("outage", ["kill", "pause"])
+async def test_close_is_bounded_while_the_broker_is_away(unstable_kafka: Broker, outage: str) -> None:
+    topic, group = await new_topic(unstable_kafka), unique_name("group")
+    await put(unstable_kafka, topic, 0)
+    async with subscribe(url_of(unstable_kafka, topic), group=group, options={"request_timeout": "1s"}) as alerts:
         assert await take(alerts, 1) == ["0"]
-        await asyncio.to_thread(getattr(broker, end))
+        await asyncio.to_thread(getattr(unstable_kafka, outage))
         started = time.monotonic()
     assert time.monotonic() - started < 9
 

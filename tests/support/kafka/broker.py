@@ -166,11 +166,13 @@ class Broker:
         """Let a paused one go on (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
-    def restart(self) -> None:
-        """Start it again on the same port with the same data; stops it first if it runs."""
-        if self.is_running:
-            self.stop()
-        self.start()
+    def recover(self) -> None:
+        """Undo what a test has done to it: resume or start it; return once it answers."""
+        if not self.is_running:
+            self.start()
+            return
+        self.resume()
+        self._wait_until_it_answers()
 
     def log_tail(self, n_lines: int = 30) -> str:
         """Return the last lines of the log."""
@@ -294,6 +296,13 @@ async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
         yield admin
     finally:
         await admin.close()
+
+
+async def new_topic(broker: Broker, partitions: int = 1, settings: Mapping[str, str] | None = None) -> str:
+    """Create a topic that no other test has; return its name when each partition has a leader."""
+    name = unique_name("topic")
+    await create_topics(broker.bootstrap, {name: NewTopic(name, partitions, 1, topic_configs=dict(settings or {}))})
+    return name
 
 
 async def configure(bootstrap: str, topic: str, settings: Mapping[str, str]) -> None:

@@ -200,7 +200,7 @@ class KafkaPlant:
         self.topic = f"{self.name}.samples"
         self.group = f"{self.name}.group"
         self.workers: list[Worker] = []
-        self._options = {
+        self.options = {
             "group": self.group,
             "session_timeout": "3s",
             "heartbeat_interval": "500ms",
@@ -228,7 +228,7 @@ class KafkaPlant:
         content: dict[str, Any] = {
             "name": self.name,
             "channels": [{"name": name} for name in CHANNELS],
-            "source": {"url": f"kafka://{self.bootstrap}/{self.topic}", "options": self._options},
+            "source": {"url": f"kafka://{self.bootstrap}/{self.topic}", "options": self.options},
             "sequences": {"end": ["marker", "change"], "allowed_lateness": "20s"},
             "window": {"length": L, "min_samples": 1},
             "model": {"recordings": "normal", "detector": "mean_square", "folds": 2, "device": "cpu"},

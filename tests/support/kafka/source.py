@@ -12,6 +12,7 @@ from typing import Any, cast
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
+from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
 from streamad.system.clock import SystemClock
@@ -118,10 +119,11 @@ class Pulling:
         await asyncio.wait([self._task], timeout=within_s)
         assert self._task.done(), f"the source has not ended within {within_s} s: {self.events[-5:]}"
 
-    async def failure(self, within_s: float = WAIT_S) -> BaseException:
-        """Return the error that ends the source."""
+    async def failure(self, *texts: str, within_s: float = WAIT_S) -> SourceError:
+        """Return the error that ends the source, which contains ``texts``."""
         await self.end(within_s)
-        assert self.error is not None, "the source has ended without an error"
+        assert isinstance(self.error, SourceError), f"the source has ended otherwise: {self.error!r}"
+        assert all(text in str(self.error) for text in texts), self.error
         return self.error
 
     def of(self, kind: type[Any]) -> list[Any]:
