@@ -6,9 +6,7 @@ Afterwards store, registry and checkpoint are clean, and every sequence has its 
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -22,7 +20,7 @@ import yaml
 from streamad.learn.store.records import SHARES
 from streamad.learn.trainer.status import read_status
 from streamad.runtime.checkpoint import read_checkpoint
-from tests.support.kafka.child import PLUGINS
+from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.learning.store import NAME, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, ROLES, L
 
@@ -54,7 +52,8 @@ class Lives:
         self._recordings.mkdir(parents=True)
         self._n = 0
         self.deaths: list[str] = []
-        self.processes: list[subprocess.Popen[str]] = []
+        self.workers: list[Worker] = []
+        self._forks = ForkServer()
         self.configure()
 
     def configure(self, *, after_inliers: int | None = 10, **model: Any) -> None:
@@ -76,25 +75,16 @@ class Lives:
         lines = b"".join(self.plant.message(number) + b"\n" for number in numbers)
         (self._recordings / f"{numbers[0]:06d}.jsonl").write_bytes(lines)
 
-    def start(self, **kill: str) -> subprocess.Popen[str]:
-        path = os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streamad", "run", "--quiet"],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": path, **kill},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.processes.append(process)
-        return process
+    def start(self, **kill: str) -> Worker:
+        log = self.folder / f"worker-{len(self.workers)}.log"
+        self.workers.append(self._forks.start("worker", ["run", "--quiet"], self.folder, log, **kill))
+        return self.workers[-1]
 
     def live(self, **kill: str) -> int:
-        """Live once to the end or the death that ``kill`` tells; returns the exit code."""
-        process = self.start(**kill)
-        said = process.communicate(timeout=LIMIT_S)
-        code = process.returncode
-        assert code in (0, -signal.SIGKILL), said
+        """Live once to the end or the death that ``kill`` describes; returns the exit code."""
+        worker = self.start(**kill)
+        code = worker.process.wait(LIMIT_S)
+        assert code in (0, -signal.SIGKILL), worker.said()
         if code:
             self.deaths.append(str(kill))
         return code
@@ -140,9 +130,8 @@ class Lives:
 def lives(tmp_path: Path) -> Iterator[Lives]:
     lives = Lives(tmp_path / "plant")
     yield lives
-    for process in lives.processes:  # what a failing test leaves behind, each by its id
-        process.kill()
-        process.communicate()
+    for worker in lives.workers:  # what a failing test leaves behind, each by its id
+        worker.end()
 
 
 def test_killed_while_it_writes_shards(lives: Lives) -> None:
@@ -179,15 +168,15 @@ def test_killed_while_it_swaps(lives: Lives) -> None:
     ):
         lives.record(120)
         before = n_verdicts(lives)
-        process = lives.start(KILL_WORKER=f"versions/{challenger}:{count}" + (f":{then}" if then else ""))
+        worker = lives.start(KILL_WORKER=f"versions/{challenger}:{count}" + (f":{then}" if then else ""))
         deadline = time.monotonic() + LIMIT_S
-        while process.poll() is None and n_verdicts(lives) <= before:
+        while worker.is_running and n_verdicts(lives) <= before:
             assert time.monotonic() < deadline
             time.sleep(0.005)
         lives.plant.promote(challenger)
-        _, said = process.communicate(timeout=LIMIT_S)
-        assert process.returncode in (0, -signal.SIGKILL), said
-        lives.deaths += [challenger] if process.returncode else []
+        code = worker.process.wait(LIMIT_S)
+        assert code in (0, -signal.SIGKILL), worker.said()
+        lives.deaths += [challenger] if code else []
     assert len(lives.deaths) == 5
     lives.assert_clean()
     verdicts = [json.loads(line) for line in (lives.folder / "out/verdicts.jsonl").read_text().splitlines()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -14,12 +15,13 @@ import streamad_connectors.kafka.writing.committer  # noqa: E402, F401 - importe
 from streamad.cli import main  # noqa: E402
 
 
-def streamad(arguments: list[str], folder: Path, log: Path) -> None:
-    """Be ``streamad`` with ``arguments``, in ``folder``; what it says goes to ``log``."""
+def streamad(arguments: list[str], folder: Path, log: Path, environment: Mapping[str, str]) -> None:
+    """Be ``streamad`` with ``arguments``, in ``folder``, with more ``environment``; what it says goes to ``log``."""
     said = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(said, 1)
     os.dup2(said, 2)
     os.chdir(folder)
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # a trainer that it starts finds what it finds itself
+    # A trainer that it starts finds what it finds itself.
+    os.environ.update({"PYTHONPATH": os.pathsep.join(sys.path), **environment})
     sys.argv = ["streamad", *arguments]
     main()

@@ -138,10 +138,11 @@ class ForkServer:
     def __init__(self, *preload: str) -> None:
         self._context = fork_server_context(*preload)
 
-    def start(self, name: str, arguments: Sequence[str], folder: Path, log: Path) -> Worker:
+    def start(self, name: str, arguments: Sequence[str], folder: Path, log: Path, **environment: str) -> Worker:
         """Start ``streamad`` with ``arguments`` in a fork of a process that has it imported."""
         log.touch()
-        process = self._context.Process(target=kafka_child.streamad, args=(list(arguments), folder, log))
+        given = (list(arguments), folder, log, environment)
+        process = self._context.Process(target=kafka_child.streamad, args=given)
         process.start()
         return Worker(name, _Forked(process), log)
 

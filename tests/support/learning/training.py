@@ -1,15 +1,12 @@
-"""A plant for tests of the training process: a filled inlier store, a detector that can be held, worker processes.
-
-``python -m tests.support.learning.training FOLDER`` is such a worker: it starts what waits and prints the results.
-"""
+"""A plant for tests of the training process: a filled inlier store, a detector that can be held, worker processes."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import pickle
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -39,6 +36,7 @@ from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.types import Window
+from tests.support.forks import fork_server_context
 from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -139,14 +137,10 @@ class WorkerProcess:
 
     def __init__(self, folder: Path) -> None:
         self._out = folder / f"worker-{time.monotonic_ns()}"
-        with self._out.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.learning.training", str(folder)],
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **ENVIRONMENT},
-            )
+        self._out.touch()
+        context = fork_server_context("tests.support.learning.training")
+        self.process = context.Process(target=_worker, args=(folder, self._out))
+        self.process.start()
 
     def said(self) -> str:
         return self._out.read_text()
@@ -165,7 +159,7 @@ class WorkerProcess:
     def end(self) -> None:
         """End it for good, if it still runs."""
         self.process.kill()
-        self.process.communicate()
+        self.process.join()
 
 
 def until(is_so: Callable[[], bool], said: Callable[[], str] = str) -> None:
@@ -174,6 +168,14 @@ def until(is_so: Callable[[], bool], said: Callable[[], str] = str) -> None:
     while not is_so():
         assert time.monotonic() < deadline, said()
         time.sleep(0.002)
+
+
+def _worker(folder: Path, out: Path) -> None:
+    descriptor = os.open(out, os.O_WRONLY | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.environ.update(ENVIRONMENT)
+    asyncio.run(_work(folder))
 
 
 async def _work(folder: Path) -> None:
@@ -185,14 +187,12 @@ async def _work(folder: Path) -> None:
 
     plant = Plant(settings, folder, SystemClock())
     child = Child(plant, MODEL, emit, times=TIMES, retry_s=0.05, command=COMMAND)
-    asyncio.get_running_loop().add_reader(0, ended.set)
+    tests = multiprocessing.parent_process()
+    assert tests is not None
+    asyncio.get_running_loop().add_reader(tests.sentinel, ended.set)
     while not ended.is_set():
         request = child.waiting()
         if request is not None:
             child.start(request)
         await asyncio.sleep(0.01)
     await child.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(_work(Path(sys.argv[1])))
