@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.support.runtime.cli import CliPlant, streamad
+from streamad.cli import app
+from tests.support.runtime.cli import CliPlant
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +20,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         plant = CliPlant(folder, None, monkeypatch)  # type: ignore[arg-type]  # only writes files here
         plant.write_recordings("normal", normal=24, odd=0, seed=5)
         plant.write_recordings("recordings", normal=12, odd=4)
-        plant.write_config()
-    outcome = streamad("train", cwd=folder)
-    assert outcome.code == 0, outcome.err
-    assert "now in service" in outcome.out
+        monkeypatch.chdir(folder)
+        outcome = CliRunner().invoke(app, ["train", "--config", str(plant.write_config())])
+    assert outcome.exit_code == 0, outcome.output
+    assert "now in service" in outcome.output
     return folder
 
 

@@ -1,4 +1,4 @@
-"""``streamad alerts tail`` and the example of docs/guide/subscribe.md, as processes, on files."""
+"""``streamad alerts tail`` and the example of docs/guide/subscribe.md on files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runtime.cli import CliPlant, started, streamad
+from tests.support.runtime.cli import CliPlant, started
 
 DOC = (Path(__file__).parents[2] / "docs/guide/subscribe.md").read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ def test_it_prints_the_alerts_of_the_config_as_run_does(plant: CliPlant) -> None
     printed = plant("run").err
     n = len(alerts_of(plant))
     assert n >= 2
-    outcome = streamad("alerts", "tail", "--from-start", "--limit", str(n), cwd=plant.folder)
+    outcome = plant("alerts tail --from-start --limit", str(n))
     assert outcome.code == 0, outcome.err
     lines = outcome.out.splitlines()
     assert len(lines) == n
@@ -45,9 +45,9 @@ def test_it_prints_the_alerts_of_the_config_as_run_does(plant: CliPlant) -> None
 
 def test_it_prints_json_of_a_url_and_a_group_goes_on(judged: CliPlant) -> None:
     stored = [json.loads(line) for line in alerts_of(judged)]
-    tail = ("alerts", "tail", "--url", "file:out/alerts.jsonl", "--group", "desk", "--json", "--limit")
-    first = streamad(*tail, "1", cwd=judged.folder)
-    rest = streamad(*tail, str(len(stored) - 1), cwd=judged.folder)
+    tail = "alerts tail --url file:out/alerts.jsonl --group desk --json --limit"
+    first = judged(tail, "1", config=False)
+    rest = judged(tail, str(len(stored) - 1), config=False)
     assert [json.loads(line) for line in (first.out + rest.out).splitlines()] == stored
 
 
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_it_with_exit_code_0_and_new_alerts_are_printed(judged: CliP
     assert (process.returncode, out, err) == (0, "", "following out/alerts.jsonl, Ctrl-C ends\n")
 
 
-def test_unscorable_sequences_are_shown(tmp_path: Path) -> None:
+def test_unscorable_sequences_are_shown(plant: CliPlant) -> None:
     verdict = {
         "type": "verdict",
         "verdict_id": "v",
@@ -82,18 +82,15 @@ def test_unscorable_sequences_are_shown(tmp_path: Path) -> None:
         "schema_version": 2,
     }
     normal = {**verdict, "decision": "normal"}
-    (tmp_path / "a.jsonl").write_text(f"{json.dumps(normal)}\n{json.dumps(verdict)}\n")
-    outcome = streamad("alerts", "tail", "--url", "a.jsonl", "--from-start", "--limit", "1", cwd=tmp_path)
+    (plant.folder / "a.jsonl").write_text(f"{json.dumps(normal)}\n{json.dumps(verdict)}\n")
+    outcome = plant("alerts tail --url a.jsonl --from-start --limit 1", config=False)
     assert outcome.out == "UNSCORABLE reactor-1 B-9  too short\n"
 
 
 def test_a_place_that_cannot_be_followed_is_a_one_line_error(judged: CliPlant) -> None:
-    streamad("alerts", "tail", "--url", "stdout:", cwd=judged.folder).assert_one_line_error(
-        "no subscription 'stdout'", code=2
-    )
-    both = streamad("alerts", "tail", "--url", "a.jsonl", "--config", "plant.yaml", cwd=judged.folder)
-    both.assert_one_line_error("--config and --url", code=2)
-    away = streamad("alerts", "tail", "--url", "kafka://127.0.0.1:1/alerts?request_timeout=1s", cwd=judged.folder)
+    judged("alerts tail --url stdout:", config=False).assert_one_line_error("no subscription 'stdout'", code=2)
+    judged("alerts tail --url a.jsonl").assert_one_line_error("--config and --url", code=2)
+    away = judged("alerts tail --url kafka://127.0.0.1:1/alerts?request_timeout=1s", config=False)
     following, error = away.err.splitlines()
     assert following == "following kafka://127.0.0.1:1/alerts, Ctrl-C ends"
     assert error.startswith("error: kafka 127.0.0.1:1: no broker can be reached")
