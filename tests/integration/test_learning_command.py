@@ -21,7 +21,7 @@ import yaml
 from streamad.learn.registry.registry import Registry
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from tests.support.kafka.child import PLUGINS
-from tests.support.runtime.cli import Outcome, started, streamad
+from tests.support.runtime.cli import CliPlant, Outcome, started, streamad
 
 LIMIT_S = 180.0  # a training has only the time that nobody else wants
 TRAIN, NORMAL, FAULTY = 70, 24, 16
@@ -46,12 +46,14 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Plant:
+class Plant(CliPlant):
     """The simulated plant in a folder of its own; its first life reads the normal batches, later ones the others."""
 
-    def __init__(self, simulated: Path, folder: Path) -> None:
-        shutil.copytree(simulated, folder)
-        self.folder = folder
+    def __init__(
+        self, simulated: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        super().__init__(shutil.copytree(simulated, folder), capsys, monkeypatch)
+        monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])  # for trainers; here PLUGINS can be imported
         self.configure()
 
     def configure(self, source: str = "train", **sections: Any) -> None:
@@ -63,9 +65,6 @@ class Plant:
             else:
                 content[name] = {**content.get(name, {}), **section}
         (self.folder / "plant.yaml").write_text(yaml.safe_dump(content))
-
-    def streamad(self, *arguments: str) -> Outcome:
-        return streamad(*arguments, cwd=self.folder, **ENVIRONMENT)
 
     def messages(self, role: str) -> list[dict[str, Any]]:
         path = self.folder / "out" / f"{role}.jsonl"
@@ -87,29 +86,38 @@ class Plant:
 
 
 @pytest.fixture
-def plant(simulated: Path, tmp_path: Path) -> Plant:
-    return Plant(simulated, tmp_path / "plant")
+def plant(
+    simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Plant:
+    return Plant(simulated, tmp_path / "plant", capsys, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def first_life(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """A plant after its first run, which has trained its first model, and what that run printed."""
-    plant = Plant(simulated, tmp_path_factory.mktemp("trained") / "plant")
-    plant.configure(run={"report_interval": "1us"})
-    outcome = plant.streamad("run", "--quiet")
+    folder = tmp_path_factory.mktemp("trained") / "plant"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        plant = Plant(simulated, folder, None, monkeypatch)  # type: ignore[arg-type]  # only writes the config here
+        plant.configure(run={"report_interval": "1us"})
+    outcome = streamad("run", "--quiet", cwd=folder, **ENVIRONMENT)
     assert outcome.code == 0, outcome.err
-    return plant.folder, outcome
+    return folder, outcome
 
 
 @pytest.fixture
-def trained(first_life: tuple[Path, Outcome], tmp_path: Path) -> Plant:
-    return Plant(first_life[0], tmp_path / "plant")
+def trained(
+    first_life: tuple[Path, Outcome],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Plant:
+    return Plant(first_life[0], tmp_path / "plant", capsys, monkeypatch)
 
 
 def test_recordings_and_a_config_are_enough(plant: Plant) -> None:
     model = {**CONFIG["model"], "detector": "neutral_ad", "options": SMALL}
     plant.configure(model=model)
-    first = plant.streamad("run", "--json", "--quiet")
+    first = plant("run --json --quiet")
     assert first.code == 0, first.err
     report = first.last_json
     assert report["model"] == "default 0001"
@@ -119,7 +127,7 @@ def test_recordings_and_a_config_are_enough(plant: Plant) -> None:
     assert learning["accepted"] + learning["reserved"] == TRAIN
     assert Counter(plant.events()) == {"model_promoted": 1, "model_swapped": 1}
     plant.configure("live", model=model)
-    second = plant.streamad("run", "--json", "--quiet")
+    second = plant("run --json --quiet")
     assert second.code == 0, second.err
     assert second.last_json["counters"]["verdicts"].keys() <= {"normal", "anomalous"}
     later = plant.messages("verdicts")[TRAIN:]
@@ -149,7 +157,7 @@ def test_a_ctrl_c_ends_the_training_and_the_next_run_goes_on_with_it(plant: Plan
     assert plant.events() == []
     assert len(plant.messages("verdicts")) == TRAIN
     plant.configure()
-    outcome = plant.streamad("run", "--json", "--quiet")
+    outcome = plant("run --json --quiet")
     assert outcome.code == 0, outcome.err
     assert outcome.last_json["model"] == "default 0001"
     assert len(plant.messages("verdicts")) == TRAIN
@@ -158,7 +166,7 @@ def test_a_ctrl_c_ends_the_training_and_the_next_run_goes_on_with_it(plant: Plan
 
 def test_a_replay_learns_nothing(trained: Plant) -> None:
     before = trained.files()
-    outcome = trained.streamad("replay", "live/recordings.jsonl", "--json", "--quiet")
+    outcome = trained("replay live/recordings.jsonl --json --quiet")
     assert outcome.code == 0, outcome.err
     assert outcome.last_json["model"] == "default 0001"
     assert "learning" not in outcome.last_json["counters"]
@@ -167,12 +175,12 @@ def test_a_replay_learns_nothing(trained: Plant) -> None:
 
 def test_without_learning_nothing_of_it_is_there(plant: Plant) -> None:
     plant.configure(learning=None)
-    outcome = plant.streamad("run")
+    outcome = plant("run")
     outcome.assert_one_line_error("no model 'default'", "learning: {}", "streamad train")
-    trained = plant.streamad("train", "train/recordings.jsonl")
+    trained = plant("train train/recordings.jsonl")
     assert trained.code == 0, trained.err
     before = plant.files()
-    outcome = plant.streamad("run", "--json")
+    outcome = plant("run --json")
     assert outcome.code == 0, outcome.err
     assert "learning" not in outcome.last_json["counters"]
     changed = {name for name, content in plant.files().items() if before.get(name) != content}
@@ -180,14 +188,14 @@ def test_without_learning_nothing_of_it_is_there(plant: Plant) -> None:
 
 
 def test_a_replay_without_a_model_names_the_commands_that_make_one(plant: Plant) -> None:
-    plant.streamad("replay").assert_one_line_error("no model 'default'", "streamad run", "streamad train")
+    plant("replay").assert_one_line_error("no model 'default'", "streamad run", "streamad train")
 
 
 def test_a_broken_model_at_the_start_ends_the_run_with_one_line(trained: Plant) -> None:
     path = trained.folder / "registry" / "default" / "versions" / "0001" / "mean.npz"
     path.write_bytes(path.read_bytes()[:-1])
     trained.configure("live")
-    trained.streamad("run").assert_one_line_error("mean.npz is damaged")
+    trained("run").assert_one_line_error("mean.npz is damaged")
 
 
 def test_the_status_line_contains_the_learning_counters(first_life: tuple[Path, Outcome]) -> None:
