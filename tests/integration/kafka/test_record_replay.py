@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewTopic
+from aiokafka import AIOKafkaProducer
 
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Source
@@ -19,7 +18,7 @@ from streamad.ranges import EVERYTHING, Span
 from streamad.runtime.replay import cut
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
-from tests.support.kafka.broker import Broker, Message, admin_of, create_topics, produce, unique_name
+from tests.support.kafka.broker import Broker, Message, admin_of, new_topic, produce, read_committed, unique_name
 from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.pipeline import START_US
 
@@ -80,20 +79,18 @@ async def abort_some(bootstrap: str, topic: str) -> None:
 @pytest.fixture(scope="module")
 def topic(kafka: Broker) -> str:
     """A topic full of trouble, gaps in the middle and at its end."""
-    name = unique_name("plant.sensors")
     found = messages()
 
-    async def fill() -> None:
+    async def fill() -> str:
         # By the broker's reckoning these records are old enough to be deleted while the tests run.
-        kept = NewTopic(name, N_PARTITIONS, 1, topic_configs={"retention.ms": "-1"})
-        await create_topics(kafka.bootstrap, {name: kept})
+        name = await new_topic(kafka, N_PARTITIONS, {"retention.ms": "-1"})
         await produce(kafka.bootstrap, name, found[:-12])
         await abort_some(kafka.bootstrap, name)
         await produce(kafka.bootstrap, name, found[-12:])
         await abort_some(kafka.bootstrap, name)
+        return name
 
-    asyncio.run(fill())
-    return name
+    return asyncio.run(fill())
 
 
 def time_of(i: int) -> str:
@@ -177,26 +174,14 @@ def test_a_recording_holds_the_very_records(plant: CliPlant, kafka: Broker, topi
     assert live == kept
     assert sum(len(records) for _, records in live.values()) > 30
     if span == EVERYTHING:
-        assert asyncio.run(as_the_broker_has_them(kafka.bootstrap, topic)) == {
-            partition: records for partition, (_, records) in kept.items()
+        assert {partition: records for partition, (_, records) in kept.items()} == {
+            f"{topic}-{number}": [
+                Record(record.offset, record.value or b"", record.timestamp * 1000, record.key)
+                for record in asyncio.run(read_committed(kafka.bootstrap, topic))
+                if record.partition == number
+            ]
+            for number in range(N_PARTITIONS)
         }
-
-
-async def as_the_broker_has_them(bootstrap: str, topic: str) -> dict[str, list[Record]]:
-    """The committed records, read by nothing of ours."""
-    partitions = [TopicPartition(topic, number) for number in range(N_PARTITIONS)]
-    found: dict[str, list[Record]] = {f"{topic}-{number}": [] for number in range(N_PARTITIONS)}
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as consumer:
-        consumer.assign(partitions)
-        await consumer.seek_to_beginning(*partitions)
-        ends = await consumer.end_offsets(partitions)
-        while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
-            for partition, records in (await consumer.getmany(timeout_ms=100)).items():
-                found[f"{topic}-{partition.partition}"] += [
-                    Record(record.offset, record.value or b"", record.timestamp * 1000, record.key)
-                    for record in records
-                ]
-    return found
 
 
 def test_no_group_is_joined_and_nothing_committed(plant: CliPlant, kafka: Broker, topic: str) -> None:
