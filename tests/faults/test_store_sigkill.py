@@ -19,7 +19,7 @@ import pytest
 
 from streamad.learn.store import compaction
 from streamad.learn.store.records import SHARES
-from tests.support.forks import fork_server_context
+from tests.support.forks import fork_server_context, forked
 from tests.support.learning import store_child
 from tests.support.learning.inlier_cases import sequence_of
 from tests.support.runtime.disk import Disk
@@ -45,21 +45,9 @@ def fork_server() -> ForkServerContext:
 
 @pytest.fixture
 def start(fork_server: ForkServerContext) -> Iterator[Start]:
-    """Starts children; those that a failing test leaves behind are ended, each by its id."""
-    children: list[ForkServerProcess] = []
-
-    def run(target: Callable[..., None], *args: object) -> ForkServerProcess:
-        process = fork_server.Process(target=target, args=args)
-        process.start()
-        children.append(process)
-        return process
-
-    yield run
-    for process in children:
-        if process.is_alive():
-            process.kill()
-        process.join(10)
-        process.close()
+    """Starts children, which are ended at the end."""
+    with forked(fork_server) as start:
+        yield start
 
 
 def contents(folder: Path, policy: str = "newest") -> dict[str, list[str]]:

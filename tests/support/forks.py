@@ -3,7 +3,30 @@
 from __future__ import annotations
 
 import multiprocessing
-from multiprocessing.context import ForkServerContext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+
+
+@contextmanager
+def forked(context: ForkServerContext) -> Iterator[Callable[..., ForkServerProcess]]:
+    """Give the function that starts a child; those that a failing test leaves behind are ended, each by its id."""
+    children: list[ForkServerProcess] = []
+
+    def start(target: Callable[..., None], *args: object) -> ForkServerProcess:
+        process = context.Process(target=target, args=args)
+        process.start()
+        children.append(process)
+        return process
+
+    try:
+        yield start
+    finally:
+        for process in children:
+            if process.is_alive():
+                process.kill()
+            process.join(10)
+            process.close()
 
 
 def fork_server_context(*more: str) -> ForkServerContext:
