@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.runtime.cli import CliPlant, streamad
+from tests.support.runtime.cli import CliPlant
 from tests.support.runtime.pipeline import START_US
 
 START_S = START_US / 1e6
@@ -27,6 +27,12 @@ ROWS = [[20.0 + 4 * i, 3.0] for i in range(10)]
 def message(**changes: Any) -> bytes:
     content = {"stream": "r1", "sequence": "bad", "times": TIMES, "values": ROWS, "end": True, **changes}
     return json.dumps({key: value for key, value in content.items() if value is not None}).encode()
+
+
+def verdict_of(plant: CliPlant, sequence: str = "bad") -> dict[str, Any]:
+    """Return the one verdict of a sequence."""
+    (verdict,) = [verdict for verdict in plant.lines("verdicts") if verdict["sequence"] == sequence]
+    return verdict
 
 
 def run_over(plant: CliPlant, *lines: bytes, **sections: Any) -> dict[str, Any]:
@@ -104,7 +110,7 @@ def test_times_a_life_apart_under_a_grid_of_a_millisecond_are_unscorable_and_tak
     assert untrained_plant("train --json").code == 0
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     run_over(untrained_plant, message(times=[0, 1e9], values=[[1.0, 2.0], [3.0, 4.0]]), **sections)
-    (verdict,) = [verdict for verdict in untrained_plant.lines("verdicts") if verdict["sequence"] == "bad"]
+    verdict = verdict_of(untrained_plant)
     assert verdict["decision"] == "unscorable"
     assert "time span too long for the grid" in verdict["detail"]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 100_000
@@ -118,13 +124,13 @@ def test_samples_for_a_closed_sequence_go_to_the_late_sink_and_make_no_second_ve
     (late,) = plant.lines("late")
     assert (late["sequence"], late["cause"], late["values"]) == ("bad", "closed", [[1.0, None]])
     assert report["counters"]["late_samples"] == 1
-    assert [verdict["sequence"] for verdict in plant.lines("verdicts")].count("bad") == 1
+    assert verdict_of(plant)
 
 
 def test_repeated_messages_make_no_second_verdict(plant: CliPlant) -> None:
     report = run_over(plant, *[message()] * 3)
     assert report["counters"]["late_samples"] == 20
-    assert [verdict["sequence"] for verdict in plant.lines("verdicts")].count("bad") == 1
+    assert verdict_of(plant)
 
 
 def test_repeated_samples_of_an_open_sequence_are_merged_and_counted(plant: CliPlant) -> None:
@@ -134,8 +140,7 @@ def test_repeated_samples_of_an_open_sequence_are_merged_and_counted(plant: CliP
     )
     counters = report["counters"]
     assert (counters["merged"], counters["duplicates"]) == (5, 10)
-    (verdict,) = [verdict for verdict in plant.lines("verdicts") if verdict["sequence"] == "bad"]
-    assert verdict["n_samples"] == 10
+    assert verdict_of(plant)["n_samples"] == 10
 
 
 @pytest.mark.parametrize(("late", "lines"), [("sink", 1), ("drop", 0)])
@@ -185,7 +190,7 @@ def test_a_sequence_too_short_or_too_gappy_is_unscorable_with_the_reason(
     plant: CliPlant, value: bytes, detail: str
 ) -> None:
     run_over(plant, value)
-    (verdict,) = [verdict for verdict in plant.lines("verdicts") if verdict["sequence"] == "bad"]
+    verdict = verdict_of(plant)
     assert verdict["decision"] == "unscorable"
     assert detail in verdict["detail"]
     assert "score" not in verdict or verdict["score"] is None
@@ -206,7 +211,7 @@ def test_a_sequence_that_lacks_a_channel_is_unscorable_and_names_it(plant: CliPl
     ]
     report = run_over(plant, *lacking)
     assert report["counters"]["dead_letters"] == {}
-    (verdict,) = [verdict for verdict in plant.lines("verdicts") if verdict["sequence"] == "bad"]
+    verdict = verdict_of(plant)
     assert (verdict["decision"], verdict["n_samples"]) == ("unscorable", 10)
     assert "pressure" in verdict["detail"]
 
@@ -287,14 +292,17 @@ def test_an_output_that_cannot_be_written_is_reported_before_anything_is_judged(
     assert all(path.stat().st_size == 0 for path in plant.folder.glob("out/*.jsonl"))
 
 
-def test_a_folder_for_replay_that_cannot_be_made_is_reported(plant: CliPlant) -> None:
-    plant("replay --quiet --out labels.csv/said").assert_one_line_error("cannot write")
-
-
-@pytest.mark.parametrize("place", ["labels.csv", "labels.csv/checkpoint"])
-def test_a_checkpoint_that_cannot_be_written_is_reported(plant: CliPlant, place: str) -> None:
-    plant.write_config(run={"checkpoint": place})
-    plant("run --quiet").assert_one_line_error("cannot write")
+@pytest.mark.parametrize(
+    ("command", "checkpoint"),
+    [
+        ("replay --quiet --out labels.csv/said", "checkpoint"),
+        ("run --quiet", "labels.csv"),
+        ("run --quiet", "labels.csv/checkpoint"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_is_reported(plant: CliPlant, command: str, checkpoint: str) -> None:
+    plant.write_config(run={"checkpoint": checkpoint})
+    plant(command).assert_one_line_error("cannot write")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -352,18 +360,14 @@ def test_a_damaged_checkpoint_is_reported_and_outputs_are_unchanged(plant: CliPl
     assert plant.files() == before
 
 
-def test_outputs_cut_by_hand_are_reported_and_not_written_to(plant: CliPlant) -> None:
+@pytest.mark.parametrize(
+    ("name", "word"), [("out/verdicts.jsonl", "checkpoint"), ("recordings/day.jsonl", "replaced or cut")]
+)
+def test_a_file_cut_by_hand_is_reported_and_not_written_to(plant: CliPlant, name: str, word: str) -> None:
     assert plant("run --quiet").code == 0
-    (plant.folder / "out" / "verdicts.jsonl").write_text("")
-    outcome = plant("run --quiet")
-    outcome.assert_one_line_error("verdicts.jsonl", "checkpoint")
-    assert (plant.folder / "out" / "verdicts.jsonl").read_text() == ""
-
-
-def test_a_recording_that_was_cut_is_reported(plant: CliPlant) -> None:
-    assert plant("run --quiet").code == 0
-    (plant.folder / "recordings" / "day.jsonl").write_text("")
-    plant("run --quiet").assert_one_line_error("day.jsonl", "replaced or cut")
+    (plant.folder / name).write_text("")
+    plant("run --quiet").assert_one_line_error(Path(name).name, word)
+    assert (plant.folder / name).read_text() == ""
 
 
 # --- config ----------------------------------------------------------------------------------------------------------
@@ -407,7 +411,7 @@ def test_all_problems_that_plugins_find_in_a_config_are_reported_at_once(plant: 
 
 def test_a_config_that_is_no_yaml_is_reported(plant: CliPlant) -> None:
     plant.config.write_text("channels: [")
-    outcome = streamad("run", cwd=plant.folder)
+    outcome = plant("run")
     assert outcome.code == 2
     assert "plant.yaml" in outcome.err
     assert "Traceback" not in outcome.err
