@@ -34,7 +34,8 @@ def kafka_jars() -> Path:
 @pytest.fixture(scope="session")
 def kafka(kafka_jars: Path) -> Iterator[Broker]:
     """The broker that all tests share: give topics, groups and ids unique names, and do not stop it."""
-    with new_broker() as broker:
+    # Nothing kills it, so no start waits for this session to end; on a busy machine it may wait for a core for seconds.
+    with new_broker({"broker.session.timeout.ms": "30000"}) as broker:
         yield broker
 
 
