@@ -107,6 +107,7 @@ class Plant:
             "window": {"length": LENGTH, "min_samples": 2},
             "model": {
                 "recordings": "normal",
+                "detector": "neutral_ad",
                 "options": {"preset": "natops", "epochs": 1},
                 "folds": 2,
                 "device": "cpu",

@@ -67,7 +67,7 @@ def settings_of(epochs: int, batch_wait_us: int) -> Settings:
     return Settings(
         channels=tuple(ChannelSettings(name=f"c{index}") for index in range(CHANNELS)),
         source=SourceSettings(url="none"),
-        model=ModelSettings(device="cpu", options={"epochs": epochs}),
+        model=ModelSettings(detector="neutral_ad", device="cpu", options={"epochs": epochs}),
         alerts=AlertSettings(false_alarm_rate=0.02),
         learning=LearningSettings(store="inliers"),
         run=RunSettings(batch_wait=f"{batch_wait_us}us"),  # type: ignore[arg-type]

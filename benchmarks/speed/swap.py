@@ -54,7 +54,7 @@ def settings_of(batch_wait_ms: float) -> Settings:
     return Settings(
         channels=tuple(ChannelSettings(name=f"c{index}") for index in range(CHANNELS)),
         source=SourceSettings(url="none"),
-        model=ModelSettings(device="cpu", options={"epochs": 1}),
+        model=ModelSettings(detector="neutral_ad", device="cpu", options={"epochs": 1}),
         alerts=AlertSettings(false_alarm_rate=0.02),
         run=RunSettings(batch_wait=f"{batch_wait_ms}ms"),  # type: ignore[arg-type]
     )

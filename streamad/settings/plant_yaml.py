@@ -183,7 +183,7 @@ class ModelSettings(ConfigSection):
     """Recordings of normal sequences for `streamad train`; null: the source."""
     registry: Path = Path("registry")
     """Folder of the model registry."""
-    detector: str = "neutral_ad"
+    detector: str = "ensemble"
     """Kind of detector (entry point)."""
     options: dict[str, Any] = Field(default={})
     """Options of the detector."""

@@ -97,7 +97,7 @@ def _commented(text: str, comment: str) -> str:
     return f"{text.ljust(_COMMENT_COLUMN)}  # {comment}" if comment else text
 
 
-def judging_sections(recordings: Entry, options: Entry | None = None) -> tuple[Section, ...]:
+def judging_sections(recordings: Entry) -> tuple[Section, ...]:
     """Return the sections that do not depend on the messages: model, alerts, learning (off), sinks, run.
 
     Outputs go to ``out/``.
@@ -111,7 +111,7 @@ def judging_sections(recordings: Entry, options: Entry | None = None) -> tuple[S
             Entry("calibration", 0.5, "share held out for the false-alarm rate (below 150 sequences: out of fold)"),
             Entry("seed", 0, "same data, same seed, same model"),
             Entry("device", "auto", "auto, cpu, cuda or cuda:0"),
-            options or Entry("options", {"epochs": 100}, "of the detector neutral_ad", active=False),
+            Entry("detector", "ensemble", "fits in seconds; neutral_ad: learned transformations, minutes"),
         ),
     )
     alerts = Section(

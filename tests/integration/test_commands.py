@@ -287,7 +287,7 @@ def test_a_second_training_makes_and_reports_the_next_version(plant: CliPlant) -
 
 def test_a_training_that_does_not_leave_its_start_is_reported_with_advice(plant: CliPlant) -> None:
     assert "did not leave its start" not in plant("train").out
-    plant.write_config(model={"options": {**OPTIONS, "epochs": 1, "learning_rate": 1e-7}})
+    plant.write_config(model={"detector": "neutral_ad", "options": {**OPTIONS, "epochs": 1, "learning_rate": 1e-7}})
     outcome = plant("train")
     assert outcome.code == 0, outcome.err
     assert "training did not leave its start" in " ".join(plant("models show 0003").out.split())

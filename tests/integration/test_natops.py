@@ -14,7 +14,7 @@ from tests.support.runtime.cli import CliPlant
 CONFIG = """\
 source: {{url: {data}}}
 window: {{length: 51}}
-model: {{folds: 2, options: {{epochs: 25}}, device: cpu}}
+model: {{detector: neutral_ad, folds: 2, options: {{epochs: 25}}, device: cpu}}
 channels: [{channels}]
 """
 

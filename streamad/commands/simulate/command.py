@@ -205,7 +205,7 @@ def _config(folders: tuple[str, ...], seed: int) -> str:
                 Entry("max_missing", 0.2, "more of a channel missing: unscorable"),
             ),
         ),
-        *judging_sections(learn_from, options=Entry("options", {"epochs": 50}, "default 100; half is enough here")),
+        *judging_sections(learn_from),
     )
     head = (
         f"A simulated plant of fed-batch fermenters (streamad simulate, seed {seed}).",

@@ -18,6 +18,7 @@ from streamad.errors import ArtifactError, StreamadError
 from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
 from streamad.messages import ModelRef
+from streamad.plugins import make_detector
 from streamad.ports import Detector, Scorer
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray
@@ -107,10 +108,17 @@ def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
 
 
 def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Detector) -> LoadedModel:
-    """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service."""
+    """Verify and load the version in ``folder``; raises ArtifactError if it must not go into service.
+
+    If the config does not name the kind of detector, a version is loaded as the kind that made it: the default may
+    have been another then.
+    """
     label = f"model {ref.name} {ref.version}"
     manifest = read_manifest(folder, label)
-    check_detector(manifest, settings.model.detector, label)
+    if "detector" in settings.model.model_fields_set:
+        check_detector(manifest, settings.model.detector, label)
+    elif manifest.detector.kind != settings.model.detector:
+        detector = make_detector(manifest.detector.kind, manifest.detector.options)
     check_channels(manifest.channels, settings.channel_specs, label)
     check_window(manifest.window, settings.window, label)
     verify_files(folder, manifest, label)

@@ -14,7 +14,7 @@ from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.fits import FitProgress
 from streamad.learn.training.from_recordings import train_model
-from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
+from streamad.ports import Detector, TrainingProgress, TrainingStep, TrainingSummary
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray, WindowSet
 
@@ -148,7 +148,7 @@ def train(
     n: int = 30,
     *,
     data: WindowSet | None = None,
-    detector: MeanDetector | None = None,
+    detector: Detector | None = None,
     settings: Settings | None = None,
     progress: FitProgress | None = None,
     promote: bool = True,

@@ -113,7 +113,13 @@ class CliPlant:
             "channels": [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}],
             "source": {"url": "recordings"},
             "window": {"length": L},
-            "model": {"recordings": "normal", "options": OPTIONS, "folds": 2, "device": "cpu"},
+            "model": {
+                "recordings": "normal",
+                "detector": "neutral_ad",
+                "options": OPTIONS,
+                "folds": 2,
+                "device": "cpu",
+            },
             "alerts": {"false_alarm_rate": 0.3},
             "sinks": {
                 role: f"out/{role}.jsonl" for role in ("alerts", "attributions", "verdicts", "dead_letters", "late")

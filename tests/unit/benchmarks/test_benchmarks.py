@@ -81,7 +81,7 @@ def test_pipeline_reports_samples_per_second_and_each_stage_s_share() -> None:
 def test_the_demo_s_commands_work_one_after_the_other_and_sum_up() -> None:
     """The job of scripts/demo, end to end, on few batches and hardly trained."""
     sizes = ("--seeds", "1", "--train", "24", "--normal", "6", "--faulty", "4")
-    small = '{"epochs": 2, "n_transformations": 2, "base_width": 8, "embedding_dim": 8}'
+    small = '{"n_minirocket": 420, "n_groups": 2}'
     environment = {"STREAMAD_MODEL__OPTIONS": small, "STREAMAD_MODEL__FOLDS": "2"}
     figures = benchmark("quality/demo_seeds", *sizes, **environment)
     (run,) = figures["runs"]

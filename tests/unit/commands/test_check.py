@@ -267,7 +267,7 @@ def test_a_damaged_checkpoint_fails(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
-    config = plant(folder, good(12), model={"options": {"epochs": 1, "n_transformations": 2}})
+    config = plant(folder, good(12), model={"options": {"n_minirocket": 84, "n_groups": 2}})
     varied = [{**m, "values": {k: v + i % 7 for k, v in m["values"].items()}} for i, m in enumerate(good(12))]
     (folder / "in/day.jsonl").write_text("".join(json.dumps(m) + "\n" for m in varied))
     result = CliRunner().invoke(app, ["train", "-c", str(config)])
@@ -310,11 +310,11 @@ def test_a_damaged_model_fails(trained: Path) -> None:
 
 
 def test_wrong_detector_options_fail(tmp_path: Path) -> None:
-    config = plant(tmp_path, model={"options": {"epoch": 3}})
+    config = plant(tmp_path, model={"options": {"n_group": 3}})
     result = CliRunner().invoke(app, ["check", "-c", str(config), "--json"])
     last = json.loads(result.stdout)["checks"][-1]
     assert (last["check"], last["outcome"]) == ("model.options", "failed")
-    assert "epochs" in last["message"]
+    assert "n_groups" in last["message"]
 
 
 def test_a_wrong_option_has_its_line_and_nothing_that_hangs_on_it_is_called_right(tmp_path: Path) -> None:

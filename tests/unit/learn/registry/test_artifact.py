@@ -15,6 +15,8 @@ import pytest
 
 from streamad.errors import ArtifactError
 from streamad.learn.registry.artifact import probe_deviation
+from streamad.learn.registry.registry import Registry
+from streamad.plugins import make_detector
 from streamad.system.files import sha256_of
 from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train
 
@@ -168,6 +170,17 @@ def test_an_artifact_of_another_plant(root: Path, plant: Any, expected: str) -> 
 def test_an_artifact_of_another_detector(root: Path) -> None:
     plant = settings_of(model={"detector": "neutral_ad", "device": "cpu"})
     assert "made by detector 'mean', the config says model.detector: neutral_ad" in refused(root, settings=plant)
+
+
+def test_without_a_detector_in_the_config_a_version_is_loaded_as_the_kind_that_made_it(tmp_path: Path) -> None:
+    options = {"n_transformations": 3, "epochs": 1}
+    named = settings_of(model={"detector": "neutral_ad", "options": options, "device": "cpu"})
+    train(tmp_path, settings=named, detector=make_detector("neutral_ad", options))
+    unnamed = settings_of(model={"device": "cpu"})
+    assert unnamed.model.detector != "neutral_ad"
+    loaded = Registry(tmp_path).load("default", settings=unnamed, detector=MeanDetector())
+    assert loaded.manifest.detector.kind == "neutral_ad"
+    assert loaded.scorer.n_terms == 3
 
 
 @pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])
