@@ -14,8 +14,9 @@ from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers, MicroBatcher
 from streamad.learn.live.live_learning import LiveLearning
 from streamad.learn.parts import versions_of
+from streamad.learn.store.records import Mark
 from streamad.learn.training.from_recordings import train_model
-from streamad.messages import Feedback, ModelRef
+from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.telemetry.events import EventLog
 from streamad.types import Window, WindowSet
@@ -35,7 +36,7 @@ class Learning(Protocol):
         """Take a committed sequence."""
         ...
 
-    async def mark(self, feedback: Feedback) -> None:
+    async def mark(self, mark: Mark) -> None:
         """Take an operator's mark on an alert."""
         ...
 
@@ -72,7 +73,7 @@ class _Naive:
             self._kept.append((sequence.verdict.verdict_id, sequence.window))
             self._n_new += 1
 
-    async def mark(self, feedback: Feedback) -> None:
+    async def mark(self, mark: Mark) -> None:
         """Ignore it."""
 
     async def wait_until_trained(self) -> None:

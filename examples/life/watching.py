@@ -18,6 +18,7 @@ from typing import NamedTuple
 from life.monitors import Kind, learning_of
 from life.plant import START_US, Batch, Phase
 from streamad.judge.judging import JudgedSequence
+from streamad.learn.store.records import mark_of
 from streamad.messages import Decision, Event, Feedback, Verdict
 from streamad.plant import Plant
 from streamad.runtime.checkpoint import UnsavedCommitter
@@ -127,13 +128,12 @@ class _Monitor:
 
     async def mark(self, verdict: Verdict, *, was_right: bool) -> None:
         """Take an operator's mark on an alert."""
-        await self._learning.mark(
-            Feedback(
-                alert_id=verdict.verdict_id,
-                judgement="confirmed" if was_right else "false_alarm",
-                created_at=from_us(self._clock.now_us()),
-            )
+        feedback = Feedback(
+            alert_id=verdict.verdict_id,
+            judgement="confirmed" if was_right else "false_alarm",
+            created_at=from_us(self._clock.now_us()),
         )
+        await self._learning.mark(mark_of(feedback))
 
     async def wait_until_trained(self) -> None:
         """Return once everything judged so far has had its effect: a training, a swap."""
