@@ -381,13 +381,14 @@ def latency(plant: Plant, rate: float, seconds: float) -> dict[str, Any]:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures that ``--json`` prints."""
     sizes = {"chunked": options.sequences, "single": max(STREAMS, options.sequences // 4)}
+    sizes = {kind: sizes[kind] for kind in options.kinds}
     figures: dict[str, Any] = {"channels": CHANNELS, "samples_per_sequence": SAMPLES, "cores": os.cpu_count()}
     with plant_on_a_broker() as plant:
         plant.train(plant.config("live", "first"))
         for kind, n in sizes.items():
             figures[kind] = throughput(plant, kind, n, options.rounds)
             print(f"{kind}: {figures[kind]}", file=sys.stderr)
-        half = figures["chunked"]["streamad"] / SAMPLES / 2
+        half = figures[options.kinds[0]]["streamad"] / SAMPLES / 2
         loads = {name: latency(plant, rate, options.latency_s) for name, rate in (("half", half), ("tenth", half / 5))}
         print(f"latency: {loads}", file=sys.stderr)
         figures["latency_ms"] = {"p50": loads["half"]["p50"], "p99": loads["half"]["p99"], "loads": loads}
@@ -417,6 +418,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sequences", type=int, default=6000, help="chunked ones; a quarter of it as single samples")
+    parser.add_argument("--kinds", nargs="+", choices=("chunked", "single"), default=("chunked", "single"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency-s", type=float, default=30.0)
     parser.add_argument("--memory-minutes", type=float, default=1.0, help="10 for the figure in the docs")
@@ -426,7 +428,7 @@ def main() -> None:
     if options.json:
         print(json.dumps(figures))
         return
-    for kind in ("chunked", "single"):
+    for kind in options.kinds:
         found = figures[kind]
         print(
             f"{kind:<8} bare {found['bare']:>10,.0f} samples/s   streamad {found['streamad']:>10,.0f} "
