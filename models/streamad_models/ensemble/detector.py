@@ -11,22 +11,18 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
 
 from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.types import FloatArray, WindowSet
-from streamad_models.ensemble.hydra import fit_hydra
-from streamad_models.ensemble.intervals import Intervals
-from streamad_models.ensemble.minirocket import fit_minirocket
 from streamad_models.ensemble.model import EnsembleModel, Space
-from streamad_models.ensemble.neighbours import MAX_REFERENCES, MEASURES, Neighbours, Reference, fit_reference
+from streamad_models.ensemble.neighbours import MAX_REFERENCES, MEASURES, Neighbours, fit_reference
 from streamad_models.ensemble.options import EnsembleOptions
+from streamad_models.ensemble.spaces import SPACES, features_of, fit_spaces
 from streamad_models.fitted import FittedModule
-from streamad_models.neutral_ad.data import check_training_data, fit_scaling
+from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.torchscript import TorchScriptDetector, resolve_device
 
 WEIGHTS = {"minirocket": 1.0, "hydra": 1.0, "intervals": 0.5}
-_FEATURE_VALUES = 2_000_000  # of one step: bounds its memory
 _PRIOR_SPREAD = 0.15  # usual spread of a member's logarithms, counted like so many windows:
 _PRIOR_WINDOWS = 5
 
@@ -39,16 +35,16 @@ class FittedEnsemble(FittedModule):
         model: EnsembleModel,
         summary: TrainingSummary,
         training: WindowSet,
-        reference: npt.NDArray[np.int64],
+        kept: npt.NDArray[np.int64],
         own_terms: FloatArray,
     ) -> None:
         super().__init__(model, summary, training)
-        self._reference, self._own_terms = reference, own_terms
+        self._kept, self._own_terms = kept, own_terms
 
     def training_scores(self) -> FloatArray:
         """Return the terms float32 [N, K] of the training windows, each as if it were not in the reference."""
         terms = super().training_scores()
-        terms[self._reference] = self._own_terms
+        terms[self._kept] = self._own_terms
         return terms
 
 
@@ -76,48 +72,33 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
         check_training_data(data)
         target = resolve_device(device)
         began_s = time.perf_counter()
-        rng = np.random.default_rng(seed)
-        training, reference = data, np.arange(len(data))
-        if len(training) > MAX_REFERENCES:
-            reference = np.sort(rng.choice(len(training), MAX_REFERENCES, replace=False))
-            data = training.take(reference)
-        origin, factor = (torch.from_numpy(part) for part in fit_scaling(data, "standard"))
+        kept = _reference_indexes(len(data), seed)
+        known = data.take(kept)
         n_channels, length = data.values.shape[1:]
-        windows, lengths = torch.from_numpy(data.values), torch.from_numpy(data.lengths)
-        scaler = EnsembleModel(n_channels, length, [], [])
-        scaler.mean_C.copy_(origin)
-        scaler.scale_C.copy_(factor)
-        x_NCL = scaler.prepare(windows, lengths)
-        generator = torch.Generator().manual_seed(seed)
-        makers: dict[str, nn.Module] = {
-            "minirocket": fit_minirocket(x_NCL, self.options.n_minirocket, rng),
-            "hydra": fit_hydra(n_channels, length, self.options.n_groups, generator),
-            "intervals": Intervals(n_channels, length),
-        }
-        references: dict[str, Reference] = {
-            name: fit_reference(_features(features, x_NCL, lengths)) for name, features in makers.items()
-        }
-        spaces = [Space(features, Neighbours(references[name])) for name, features in makers.items()]
-        model = EnsembleModel(n_channels, length, spaces, [WEIGHTS[name] for name in makers for _ in MEASURES])
-        model.mean_C.copy_(origin)
-        model.scale_C.copy_(factor)
-        logs_NK = np.concatenate([references[name].training_logs for name in makers], axis=1)
-        median, spread = common_scale(logs_NK)
-        model.median_K.copy_(torch.from_numpy(median))
-        model.spread_K.copy_(torch.from_numpy(spread))
+        model = EnsembleModel(n_channels, length, [WEIGHTS[name] for name in SPACES for _ in MEASURES])
+        model.set_scaling(known)
+        lengths = torch.from_numpy(known.lengths)
+        x_NCL = model.prepare(torch.from_numpy(known.values), lengths)
+        logs = []
+        for space in fit_spaces(x_NCL, self.options, seed).values():
+            reference = fit_reference(features_of(space, x_NCL, lengths))
+            model.spaces.append(Space(space, Neighbours(reference)))
+            logs.append(reference.training_logs)
+        logs_NK = np.concatenate(logs, axis=1)
+        model.set_common_scale(*common_scale(logs_NK))
         with torch.inference_mode():
             own_terms = model.terms(torch.from_numpy(logs_NK.astype(np.float32))).numpy()
         summary = TrainingSummary(
-            n_sequences=len(data),
+            n_sequences=len(known),
             n_epochs=0,
             best_epoch=0,
             best_loss=0.0,
             duration_s=time.perf_counter() - began_s,
             device=str(target),
             settings={**self.options.model_dump(mode="json"), "seed": seed},
-            terms=tuple(f"{name}.{measure}" for name in makers for measure in MEASURES),
+            terms=tuple(f"{name}.{measure}" for name in SPACES for measure in MEASURES),
         )
-        return FittedEnsemble(model.to(target).eval(), summary, training, reference, own_terms)
+        return FittedEnsemble(model.to(target).eval(), summary, data, kept, own_terms)
 
 
 def common_scale(logs_NK: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -131,9 +112,8 @@ def common_scale(logs_NK: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float
     return median, np.sqrt(variance)
 
 
-@torch.inference_mode()
-def _features(module: nn.Module, x_NCL: Tensor, lengths_N: Tensor) -> npt.NDArray[np.float32]:
-    rows = max(1, _FEATURE_VALUES // (x_NCL[0].numel() * 84))
-    parts = zip(torch.split(x_NCL, rows), torch.split(lengths_N, rows), strict=True)
-    features: npt.NDArray[np.float32] = torch.cat([module(*part) for part in parts]).numpy()
-    return features
+def _reference_indexes(n: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the indexes of the reference windows: all, or 2,000 of ``n`` drawn by ``seed``."""
+    if n <= MAX_REFERENCES:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, MAX_REFERENCES, replace=False))

@@ -3,11 +3,15 @@
 Legend: B windows, C channels, L window length, D features, K terms.
 """
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from streamad.types import WindowSet
 from streamad_models.ensemble.neighbours import Neighbours
+from streamad_models.neutral_ad.data import fit_scaling
 from streamad_models.neutral_ad.model import ScaledModel
 
 LARGEST_READING = 1e4  # standard deviations: what lies beyond is as anomalous as can be, and no square overflows
@@ -30,8 +34,9 @@ class Space(nn.Module):
 class EnsembleModel(ScaledModel):
     """Maps windows to the members' terms; pure per window, deterministic, scriptable.
 
-    A member's logarithm becomes z = (logarithm - median) / spread, both of the training windows, each without itself.
-    Its term is ``weight * softplus(z)``: no member's low value makes up for another's high one.
+    ``spaces`` give the members' logarithms in their order, two each. A member's logarithm becomes
+    z = (logarithm - median) / spread, both of the training windows, each without itself. Its term is
+    ``weight * softplus(z)``: no member's low value makes up for another's high one.
     """
 
     steps_L: Tensor  # noqa: N815 - a shape suffix
@@ -39,10 +44,10 @@ class EnsembleModel(ScaledModel):
     spread_K: Tensor  # noqa: N815
     weight_K: Tensor  # noqa: N815
 
-    def __init__(self, n_channels: int, length: int, spaces: list[Space], weights: list[float]) -> None:
+    def __init__(self, n_channels: int, length: int, weights: list[float]) -> None:
         super().__init__(n_channels, length, len(weights))
         self.largest_input = LARGEST_READING
-        self.spaces = nn.ModuleList(spaces)
+        self.spaces = nn.ModuleList()
         self.register_buffer("steps_L", torch.arange(length), persistent=False)
         self.register_buffer("median_K", torch.zeros(len(weights)))
         self.register_buffer("spread_K", torch.ones(len(weights)))
@@ -61,6 +66,17 @@ class EnsembleModel(ScaledModel):
         x_BCL = (windows_BCL - self.mean_C[:, None]) * self.scale_C[:, None]
         x_BCL = torch.clamp(x_BCL, -self.largest_input, self.largest_input)
         return x_BCL.masked_fill((self.steps_L >= lengths_B[:, None])[:, None], 0.0)
+
+    def set_scaling(self, data: WindowSet) -> None:
+        """Take the mean and the standard deviation of each channel from the valid samples of ``data``."""
+        origin, factor = fit_scaling(data, "standard")
+        self.mean_C.copy_(torch.from_numpy(origin))
+        self.scale_C.copy_(torch.from_numpy(factor))
+
+    def set_common_scale(self, median: npt.NDArray[np.float64], spread: npt.NDArray[np.float64]) -> None:
+        """Take the median and the spread [K] of the members' logarithms."""
+        self.median_K.copy_(torch.from_numpy(median))
+        self.spread_K.copy_(torch.from_numpy(spread))
 
     def terms(self, logs_BK: Tensor) -> Tensor:
         """Return the terms [B, K] of the members' logarithms."""

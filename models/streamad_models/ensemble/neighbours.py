@@ -40,7 +40,7 @@ class Neighbours(nn.Module):
         self.n_neighbours = reference.n_neighbours
         self.floor = reference.floor
         self.ridge = reference.ridge
-        self.locality = LOCALITY
+        self.locality = reference.locality
         self.largest = _LARGEST
         self.register_buffer("mean_D", torch.from_numpy(reference.mean).float())
         self.register_buffer("factor_D", torch.from_numpy(reference.factor).float())
@@ -95,15 +95,17 @@ class Reference:
     n_neighbours: int
     floor: float
     ridge: float
+    locality: float
     training_logs: Matrix
 
 
-def fit_reference(features_ND: npt.NDArray[np.floating]) -> Reference:
+def fit_reference(features_ND: npt.NDArray[np.floating], locality: float = LOCALITY) -> Reference:
     """Return the reference of training windows' features [N, D], N at least 3.
 
-    A feature is centred and divided by the root of its variance plus the mean variance of all features: one that
-    hardly varies in training does not decide alone. The basis and the points are those of half precision, so that the
-    values of training windows are exactly what the module computes.
+    ``locality`` is the power of the neighbours' own values. A feature is centred and divided by the root of its
+    variance plus the mean variance of all features: one that hardly varies in training does not decide alone. The
+    basis and the points are those of half precision, so that the values of training windows are exactly what the
+    module computes.
     """
     features = features_ND.astype(np.float64)
     n, n_features = features.shape
@@ -119,7 +121,7 @@ def fit_reference(features_ND: npt.NDArray[np.floating]) -> Reference:
     floor = _LEAST * max(float(np.median(np.sort(distances, axis=1)[:, :k].mean(axis=1))), 1e-3)
     eigenvalues = (points**2).sum(axis=0)
     inverse = _inverse_kernel(points, eigenvalues, ridge)
-    own, training_logs = _without_itself(distances, inverse, k, floor)
+    own, training_own = _without_itself(distances, inverse, k, floor)
     return Reference(
         mean=mean,
         factor=factor,
@@ -131,7 +133,8 @@ def fit_reference(features_ND: npt.NDArray[np.floating]) -> Reference:
         n_neighbours=k,
         floor=floor,
         ridge=ridge * (1.0 + 1.0 / n),
-        training_logs=training_logs,
+        locality=locality,
+        training_logs=own - locality * training_own,
     )
 
 
@@ -168,21 +171,21 @@ def _inverse_kernel(points: Matrix, eigenvalues: Matrix, ridge: float) -> Matrix
 
 
 def _without_itself(distances: Matrix, inverse: Matrix, k: int, floor: float) -> tuple[Matrix, Matrix]:
-    """Return the logarithms [N, 2] of each window's distance and leverage without itself, and the local ones [N, 2].
+    """Return the logarithms [N, 2] of each window's distance and leverage without itself, and its neighbours' [N, 2].
 
-    A local one leaves the window out among its neighbours' neighbours, too: a new window is not among them either.
+    The neighbours' leave out the window, too: a new window is not among their neighbours either.
     """
     n = len(distances)
     order = np.argsort(distances, axis=1, kind="stable")[:, : k + 1]
     nearest = np.take_along_axis(distances, order, axis=1)
     diagonal = np.diag(inverse)
     own = np.stack([np.log(nearest[:, :k].mean(axis=1) + floor), -0.5 * np.log(diagonal)], axis=1)
-    local = np.empty((n, 2))
+    theirs = np.empty((n, 2))
     for window, neighbours in enumerate(order[:, :k]):
         is_other = order[neighbours] != window
         is_counted = is_other & (np.cumsum(is_other, axis=1) <= k)
-        theirs = np.where(is_counted, nearest[neighbours], 0.0).sum(axis=1) / k
+        distance = np.where(is_counted, nearest[neighbours], 0.0).sum(axis=1) / k
         precision = diagonal[neighbours] - inverse[window, neighbours] ** 2 / diagonal[window]
-        leverages = -0.5 * np.log(np.maximum(precision, 1e-12))
-        local[window] = own[window] - LOCALITY * np.array([np.log(theirs + floor).mean(), leverages.mean()])
-    return own, local
+        leverage = -0.5 * np.log(np.maximum(precision, 1e-12))
+        theirs[window] = np.log(distance + floor).mean(), leverage.mean()
+    return own, theirs
