@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, expon, gamma, genpareto, lognorm, norm
+from scipy.stats import binom, chi2, expon, gamma, genpareto, lognorm, norm
 
 from streamad.errors import ArtifactError
 from streamad.judge.calibration import Calibration, certifiable_rate, score_of
@@ -96,6 +96,23 @@ def test_extrapolated_false_alarm_rate_stays_near_nominal_on_average(law, n, rat
         first_alarm = bisect.bisect_left(inliers, True, key=lambda score: table.p_value(score)[0] <= rate)
         achieved.append(law.sf(inliers[first_alarm]) if first_alarm < len(inliers) else 0.0)
     assert np.mean(achieved) < 1.2 * rate
+
+
+@pytest.mark.parametrize(
+    ("law", "least"),
+    [(gamma(4), 0.5), (lognorm(0.5), 0.5), (expon(), 0.2), (chi2(1), 0.05)],
+    ids=["gamma", "lognormal", "exponential", "chi2"],
+)
+@pytest.mark.parametrize("n", [8, 16, 32, 48])
+def test_with_few_scores_the_rate_is_about_the_configured_one_on_average(law, least, n):
+    rng = np.random.default_rng(5)
+    grid = law.isf(np.geomspace(0.4, 1e-6, 400))
+    achieved = []
+    for _ in range(200):
+        table = calibration(law.rvs(n, random_state=rng), 0.02)
+        first_alarm = bisect.bisect_left(grid, True, key=lambda score: table.p_value(score)[0] <= 0.02)
+        achieved.append(law.sf(grid[first_alarm]) if first_alarm < len(grid) else 0.0)
+    assert least * 0.02 < np.mean(achieved) < 1.5 * 0.02
 
 
 def test_bounded_scores_are_never_called_impossible():
