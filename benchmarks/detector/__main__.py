@@ -1,6 +1,7 @@
 """Measures the ensemble, the choices that it was made by, and its peers; builds docs/model/detector.md.
 
 python -m benchmarks.detector run [--sets NAME ...] [--methods NAME ...] [--seeds N] [--sizes N ...]
+python -m benchmarks.detector calibration
 python -m benchmarks.detector report
 
 ``run`` leaves out what is stored, so that it can be stopped and called again. The data: see ``benchmarks.paper``.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from benchmarks.detector import calibration
 from benchmarks.detector.cells import add_cell, read_cells
 from benchmarks.detector.measure import CHOICES, METHODS, measure
 from benchmarks.detector.report import PAGE, updated
@@ -50,11 +52,14 @@ def main() -> int:
     )
     runs.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
     runs.add_argument("--sizes", type=int, nargs="+", default=[0], help="training windows; 0: all (default)")
+    commands.add_parser("calibration", help="measure the rate of false alarms with few calibration scores: a minute")
     commands.add_parser("report", help="write the measured tables into the page")
     arguments = parser.parse_args()
     try:
         if arguments.command == "run":
             run(arguments)
+        elif arguments.command == "calibration":
+            calibration.store(list(calibration.resampled()))
         else:
             PAGE.write_text(updated(PAGE.read_text(encoding="utf-8"), read_cells()), encoding="utf-8")
     except StreamadError as error:
