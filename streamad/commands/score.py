@@ -10,10 +10,11 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands.shared.console import ConfigOption, out, run_async
+from streamad.commands.shared.console import ConfigOption, err, out, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import p_text
 from streamad.commands.shared.plants import load_whole_plant
+from streamad.commands.shared.report import KNOWN_SEQUENCES
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, RegistryError, StreamadError, UsageError
 from streamad.ingest.windowing import Unscorable
@@ -56,6 +57,7 @@ def score(
         models.get(settings.model.name)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     data = run_async(read_windows(plant, source))
+    _warn_of_known(data, models)
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())
     if as_json:
         for verdict in verdicts:
@@ -72,6 +74,20 @@ def score(
             verdict.decision + (f": {verdict.detail}" if verdict.detail else ""),
         )
     out.print(table)
+
+
+def _warn_of_known(data: Recordings, models: _Models) -> None:
+    """Print a warning if sequences trained or calibrated the model that scores them."""
+    n_known = 0
+    for name, indexes in data.indexes().items():
+        try:
+            known = models.get(name).training_ids
+        except StreamadError:
+            continue
+        sequences = [data.sequences[index] for index in indexes]
+        n_known += sum(f"{each.stream}/{each.sequence}" in known for each in sequences)
+    if n_known:
+        err.print("warning: " + KNOWN_SEQUENCES.format(n_known, len(data.sequences)))
 
 
 class _Models:

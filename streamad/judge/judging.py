@@ -19,7 +19,8 @@ from streamad.types import FinishedSequence, Window
 class JudgedSequence:
     """A sequence's verdict, alert and attribution, by the model ``model_name`` ("" if no model was chosen).
 
-    ``window`` is in engineering units, and None for an unscorable sequence.
+    ``window`` is in engineering units, and None for an unscorable sequence. ``trained_model``: the sequence trained or
+    calibrated the model.
     """
 
     verdict: Verdict
@@ -27,6 +28,7 @@ class JudgedSequence:
     attribution: Attribution | None = None
     window: Window | None = None
     model_name: str = ""
+    trained_model: bool = False
 
     def outputs(self, *, with_verdicts: bool) -> list[OutputRecord]:
         """Return the messages; without a verdicts sink an unscorable verdict goes to the alerts, so that it is seen."""
@@ -89,7 +91,9 @@ class Judge:
         attribution = None
         if alert is not None and self._explains:
             attribution = await self._explain(alert, window, batcher, result)
-        return JudgedSequence(verdict, alert, attribution, window, batcher.name)
+        names = verdict.verdict_id, f"{sequence.stream}/{sequence.sequence}"
+        trained = any(name in model.training_ids for name in names)
+        return JudgedSequence(verdict, alert, attribution, window, batcher.name, trained)
 
     async def _explain(self, alert: Alert, window: Window, batcher: MicroBatcher, result: Scored) -> Attribution | None:
         model = result.model

@@ -18,6 +18,7 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
+from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.messages import ModelRef
 from streamad.ports import Clock, Scorer
 from streamad.settings.plant_yaml import RunSettings
@@ -61,13 +62,17 @@ class WaitingLine(Generic[T]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelInService:
-    """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms."""
+    """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms.
+
+    ``training_ids`` are of the sequences that trained or calibrated it.
+    """
 
     ref: ModelRef
     scorer: Scorer
     calibration: Calibration
     reference: Reference | None = None
     terms: tuple[str, ...] = ()
+    training_ids: TrainingIds = NO_TRAINING_IDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

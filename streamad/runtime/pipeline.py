@@ -420,6 +420,7 @@ class Pipeline:
         self.counters.commits += 1
         for waiting, sequence in zip(commit.done, commit.judged, strict=True):
             self.counters.verdicts[sequence.verdict.decision] += 1
+            self.counters.trained_model += sequence.trained_model
             self.counters.alerts += sequence.alert is not None
             if waiting.record_us is not None:
                 self._status.latencies.add(self._clock.now_us() - waiting.record_us)

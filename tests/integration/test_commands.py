@@ -285,6 +285,13 @@ def test_a_second_training_makes_and_reports_the_next_version(plant: CliPlant) -
     assert plant("models list --json").last_json["current"] == "0002"
 
 
+def test_judging_what_trained_the_model_is_told(plant: CliPlant) -> None:
+    told = "24 of 24 trained or calibrated the model"
+    assert told in plant("score normal").err
+    assert told in plant("replay normal").out
+    assert "trained or calibrated" not in plant("score").err
+
+
 def test_a_training_that_does_not_leave_its_start_is_reported_with_advice(plant: CliPlant) -> None:
     assert "did not leave its start" not in plant("train").out
     plant.write_config(model={"detector": "neutral_ad", "options": {**OPTIONS, "epochs": 1, "learning_rate": 1e-7}})

@@ -14,6 +14,8 @@ from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.messages import Verdict
 
+KNOWN_SEQUENCES = "{} of {} trained or calibrated the model: figures on them are too good"
+
 
 def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluation | None = None) -> None:
     """Print the figures of a run and, with labels, its detection and false-alarm rates."""
@@ -31,6 +33,8 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         count = sum(value.values()) if isinstance(value, dict) else value
         if count:
             table.add_row(name.replace("_", " "), str(count))
+    if report.counters.get("trained_model"):
+        table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
         _add_evaluation(table, evaluation, configured_rate)
     latency, slowest = report.latency_ms(0.5), report.latency_ms(0.99)

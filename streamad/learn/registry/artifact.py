@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import ArtifactError, StreamadError
+from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
 from streamad.messages import ModelRef
@@ -57,6 +58,7 @@ def read_npz(path: Path, names: tuple[str, ...]) -> tuple[AnyArray, ...]:
 CALIBRATION_FILE = "calibration.npy"
 PROBE_FILE = "probe.npz"
 REFERENCE_FILE = "reference.npz"
+TRAINING_IDS_FILE = "training_ids.npy"
 # Float32 kernels of other processors sum in another order; a wrong or damaged model deviates by far more. The stored
 # terms were computed on a CPU; other devices use other kernels throughout.
 PROBE_TOLERANCE = 1e-4
@@ -69,7 +71,8 @@ class LoadedModel:
     """A verified model.
 
     ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference_values`` float32 [M, C, L] and
-    ``reference_lengths`` int64 [M] of typical training windows, for attribution.
+    ``reference_lengths`` int64 [M] of typical training windows, for attribution; ``training_ids`` of all sequences that
+    trained or calibrated it, empty for versions of former releases.
     """
 
     scorer: Scorer
@@ -78,6 +81,7 @@ class LoadedModel:
     calibration_terms: FloatArray
     reference_values: FloatArray
     reference_lengths: IntArray
+    training_ids: TrainingIds = NO_TRAINING_IDS
 
 
 def write_arrays(
@@ -86,14 +90,16 @@ def write_arrays(
     calibration_terms: FloatArray,
     probe: tuple[FloatArray, IntArray, FloatArray],
     reference: tuple[FloatArray, IntArray],
+    training_ids: TrainingIds,
 ) -> None:
-    """Write calibration [n, K], probe (windows [P, C, L], lengths [P], terms [P, K]) and reference windows.
+    """Write calibration [n, K], probe (windows [P, C, L], lengths [P], terms [P, K]), reference windows and ids.
 
     The same arrays give the same bytes. Raises OSError.
     """
     np.save(folder / CALIBRATION_FILE, np.asarray(calibration_terms, dtype=np.float32), allow_pickle=False)
     np.savez(folder / PROBE_FILE, allow_pickle=False, windows=probe[0], lengths=probe[1], terms=probe[2])
     np.savez(folder / REFERENCE_FILE, allow_pickle=False, windows=reference[0], lengths=reference[1])
+    np.save(folder / TRAINING_IDS_FILE, training_ids.hashes, allow_pickle=False)
 
 
 def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
@@ -131,7 +137,8 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), scorer.n_terms, label)
     values, lengths = read_npz(folder / REFERENCE_FILE, ("windows", "lengths"))
     _check_windows(values, lengths, shape, f"{label}: {REFERENCE_FILE}")
-    return LoadedModel(scorer, ref, manifest, terms, values, lengths)
+    ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
+    return LoadedModel(scorer, ref, manifest, terms, values, lengths, ids)
 
 
 def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> Scorer:
@@ -148,6 +155,13 @@ def _check_windows(values: AnyArray, lengths: AnyArray, shape: tuple[int, int], 
     right = values.dtype == np.float32 and values.shape == (len(values), *shape) and lengths.shape == (len(values),)
     if not right or lengths.dtype != np.int64 or ((lengths < 1) | (lengths > shape[1])).any():
         raise ArtifactError(f"{label} does not hold windows of {shape[0]} channels x {shape[1]} samples: train anew")
+
+
+def _training_ids(folder: Path, label: str) -> TrainingIds:
+    hashes = read_npy(folder / TRAINING_IDS_FILE)
+    if hashes.dtype != np.uint64 or hashes.ndim != 1 or (np.diff(hashes.astype(np.float64)) < 0).any():
+        raise ArtifactError(f"{label}: {TRAINING_IDS_FILE} does not hold ascending hashes: train anew")
+    return TrainingIds(hashes)
 
 
 def _check_terms(terms: AnyArray, n_terms: int, label: str) -> FloatArray:

@@ -45,6 +45,7 @@ class RegistryVersions:
             Calibration.from_terms(loaded.calibration_terms, settings.alerts.false_alarm_rate),
             Reference(loaded.reference_values, loaded.reference_lengths),
             loaded.manifest.training.terms,
+            loaded.training_ids,
         )
 
 

@@ -74,7 +74,10 @@ class Challenger:
         kept, dropped = self.training.take(np.flatnonzero(keep)), self.training.take(np.flatnonzero(~keep))
         folds = self._out_of_fold(fits, kept, dropped) if self._is_out_of_fold else []
         calibrated = self._of_folds(folds) if folds else None
-        return publisher.publish(fits.final(kept), kept, lambda scorer: calibrated or self._held_out(scorer))
+        held_out = (*dropped.ids, *(each.id for each in self.plan.calibration.sequences))
+        return publisher.publish(
+            fits.final(kept), kept, lambda scorer: calibrated or self._held_out(scorer), calibration_ids=held_out
+        )
 
     def _kept(self, fits: Fits) -> BoolArray:
         keep = np.ones(len(self.training), dtype=np.bool_)

@@ -88,7 +88,10 @@ class _TrainingRun:
         held_out, training = data.take(np.arange(n)), data.take(np.arange(n, len(data)))
         fitted = self.fits.final(training)
         return self.publisher.publish(
-            fitted, training, lambda scorer: Calibrated(score_windows(scorer, held_out), "split")
+            fitted,
+            training,
+            lambda scorer: Calibrated(score_windows(scorer, held_out), "split"),
+            calibration_ids=held_out.ids,
         )
 
     def out_of_fold(self, data: WindowSet) -> str:

@@ -5,7 +5,7 @@ Shapes: N training and n calibration sequences, K transformations, C channels, L
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from streamad.errors import DetectorError
 from streamad.judge.attribution import reference_windows
 from streamad.judge.calibration import scores_of
+from streamad.judge.training_ids import TrainingIds
 from streamad.learn.registry.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
 from streamad.learn.registry.manifest import (
     CalibrationMethod,
@@ -30,6 +31,8 @@ from streamad.ports import Clock, FittedDetector, Scorer
 from streamad.types import FloatArray, IntArray, WindowSet, from_us
 
 _PROBE_WINDOWS = 4
+_PROBE_CANDIDATES = 32
+_ROUNDINGS, _ROUNDING = 4, 1e-6
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 
@@ -54,8 +57,17 @@ class Publisher:
     clock: Clock
     learning: LearningRecord | None = None
 
-    def publish(self, fitted: FittedDetector, training: WindowSet, calibrate: Callable[[Scorer], Calibrated]) -> str:
+    def publish(
+        self,
+        fitted: FittedDetector,
+        training: WindowSet,
+        calibrate: Callable[[Scorer], Calibrated],
+        *,
+        calibration_ids: Iterable[str] = (),
+    ) -> str:
         """Publish ``fitted``, calibrated by the scorer that its export loads as, and return the version's number.
+
+        ``calibration_ids`` are of the sequences that calibrate and are not in ``training``.
 
         Raises DetectorError if the scores of the export differ from the model's or are not finite; OutputError.
         """
@@ -70,6 +82,7 @@ class Publisher:
                 calibration_terms=calibration.terms,
                 probe=_probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training),
                 reference=(reference.values, reference.lengths),
+                training_ids=TrainingIds.of((*training.ids, *calibration_ids)),
             )
             return staged.publish(self._manifest(fitted, calibration, training_terms))
 
@@ -90,14 +103,32 @@ class Publisher:
 
 
 def _probe(fitted: FittedDetector, exported: Scorer, training: WindowSet) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return windows, lengths and terms of the exported model on a CPU, which must be those of the trained one."""
+    """Return windows, lengths and terms of the exported model on a CPU, which must be those of the trained one.
+
+    Of windows spread over the lengths, those whose terms change least with the readings' last digits: a model that
+    compares numbers may decide a tie otherwise on another processor, and would be refused there.
+    """
     by_length = np.argsort(training.lengths, kind="stable")
-    probe = training.take(np.unique(by_length[np.linspace(0, len(by_length) - 1, _PROBE_WINDOWS, dtype=np.int64)]))
+    spread = np.unique(by_length[np.linspace(0, len(by_length) - 1, _PROBE_CANDIDATES, dtype=np.int64)])
+    candidates = training.take(spread)
+    steadiest = np.argsort(_unsteadiness(exported, candidates), kind="stable")[:_PROBE_WINDOWS]
+    probe = candidates.take(np.sort(steadiest))
     terms = exported.score(probe.values, probe.lengths)
     deviation = probe_deviation(fitted.score(probe.values, probe.lengths), terms)
     if not deviation <= PROBE_TOLERANCE_OTHER_DEVICES:
         raise DetectorError(f"the exported model scores otherwise than the trained one (deviation {deviation:.2g})")
     return probe.values, probe.lengths, terms
+
+
+def _unsteadiness(scorer: Scorer, windows: WindowSet) -> FloatArray:
+    """Return how far the terms of each of ``windows`` [N] move if every reading is off by rounding."""
+    terms, rng = scorer.score(windows.values, windows.lengths), np.random.default_rng(0)
+    largest = np.zeros(len(windows), np.float32)
+    for _ in range(_ROUNDINGS):
+        rounded = windows.values * (1.0 + _ROUNDING * rng.standard_normal(windows.values.shape)).astype(np.float32)
+        moved = scorer.score(rounded.astype(np.float32), windows.lengths)
+        largest = np.maximum(largest, [probe_deviation(one, other) for one, other in zip(moved, terms, strict=True)])
+    return largest
 
 
 def check_finite(model: str, *terms: FloatArray) -> None:

@@ -18,10 +18,10 @@ from streamad.learn.registry.artifact import probe_deviation
 from streamad.learn.registry.registry import Registry
 from streamad.plugins import make_detector
 from streamad.system.files import sha256_of
-from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train
+from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train, windows_of
 
 CHANNELS = [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}, {"name": "flow"}]
-FILES = ["model.npz", "calibration.npy", "probe.npz", "reference.npz"]
+FILES = ["model.npz", "calibration.npy", "probe.npz", "reference.npz", "training_ids.npy"]
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +183,15 @@ def test_without_a_detector_in_the_config_a_version_is_loaded_as_the_kind_that_m
     assert loaded.scorer.n_terms == 3
 
 
+def test_a_version_knows_the_sequences_that_made_it_and_one_of_a_former_release_knows_none(root: Path) -> None:
+    known = load(root).training_ids
+    assert all(name in known for name in windows_of(30).ids)
+    assert "B-0030" not in known
+    (folder_of(root) / "training_ids.npy").unlink()
+    edit_manifest(root, lambda content: content["files"].pop("training_ids.npy"))
+    assert len(load(root).training_ids.hashes) == 0
+
+
 @pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])
 def test_a_model_that_scores_otherwise_than_when_trained(root: Path, offset: float) -> None:
     assert "scores its probe otherwise" in refused(root, detector=MeanDetector(offset))
@@ -256,7 +265,7 @@ def test_an_empty_probe_proves_nothing(root: Path) -> None:
     assert "scores its probe otherwise" in refused(root)
 
 
-@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz"])
+@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz", "training_ids.npy"])
 def test_pickles_are_never_read(root: Path, name: str) -> None:
     np.save(folder_of(root) / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     (folder_of(root) / "x.npy").replace(folder_of(root) / name)
@@ -264,7 +273,7 @@ def test_pickles_are_never_read(root: Path, name: str) -> None:
     assert "cannot be read as arrays" in refused(root)
 
 
-@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz"])
+@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz", "training_ids.npy"])
 def test_mutated_array_files_load_or_are_refused(root: Path, name: str) -> None:
     """Behind a matching checksum (a hand-made artifact) whatever bytes there are give an answer or an ArtifactError."""
     path = folder_of(root) / name

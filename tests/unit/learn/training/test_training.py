@@ -9,8 +9,8 @@ import pytest
 from streamad.errors import RegistryError, TrainingDataError
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.fits import FitStep
-from streamad.types import WindowSet
-from tests.support.learning.plant import N_EPOCHS, L, MeanDetector, load, settings_of, train, windows_of
+from streamad.types import FloatArray, IntArray, WindowSet
+from tests.support.learning.plant import N_EPOCHS, L, MeanDetector, MeanModel, load, settings_of, train, windows_of
 
 
 def shuffled(data: WindowSet, seed: int = 3) -> WindowSet:
@@ -190,3 +190,30 @@ def test_a_model_whose_own_training_sequences_would_alert_stays_out_of_service(t
     assert decision is not None
     assert not decision.promoted
     assert "most normal sequences would alert" in decision.reason
+
+
+def test_the_probe_is_of_windows_that_rounding_does_not_move(tmp_path: Path) -> None:
+    class SteppedModel(MeanModel):
+        def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
+            return super().score(windows, lengths) + (windows[:, :1, 0] > 1.0)
+
+    class Stepped(MeanDetector):
+        """Decides by a comparison, as features of a kernel do."""
+
+        def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+            fitted = super().fit(data, **how)
+            fitted.__class__ = SteppedModel
+            return fitted
+
+        def load(self, folder: Path, *, device: str) -> MeanModel:
+            loaded = super().load(folder, device=device)
+            loaded.__class__ = SteppedModel
+            return loaded
+
+    data = windows_of(30)
+    data.values[::2, 0, 0] = 1.0  # a tie in every second window
+    data.values[1::2, 0, 0] = 1.5
+    version = train(tmp_path, data=data, detector=Stepped())
+    with np.load(Registry(tmp_path).folder("default", version) / "probe.npz") as probe:
+        assert (probe["windows"][:, 0, 0] == 1.5).all()
+        assert len(probe["windows"]) == 4
