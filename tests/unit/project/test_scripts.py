@@ -128,7 +128,7 @@ def test_without_arguments_the_unit_tests_run_side_by_side_and_the_others_after_
     assert (done.returncode, done.stdout) == (0, "1 passed\n1 passed\n")
     unit, others = (line for line in checkout.log.read_text().splitlines() if line.startswith("-m pytest"))
     assert unit.startswith("-m pytest tests/unit --numprocesses=")
-    assert others == "-m pytest tests --ignore=tests/unit --numprocesses=5 --dist=loadfile --no-loadscope-reorder"
+    assert others == "-m pytest tests --ignore=tests/unit --numprocesses=4 --dist=loadfile --no-loadscope-reorder"
 
 
 def test_a_failed_unit_test_fails_the_whole_though_the_others_pass(checkout: Checkout) -> None:
