@@ -59,7 +59,7 @@ QUICK_LEARNING = {
     "after_inliers": 80,
     "promotion": PromotionSettings(min_comparison=5),
 }
-QUICK_OPTIONS = {"n_transformations": 2, "epochs": 2}
+QUICK_MODEL = {"detector": "ensemble", "options": {"n_minirocket": 420, "n_groups": 4}}
 QUICK_BATCHES = 20  # times fewer
 
 
@@ -68,10 +68,10 @@ def settings_of(kind: Kind, *, quick: bool) -> Settings:
     settings = load_settings(CONFIG)
     assert settings.learning is not None
     changes = (QUICK_LEARNING if quick else {}) | (NEVER if kind == "frozen" else {})
-    options = settings.model.options | (QUICK_OPTIONS if quick else {})
+    model = QUICK_MODEL if quick else {}
     sections = {
         "learning": settings.learning.model_copy(update=changes),
-        "model": settings.model.model_copy(update={"options": options}),
+        "model": settings.model.model_copy(update=model),
     }
     return settings.model_copy(update=sections)
 
