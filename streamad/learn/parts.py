@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from streamad.errors import ConfigError, Problem
 from streamad.judge.routing import Router
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
@@ -58,7 +59,14 @@ def registry_of(plant: Plant) -> Registry:
 
 def detector_for(plant: Plant) -> Detector:
     """Make the detector of the config. Raises PluginError, ConfigError."""
-    return make_detector(plant.settings.model.detector, plant.settings.model.options)
+    model = plant.settings.model
+    try:
+        return make_detector(model.detector, model.options)
+    except ConfigError as error:
+        if "detector" in model.model_fields_set:
+            raise
+        hint = f"of the default detector, {model.detector}: name the kind that it belongs to in model.detector"
+        raise ConfigError([Problem(each.path, f"{each.message} {hint}") for each in error.problems]) from error
 
 
 def versions_of(plant: Plant, name: str | None = None) -> RegistryVersions:

@@ -310,11 +310,19 @@ def test_a_damaged_model_fails(trained: Path) -> None:
 
 
 def test_wrong_detector_options_fail(tmp_path: Path) -> None:
-    config = plant(tmp_path, model={"options": {"n_group": 3}})
+    config = plant(tmp_path, model={"detector": "ensemble", "options": {"n_group": 3}})
     result = CliRunner().invoke(app, ["check", "-c", str(config), "--json"])
     last = json.loads(result.stdout)["checks"][-1]
     assert (last["check"], last["outcome"]) == ("model.options", "failed")
     assert "n_groups" in last["message"]
+    assert "model.detector" not in last["message"]
+
+
+def test_options_of_another_kind_than_the_default_are_told_to_name_it(tmp_path: Path) -> None:
+    config = plant(tmp_path, model={"options": {"epochs": 3}})
+    result = CliRunner().invoke(app, ["check", "-c", str(config), "--json"])
+    message = json.loads(result.stdout)["checks"][-1]["message"]
+    assert "unknown key 'epochs' of the default detector, ensemble: name the kind" in message
 
 
 def test_a_wrong_option_has_its_line_and_nothing_that_hangs_on_it_is_called_right(tmp_path: Path) -> None:
