@@ -57,8 +57,10 @@ def score(
         models.get(settings.model.name)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     data = run_async(read_windows(plant, source))
-    _warn_of_known(data, models)
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())
+    judged_by = [(models.get(each.model.name), each) for each in verdicts if each.model and each.score is not None]
+    if n_known := sum(model.knows(verdict) for model, verdict in judged_by):
+        err.print("warning: " + KNOWN_SEQUENCES.format(n_known, len(verdicts)))
     if as_json:
         for verdict in verdicts:
             typer.echo(msgspec.json.encode(verdict).decode())
@@ -74,20 +76,6 @@ def score(
             verdict.decision + (f": {verdict.detail}" if verdict.detail else ""),
         )
     out.print(table)
-
-
-def _warn_of_known(data: Recordings, models: _Models) -> None:
-    """Print a warning if sequences trained or calibrated the model that scores them."""
-    n_known = 0
-    for name, indexes in data.indexes().items():
-        try:
-            known = models.get(name).training_ids
-        except StreamadError:
-            continue
-        sequences = [data.sequences[index] for index in indexes]
-        n_known += sum(f"{each.stream}/{each.sequence}" in known for each in sequences)
-    if n_known:
-        err.print("warning: " + KNOWN_SEQUENCES.format(n_known, len(data.sequences)))
 
 
 class _Models:

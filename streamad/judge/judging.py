@@ -91,9 +91,7 @@ class Judge:
         attribution = None
         if alert is not None and self._explains:
             attribution = await self._explain(alert, window, batcher, result)
-        names = verdict.verdict_id, f"{sequence.stream}/{sequence.sequence}"
-        trained = any(name in model.training_ids for name in names)
-        return JudgedSequence(verdict, alert, attribution, window, batcher.name, trained)
+        return JudgedSequence(verdict, alert, attribution, window, batcher.name, model.knows(verdict))
 
     async def _explain(self, alert: Alert, window: Window, batcher: MicroBatcher, result: Scored) -> Attribution | None:
         model = result.model

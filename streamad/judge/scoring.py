@@ -19,7 +19,7 @@ from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
-from streamad.messages import ModelRef
+from streamad.messages import ModelRef, Verdict
 from streamad.ports import Clock, Scorer
 from streamad.settings.plant_yaml import RunSettings
 from streamad.system.clock import pause
@@ -73,6 +73,10 @@ class ModelInService:
     reference: Reference | None = None
     terms: tuple[str, ...] = ()
     training_ids: TrainingIds = NO_TRAINING_IDS
+
+    def knows(self, verdict: Verdict) -> bool:
+        """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""
+        return any(name in self.training_ids for name in (verdict.verdict_id, f"{verdict.stream}/{verdict.sequence}"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

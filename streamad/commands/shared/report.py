@@ -14,7 +14,7 @@ from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.messages import Verdict
 
-KNOWN_SEQUENCES = "{} of {} trained or calibrated the model: figures on them are too good"
+KNOWN_SEQUENCES = "{} of {} have the id of one that trained or calibrated the model: figures on them are too good"
 
 
 def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluation | None = None) -> None:
