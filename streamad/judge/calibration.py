@@ -64,22 +64,10 @@ class BoxCoxTail:
         return max(self.p_threshold * share, sys.float_info.min)
 
     def _survival(self, score: float) -> float:
-        from scipy.special import stdtr  # noqa: PLC0415 - not every command needs it
+        from scipy.special import boxcox, stdtr  # noqa: PLC0415 - not every command needs it
 
-        ratio = np.array([score / self.centre])
-        places = [
-            (location - float(box_cox(ratio, power)[0])) / scale
-            for power, location, scale in zip(self.powers, self.locations, self.scales, strict=True)
-        ]
+        places = (np.array(self.locations) - boxcox(score / self.centre, np.array(self.powers))) / self.scales
         return float(np.dot(self.weights, stdtr(self.freedom, places)))
-
-
-def box_cox(ratios: npt.NDArray[np.float64], power: float) -> npt.NDArray[np.float64]:
-    """Return the transform of Box and Cox (1964) of positive ``ratios``: (x^power - 1) / power, the logarithm for 0."""
-    if power == 0:
-        return np.log(ratios)
-    transformed: npt.NDArray[np.float64] = (ratios**power - 1.0) / power
-    return transformed
 
 
 def fit_tail(scores: npt.NDArray[np.float64]) -> ParetoTail | BoxCoxTail | None:
@@ -113,11 +101,13 @@ def _box_cox_tail(scores: npt.NDArray[np.float64]) -> BoxCoxTail | None:
     products in the logarithm, and few scores do not tell which they are: Bayesian model averaging (Hoeting et al.,
     Statistical Science 14, 1999). None for fewer than four scores, or almost no spread.
     """
+    from scipy.special import boxcox  # noqa: PLC0415
+
     n = len(scores)
     if n < _MIN_AVERAGED or scores[0] <= 0:
         return None
     centre, middle = float(np.exp(np.log(scores).mean())), float(scores[(n - 1) // 2])
-    transformed = [box_cox(scores / centre, power) for power in _POWERS]
+    transformed = [boxcox(scores / centre, power) for power in _POWERS]
     spreads = np.array([values.std(ddof=1) for values in transformed])
     n_above = int((scores > middle).sum())
     if not n_above or not np.isfinite(spreads).all() or spreads.min() < _MIN_SPREAD:
