@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamad.errors import ArtifactError, StreamadError
+from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadError
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
@@ -124,7 +124,7 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     if "detector" in settings.model.model_fields_set:
         check_detector(manifest, settings.model.detector, label)
     elif manifest.detector.kind != settings.model.detector:
-        detector = make_detector(manifest.detector.kind, manifest.detector.options)
+        detector = _detector_of(manifest, label)
     check_channels(manifest.channels, settings.channel_specs, label)
     check_window(manifest.window, settings.window, label)
     verify_files(folder, manifest, label)
@@ -139,6 +139,14 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     _check_windows(values, lengths, shape, f"{label}: {REFERENCE_FILE}")
     ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
     return LoadedModel(scorer, ref, manifest, terms, values, lengths, ids)
+
+
+def _detector_of(manifest: Manifest, label: str) -> Detector:
+    try:
+        return make_detector(manifest.detector.kind, manifest.detector.options)
+    except (ConfigError, PluginError) as error:
+        reason = " ".join(str(error).split())
+        raise ArtifactError(f"{label}: its kind of detector cannot be made ({reason}): train anew") from error
 
 
 def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> Scorer:
