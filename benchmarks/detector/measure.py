@@ -14,7 +14,6 @@ from benchmarks.detector.choices import GRID, Parts, default, scores
 from benchmarks.detector.sets import Case, fewer
 from benchmarks.paper.data.datasets import Task
 from streamad.judge.evaluation import auc
-from streamad.ports import Detector
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.ensemble.model import EnsembleModel
 from streamad_models.ensemble.neighbours import Neighbours, fit_reference
@@ -23,37 +22,37 @@ from streamad_models.ensemble.spaces import features_of, fit_spaces
 CHOICES: Final = "choices"
 
 
-def _nearest() -> Detector:
+def _nearest() -> Any:
     from streamad_models.baselines.estimators.nearest import NearestNeighbour  # noqa: PLC0415
 
     return NearestNeighbour()
 
 
-def _local_outlier_factor() -> Detector:
+def _local_outlier_factor() -> Any:
     from streamad_models.baselines.estimators.shallow import LocalOutlierFactor  # noqa: PLC0415
 
     return LocalOutlierFactor()
 
 
-def _minirocket() -> Detector:
+def _minirocket() -> Any:
     from streamad_models.baselines.estimators.minirocket import MiniRocketNearest  # noqa: PLC0415
 
     return MiniRocketNearest()
 
 
-def _rockad() -> Detector:
+def _rockad() -> Any:
     from streamad_models.baselines.estimators.rockad import Rockad  # noqa: PLC0415
 
     return Rockad()
 
 
-def _neutral_ad() -> Detector:
+def _neutral_ad() -> Any:
     from streamad_models.neutral_ad import NeutralAD  # noqa: PLC0415
 
     return NeutralAD()
 
 
-METHODS: Final[dict[str, Callable[[], Detector]]] = {
+METHODS: Final[dict[str, Callable[[], Any]]] = {
     "ensemble": Ensemble,
     "nearest": _nearest,
     "lof": _local_outlier_factor,

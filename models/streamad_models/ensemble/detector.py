@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import BaseModel
 
 from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.types import FloatArray, WindowSet
@@ -54,7 +55,7 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
     Higher scores are more anomalous; a usual window's score is about the sum of the weights times log 2.
     """
 
-    options_model = EnsembleOptions
+    options_model: type[BaseModel] = EnsembleOptions  # as the protocol has it: it is invariant
 
     def fit(
         self,

@@ -29,27 +29,12 @@ class Intervals(nn.Module):
         at = 2 * math.pi * np.outer(np.arange(GRID), np.arange(GRID // 2)) / GRID
         waves_GR = np.concatenate([np.cos(at), np.sin(at)], axis=1) / math.sqrt(GRID)
         self.register_buffer("waves_GR", torch.from_numpy(waves_GR.astype(np.float32)))
-        levels = [_indexes(GRID >> level, max(_QUANTILES >> level, 1)) for level in range(_DEPTH)]
-        self.levels = [1 << level for level in range(_DEPTH)]
-        for level, indexes in enumerate(levels):
-            self.register_buffer(f"indexes_{level}", indexes)
-        halves = [_indexes((GRID // 2) >> level, max(_QUANTILES >> level, 1)) for level in range(_DEPTH)]
-        for level, indexes in enumerate(halves):
-            self.register_buffer(f"half_indexes_{level}", indexes)
-        per_channel = sum(len(indexes) << level for level, indexes in enumerate(levels)) * 2
-        per_channel += sum(len(indexes) << level for level, indexes in enumerate(halves))
-        self.n_features = n_channels * per_channel
+        levels, spectrum_levels = _levels(GRID), _levels(GRID // 2)
+        self.levels, self.spectrum_levels = nn.ModuleList(levels), nn.ModuleList(spectrum_levels)
+        self.n_features = n_channels * sum(each.n_features for each in (*levels, *levels, *spectrum_levels))
 
     places_G: Tensor  # noqa: N815 - a shape suffix
     waves_GR: Tensor  # noqa: N815
-    indexes_0: Tensor
-    indexes_1: Tensor
-    indexes_2: Tensor
-    indexes_3: Tensor
-    half_indexes_0: Tensor
-    half_indexes_1: Tensor
-    half_indexes_2: Tensor
-    half_indexes_3: Tensor
 
     def forward(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the features [B, D]."""
@@ -60,15 +45,12 @@ class Intervals(nn.Module):
         half = self.waves_GR.shape[1] // 2
         spectrum_BCR = torch.sqrt(waves_BCR[:, :, :half] ** 2 + waves_BCR[:, :, half:] ** 2 + 1e-12)
         features: list[Tensor] = []
-        for part in (readings_BCG, changes_BCG):
-            features.append(_quantiles(part, 1, self.indexes_0))
-            features.append(_quantiles(part, 2, self.indexes_1))
-            features.append(_quantiles(part, 4, self.indexes_2))
-            features.append(_quantiles(part, 8, self.indexes_3))
-        features.append(_quantiles(spectrum_BCR, 1, self.half_indexes_0))
-        features.append(_quantiles(spectrum_BCR, 2, self.half_indexes_1))
-        features.append(_quantiles(spectrum_BCR, 4, self.half_indexes_2))
-        features.append(_quantiles(spectrum_BCR, 8, self.half_indexes_3))
+        for level in self.levels:
+            features.append(level(readings_BCG))
+        for level in self.levels:
+            features.append(level(changes_BCG))
+        for level in self.spectrum_levels:
+            features.append(level(spectrum_BCR))
         return torch.cat(features, dim=1)
 
     def read(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
@@ -82,14 +64,25 @@ class Intervals(nn.Module):
         return low_BCG * (1.0 - share_B1G) + high_BCG * share_B1G
 
 
-def _quantiles(part_BCG: Tensor, n_intervals: int, indexes: Tensor) -> Tensor:
-    n, channels = part_BCG.shape[0], part_BCG.shape[1]
-    parts_BCSP = part_BCG.reshape(n, channels, n_intervals, -1)
-    return torch.sort(parts_BCSP, dim=3)[0][:, :, :, indexes].reshape(n, -1)
+def _levels(n_points: int) -> list["Quantiles"]:
+    return [Quantiles(n_points, 1 << level, max(_QUANTILES >> level, 1)) for level in range(_DEPTH)]
 
 
-def _indexes(n_points: int, n_quantiles: int) -> Tensor:
-    """Return the places of evenly spread quantiles among ``n_points`` sorted ones; of one: the median."""
-    if n_quantiles == 1:
-        return torch.tensor([n_points // 2])
-    return torch.from_numpy(np.linspace(0, n_points - 1, n_quantiles).round().astype(np.int64))
+class Quantiles(nn.Module):
+    """Evenly spread quantiles of each of S equal intervals; of one quantile: the median."""
+
+    def __init__(self, n_points: int, n_intervals: int, n_quantiles: int) -> None:
+        super().__init__()
+        self.n_intervals = n_intervals
+        self.n_features = n_intervals * n_quantiles
+        last = n_points // n_intervals - 1
+        places = np.linspace(0, last, n_quantiles) if n_quantiles > 1 else np.array([(last + 1) // 2])
+        self.register_buffer("places_Q", torch.from_numpy(places.round().astype(np.int64)))
+
+    places_Q: Tensor  # noqa: N815 - a shape suffix
+
+    def forward(self, part_BCG: Tensor) -> Tensor:
+        """Return the quantiles [B, C S Q] of courses [B, C, G]."""
+        n, channels = part_BCG.shape[0], part_BCG.shape[1]
+        parts_BCSP = part_BCG.reshape(n, channels, self.n_intervals, -1)
+        return torch.sort(parts_BCSP, dim=3)[0][:, :, :, self.places_Q].reshape(n, -1)

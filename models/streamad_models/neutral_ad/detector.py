@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import BaseModel
+
 from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
 from streamad_models.fitted import FittedModule
@@ -55,7 +57,7 @@ class NeutralAD(ContrastiveDetector[NeutralADOptions]):
     Higher scores are more anomalous; an untrained model scores about 1.
     """
 
-    options_model = NeutralADOptions
+    options_model: type[BaseModel] = NeutralADOptions  # as the protocol has it: it is invariant
 
     def untrained(self, data: WindowSet, seed: int) -> NeutralADModel:
         """Return the untrained model for windows [N, C, L]. Raises TrainingDataError."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import BaseModel
+
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.data import check_training_rows
 from streamad_models.neutral_ad.detector import ContrastiveDetector
@@ -15,7 +17,7 @@ class NeutralADTabular(ContrastiveDetector[NeutralADTabularOptions]):
     Higher scores are more anomalous; an untrained model scores about 1.
     """
 
-    options_model = NeutralADTabularOptions
+    options_model: type[BaseModel] = NeutralADTabularOptions  # as the protocol has it: it is invariant
 
     def untrained(self, data: WindowSet, seed: int) -> TabularModel:
         """Return the untrained model for rows [N, D, 1]; unlike a channel, an attribute may be constant."""
