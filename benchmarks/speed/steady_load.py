@@ -1,4 +1,4 @@
-"""What the benchmarks of a steady load share: windows of a made-up plant of nine channels."""
+"""Windows of a made-up plant of nine channels, for the benchmarks of a steady load."""
 
 from __future__ import annotations
 
