@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from streamad.errors import OutputError
@@ -44,3 +46,37 @@ class FittedModule:
             finally:
                 self.model.to(device)
         return (FILE_NAME,)
+
+
+class FittedReference(FittedModule):
+    """A fitted model with reference windows, which knows what each of them scores without itself.
+
+    ``kept`` are the indexes of the reference windows among the training windows, ``own_terms`` float32 [n, K] theirs.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        summary: TrainingSummary,
+        training: WindowSet,
+        kept: npt.NDArray[np.int64],
+        own_terms: FloatArray,
+    ) -> None:
+        super().__init__(model, summary, training)
+        self._kept, self._own_terms = kept, own_terms
+
+    def training_scores(self) -> FloatArray:
+        """Return the terms float32 [N, K] of the training windows, each as if it were not in the reference."""
+        terms = super().training_scores()
+        terms[self._kept] = self._own_terms
+        return terms
+
+
+MAX_REFERENCES = 2000
+
+
+def reference_indexes(n: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the indexes of the reference windows, ascending: all, or 2,000 of ``n`` drawn by ``seed``."""
+    if n <= MAX_REFERENCES:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, MAX_REFERENCES, replace=False))

@@ -14,39 +14,18 @@ import torch
 from pydantic import BaseModel
 
 from streamad.ports import TrainingProgress, TrainingSummary
-from streamad.types import FloatArray, WindowSet
+from streamad.types import WindowSet
 from streamad_models.ensemble.model import EnsembleModel, Space
-from streamad_models.ensemble.neighbours import MAX_REFERENCES, MEASURES, Neighbours, fit_reference
+from streamad_models.ensemble.neighbours import MEASURES, Neighbours, fit_reference
 from streamad_models.ensemble.options import EnsembleOptions
 from streamad_models.ensemble.spaces import SPACES, features_of, fit_spaces
-from streamad_models.fitted import FittedModule
+from streamad_models.fitted import FittedReference, reference_indexes
 from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.torchscript import TorchScriptDetector, resolve_device
 
 WEIGHTS = {"minirocket": 1.0, "hydra": 1.0, "intervals": 0.5}
 _PRIOR_SPREAD = 0.15  # usual spread of a member's logarithms, counted like so many windows:
 _PRIOR_WINDOWS = 5
-
-
-class FittedEnsemble(FittedModule):
-    """The fitted ensemble, which knows what its training windows score without themselves."""
-
-    def __init__(
-        self,
-        model: EnsembleModel,
-        summary: TrainingSummary,
-        training: WindowSet,
-        kept: npt.NDArray[np.int64],
-        own_terms: FloatArray,
-    ) -> None:
-        super().__init__(model, summary, training)
-        self._kept, self._own_terms = kept, own_terms
-
-    def training_scores(self) -> FloatArray:
-        """Return the terms float32 [N, K] of the training windows, each as if it were not in the reference."""
-        terms = super().training_scores()
-        terms[self._kept] = self._own_terms
-        return terms
 
 
 class Ensemble(TorchScriptDetector[EnsembleOptions]):
@@ -65,7 +44,7 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
         device: str = "auto",
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
-    ) -> FittedEnsemble:
+    ) -> FittedReference:
         """Fit on ``data``: the same data, settings and seed give the same model. On the CPU, in seconds, no epochs.
 
         Of more than 2,000 windows, 2,000 drawn by ``seed`` are the reference. Raises TrainingDataError.
@@ -73,7 +52,7 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
         check_training_data(data)
         target = resolve_device(device)
         began_s = time.perf_counter()
-        kept = _reference_indexes(len(data), seed)
+        kept = reference_indexes(len(data), seed)
         known = data.take(kept)
         n_channels, length = data.values.shape[1:]
         model = EnsembleModel(n_channels, length, [WEIGHTS[name] for name in SPACES for _ in MEASURES])
@@ -99,7 +78,7 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
             settings={**self.options.model_dump(mode="json"), "seed": seed},
             terms=tuple(f"{name}.{measure}" for name in SPACES for measure in MEASURES),
         )
-        return FittedEnsemble(model.to(target).eval(), summary, data, kept, own_terms)
+        return FittedReference(model.to(target).eval(), summary, data, kept, own_terms)
 
 
 def common_scale(logs_NK: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -111,10 +90,3 @@ def common_scale(logs_NK: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float
     low, median, high = np.quantile(logs_NK, [0.16, 0.5, 0.84], axis=0)
     variance = (n * ((high - low) / 2) ** 2 + _PRIOR_WINDOWS * _PRIOR_SPREAD**2) / (n + _PRIOR_WINDOWS)
     return median, np.sqrt(variance)
-
-
-def _reference_indexes(n: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the indexes of the reference windows: all, or 2,000 of ``n`` drawn by ``seed``."""
-    if n <= MAX_REFERENCES:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, MAX_REFERENCES, replace=False))

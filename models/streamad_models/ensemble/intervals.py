@@ -22,9 +22,8 @@ class Intervals(nn.Module):
     the same places. The spectrum is the amplitude of the Fourier transform of these 64 readings.
     """
 
-    def __init__(self, n_channels: int, length: int) -> None:
+    def __init__(self, n_channels: int) -> None:
         super().__init__()
-        self.length = length
         self.register_buffer("places_G", torch.linspace(0.0, 1.0, GRID))
         at = 2 * math.pi * np.outer(np.arange(GRID), np.arange(GRID // 2)) / GRID
         waves_GR = np.concatenate([np.cos(at), np.sin(at)], axis=1) / math.sqrt(GRID)
@@ -38,7 +37,7 @@ class Intervals(nn.Module):
 
     def forward(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the features [B, D]."""
-        readings_BCG = self.read(x_BCL, lengths_B)
+        readings_BCG = read_at(x_BCL, lengths_B, self.places_G)
         changes_BCG = readings_BCG[:, :, 1:] - readings_BCG[:, :, :-1]
         changes_BCG = torch.cat([changes_BCG, changes_BCG[:, :, -1:]], dim=2) * 4.0
         waves_BCR = torch.matmul(readings_BCG, self.waves_GR)
@@ -53,15 +52,16 @@ class Intervals(nn.Module):
             features.append(level(spectrum_BCR))
         return torch.cat(features, dim=1)
 
-    def read(self, x_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the windows read linearly at 64 places [B, C, G] from the first to the last sample."""
-        at_BG = self.places_G.unsqueeze(0) * (lengths_B - 1).to(torch.float32).unsqueeze(1)
-        low_BG = torch.clamp(at_BG.floor(), max=float(max(self.length - 2, 0)))
-        share_B1G = (at_BG - low_BG).unsqueeze(1)
-        index_BCG = low_BG.to(torch.int64).unsqueeze(1).expand(-1, x_BCL.shape[1], -1)
-        low_BCG = torch.gather(x_BCL, 2, index_BCG)
-        high_BCG = torch.gather(x_BCL, 2, index_BCG + 1)
-        return low_BCG * (1.0 - share_B1G) + high_BCG * share_B1G
+
+def read_at(x_BCL: Tensor, lengths_B: Tensor, places_G: Tensor) -> Tensor:
+    """Return the windows, L at least 2, read linearly at G places [B, C, G]; 0 is the first sample, 1 the last."""
+    at_BG = places_G.unsqueeze(0) * (lengths_B - 1).to(torch.float32).unsqueeze(1)
+    low_BG = torch.clamp(at_BG.floor(), max=float(max(x_BCL.shape[2] - 2, 0)))
+    share_B1G = (at_BG - low_BG).unsqueeze(1)
+    index_BCG = low_BG.to(torch.int64).unsqueeze(1).expand(-1, x_BCL.shape[1], -1)
+    low_BCG = torch.gather(x_BCL, 2, index_BCG)
+    high_BCG = torch.gather(x_BCL, 2, index_BCG + 1)
+    return low_BCG * (1.0 - share_B1G) + high_BCG * share_B1G
 
 
 def _levels(n_points: int) -> list["Quantiles"]:

@@ -31,35 +31,15 @@ class Space(nn.Module):
         return logs_B2
 
 
-class EnsembleModel(ScaledModel):
-    """Maps windows to the members' terms; pure per window, deterministic, scriptable.
-
-    ``spaces`` give the members' logarithms in their order, two each. A member's logarithm becomes
-    z = (logarithm - median) / spread, both of the training windows, each without itself. Its term is
-    ``weight * softplus(z)``: no member's low value makes up for another's high one.
-    """
+class WindowModel(ScaledModel):
+    """A scriptable model that sees windows [B, C, L] scaled by channel, zero from their ends on."""
 
     steps_L: Tensor  # noqa: N815 - a shape suffix
-    median_K: Tensor  # noqa: N815
-    spread_K: Tensor  # noqa: N815
-    weight_K: Tensor  # noqa: N815
 
-    def __init__(self, n_channels: int, length: int, weights: list[float]) -> None:
-        super().__init__(n_channels, length, len(weights))
+    def __init__(self, n_channels: int, length: int, n_terms: int) -> None:
+        super().__init__(n_channels, length, n_terms)
         self.largest_input = LARGEST_READING
-        self.spaces = nn.ModuleList()
         self.register_buffer("steps_L", torch.arange(length), persistent=False)
-        self.register_buffer("median_K", torch.zeros(len(weights)))
-        self.register_buffer("spread_K", torch.ones(len(weights)))
-        self.register_buffer("weight_K", torch.tensor(weights))
-
-    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
-        x_BCL = self.prepare(windows_BCL, lengths_B)
-        logs: list[Tensor] = []
-        for space in self.spaces:
-            logs.append(space(x_BCL, lengths_B))
-        return self.terms(torch.cat(logs, dim=1))
 
     def prepare(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the scaled windows [B, C, L], zero from each window's length on."""
@@ -72,6 +52,34 @@ class EnsembleModel(ScaledModel):
         origin, factor = fit_scaling(data, "standard")
         self.mean_C.copy_(torch.from_numpy(origin))
         self.scale_C.copy_(torch.from_numpy(factor))
+
+
+class EnsembleModel(WindowModel):
+    """Maps windows to the members' terms; pure per window, deterministic, scriptable.
+
+    ``spaces`` give the members' logarithms in their order, two each. A member's logarithm becomes
+    z = (logarithm - median) / spread, both of the training windows, each without itself. Its term is
+    ``weight * softplus(z)``: no member's low value makes up for another's high one.
+    """
+
+    median_K: Tensor  # noqa: N815 - a shape suffix
+    spread_K: Tensor  # noqa: N815
+    weight_K: Tensor  # noqa: N815
+
+    def __init__(self, n_channels: int, length: int, weights: list[float]) -> None:
+        super().__init__(n_channels, length, len(weights))
+        self.spaces = nn.ModuleList()
+        self.register_buffer("median_K", torch.zeros(len(weights)))
+        self.register_buffer("spread_K", torch.ones(len(weights)))
+        self.register_buffer("weight_K", torch.tensor(weights))
+
+    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
+        x_BCL = self.prepare(windows_BCL, lengths_B)
+        logs: list[Tensor] = []
+        for space in self.spaces:
+            logs.append(space(x_BCL, lengths_B))
+        return self.terms(torch.cat(logs, dim=1))
 
     def set_common_scale(self, median: npt.NDArray[np.float64], spread: npt.NDArray[np.float64]) -> None:
         """Take the median and the spread [K] of the members' logarithms."""

@@ -15,7 +15,6 @@ Matrix = npt.NDArray[np.float64]
 MEASURES = ("local_distance", "leverage")
 """The measures in the order of the columns of ``Neighbours``."""
 MIN_WINDOWS = 3
-MAX_REFERENCES = 2000
 MAX_DIMENSIONS = 512
 N_NEIGHBOURS = 5
 LOCALITY = 0.75  # power of the neighbours' own value; chosen in benchmarks/detector

@@ -25,7 +25,7 @@ def fit_spaces(x_NCL: Tensor, options: EnsembleOptions, seed: int) -> dict[str, 
     return {
         "minirocket": fit_minirocket(x_NCL, options.n_minirocket, np.random.default_rng(seed)),
         "hydra": fit_hydra(n_channels, length, options.n_groups, torch.Generator().manual_seed(seed)),
-        "intervals": Intervals(n_channels, length),
+        "intervals": Intervals(n_channels),
     }
 
 

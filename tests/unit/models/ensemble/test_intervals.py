@@ -6,7 +6,7 @@ from streamad_models.ensemble.intervals import Intervals
 
 
 def test_a_window_has_the_features_of_the_same_course_at_another_length() -> None:
-    module = Intervals(1, 100)
+    module = Intervals(1)
     windows = torch.zeros(2, 1, 100)
     for row, length in enumerate((100, 60)):
         windows[row, 0, :length] = torch.sin(torch.linspace(0, 3, length))
@@ -16,14 +16,14 @@ def test_a_window_has_the_features_of_the_same_course_at_another_length() -> Non
 
 
 def test_the_first_features_are_the_quantiles_of_the_course() -> None:
-    module = Intervals(1, 64)
+    module = Intervals(1)
     course = torch.randperm(64, generator=torch.Generator().manual_seed(0)).float()
     features = module(course[None, None], torch.tensor([64]))
     torch.testing.assert_close(features[0, :8], torch.tensor([0.0, 9, 18, 27, 36, 45, 54, 63]), atol=1e-3, rtol=0)
 
 
 def test_a_level_moves_only_the_course_and_the_constant_part_of_the_spectrum() -> None:
-    module = Intervals(1, 64)
+    module = Intervals(1)
     windows = torch.randn(1, 1, 64, generator=torch.Generator().manual_seed(0))
     moved = module(windows + 5.0, torch.tensor([64])) - module(windows, torch.tensor([64]))
     n_course = 8 + 2 * 4 + 4 * 2 + 8 * 1
@@ -32,7 +32,7 @@ def test_a_level_moves_only_the_course_and_the_constant_part_of_the_spectrum() -
 
 
 def test_a_window_of_one_sample_is_a_constant_course() -> None:
-    module = Intervals(2, 8)
+    module = Intervals(2)
     features = module(torch.tensor([[[3.0] + [0.0] * 7, [1.0] + [0.0] * 7]]), torch.tensor([1]))
     assert features[0, :8].tolist() == [3.0] * 8
     assert torch.isfinite(features).all()
