@@ -52,7 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad": ("streamad.runtime",),
     "streamad.learn.registry": (*_JUDGE, "streamad.learn.store"),
     "streamad.learn.parts": _VERSIONS,
-    "streamad.learn.training": _VERSIONS,
+    "streamad.learn.training": (*_VERSIONS, "streamad.injected_faults"),
     "streamad.learn.promotion": (*_VERSIONS, "streamad.injected_faults", "streamad.learn.training"),
     "streamad.learn.trainer": (
         *_VERSIONS,

@@ -6,7 +6,7 @@ Shapes: N windows, C channels, L window length, n valid samples of a window (zer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
@@ -145,6 +145,10 @@ FAULT_KINDS: tuple[FaultKind, ...] = (
     FaultKind("truncated_phase", _truncated_phase, (0.05, 0.1, 0.2), of_channel=False),
     FaultKind("wrong_order", _wrong_order, (0.1, 0.2, 0.4), of_channel=False),
 )
+SELECTION_KINDS = frozenset({"stuck", "bias", "noise", "lag", "time_warp", "wrong_order"})
+"""The only kinds by which a detector may choose anything about itself."""
+UNSEEN_KINDS: tuple[FaultKind, ...] = tuple(kind for kind in FAULT_KINDS if kind.name not in SELECTION_KINDS)
+"""The others: figures on them owe nothing to such a choice."""
 
 
 def channel_scales(windows: WindowSet) -> Course:
@@ -187,12 +191,14 @@ def inject(
     return window, broken.shape[1]
 
 
-def injected_windows(windows: WindowSet, scales: Course, *, seed: int) -> Iterator[tuple[FaultKind, float, WindowSet]]:
-    """Yield each kind at each strength in ``windows``; windows that it cannot change are left out.
+def injected_windows(
+    windows: WindowSet, scales: Course, *, seed: int, kinds: Sequence[FaultKind] = FAULT_KINDS
+) -> Iterator[tuple[FaultKind, float, WindowSet]]:
+    """Yield each of ``kinds`` at each strength in ``windows``; windows that it cannot change are left out.
 
     The random draws depend only on ``seed``, kind, strength and a window's id.
     """
-    for kind in FAULT_KINDS:
+    for kind in kinds:
         for strength in kind.strengths:
             broken, lengths = np.empty_like(windows.values), windows.lengths.copy()
             ids: list[str] = []

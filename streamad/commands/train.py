@@ -15,6 +15,7 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
+from streamad.commands.shared.report import print_references
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import certifiable_rate
@@ -115,7 +116,13 @@ class _Training:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
             _print_result(manifest, promoted, announced, plant.settings.alerts.false_alarm_rate, bar.elapsed_s)
-        return {"model": name, "version": version, "promoted": promoted, "metrics": manifest.metrics}
+        return {
+            "model": name,
+            "version": version,
+            "promoted": promoted,
+            "metrics": manifest.metrics,
+            "references": manifest.references,
+        }
 
     def run_all(self, sets: dict[str, WindowSet]) -> None:
         """Train every model, also after a failure of one. Raises DetectorError for failures at the end."""
@@ -200,3 +207,5 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, rate: floa
             f"[yellow]note[/]: {metrics.n_calibration} calibration sequences certify a false-alarm rate of "
             f"{certifiable_rate(metrics.n_calibration):.3f} at best; {rate:g} is extrapolated"
         )
+    if manifest.references is not None:
+        print_references({"this model": manifest.references})

@@ -195,6 +195,8 @@ class ModelSettings(ConfigSection):
     """Share of the recordings held out for calibration (from 150 sequences on; below, out of fold)."""
     folds: int = Field(default=5, ge=2)
     """Folds of the out-of-fold calibration."""
+    references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket")
+    """Kinds of detectors, with their default options, that a trained model is compared with; []: none."""
 
     @field_validator("registry")
     @classmethod

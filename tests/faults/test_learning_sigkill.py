@@ -61,7 +61,7 @@ class Lives:
             "channels": [{"name": name} for name in CHANNELS],
             "source": {"url": "recordings"},
             "window": {"length": L, "min_samples": 1},
-            "model": {"detector": "mean", "device": "cpu", **model},
+            "model": {"detector": "mean", "device": "cpu", "references": [], **model},
             "alerts": {"false_alarm_rate": 0.05},
             "learning": {**LEARNING, "after_inliers": after_inliers},
             "sinks": {role: f"out/{role}.jsonl" for role in ROLES},

@@ -29,7 +29,14 @@ SMALL = {"epochs": 8, "n_transformations": 4, "n_blocks": 2, "base_width": 4, "e
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(PLUGINS), os.environ.get("PYTHONPATH", "")])}
 # Of 70 sequences about 20 are reserved: 0.1 is the smallest rate that they certify by halves.
 CONFIG: dict[str, Any] = {
-    "model": {"detector": "mean", "options": {}, "device": "cpu", "folds": 2, "recordings": None},
+    "model": {
+        "detector": "mean",
+        "options": {},
+        "device": "cpu",
+        "folds": 2,
+        "recordings": None,
+        "references": [],
+    },
     "alerts": {"false_alarm_rate": 0.1},
     "learning": {"first_training": 60, "min_training": 20, "reserve": 0.3, "schedule": None, "flush_interval": "100ms"},
     "run": {"commit_interval": "10ms"},

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import out, print_table
+from streamad.commands.shared.report import print_references
 from streamad.commands.shared.stored import time_text
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 
@@ -49,6 +50,8 @@ def show_page(manifest: Manifest, current: str | None) -> None:
         _line(
             "challenged", f"{challenge.decided_at:%Y-%m-%d %H:%M:%S} UTC by {challenge.challenger}: {challenge.reason}"
         )
+    if manifest.references is not None:
+        print_references({"this model": manifest.references})
     print_table(_files(manifest))
 
 

@@ -1,17 +1,20 @@
-"""The report of a run: figures for machines, a table for people."""
+"""The report of a run, and of the simple detectors beside a model: figures for machines, a table for people."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
-from streamad.commands.shared.console import out
+from streamad.commands.shared.console import out, print_table
 from streamad.commands.shared.labels import Labels
 from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.learn.registry.manifest import ReferenceFigures, References
 from streamad.messages import Verdict
 
 KNOWN_SEQUENCES = "{} of {} have the id of one that trained or calibrated the model: figures on them are too good"
@@ -120,3 +123,63 @@ class RunReport:
             "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},
             "counters": self.counters,
         }
+
+
+def print_references(found: Mapping[str, References]) -> None:
+    """Print the figures of models, by the name each has here, and of the other kinds; nothing if no kind was measured.
+
+    All models have the same trial, so the other kinds have the same AUC beside each.
+    """
+    records = [record for record in found.values() if record.others]
+    if not records:
+        return
+    first = records[0]
+    out.print(
+        f"AUC of {first.n_injected} injected faults against {first.n_held_out} held-out normal sequences, "
+        "beside simple kinds fitted on the same sequences:"
+    )
+    print_table(_table(found))
+    for one in first.others:
+        if one.left_out is not None:
+            out.print(f"{one.kind} is left out: {escape(one.left_out)}")
+    for name, record in found.items():
+        if (line := better_line(name, record)) is not None:
+            out.print(f"[yellow]note[/]: {escape(line)}")
+
+
+def better_line(name: str, record: References) -> str | None:
+    """Return the line about the best kind that is better than the model ``name`` by more than its interval."""
+    better = record.better
+    if better is None or better.auc is None or better.difference is None or better.interval is None:
+        return None
+    low, high = better.interval
+    return (
+        f"{better.kind} finds more injected faults than {name} (AUC {better.auc:.2f} against {record.auc:.2f}, "
+        f"difference {better.difference:.2f}, 90 % interval {low:.2f} to {high:.2f}): "
+        f"compare both on your recordings with model.detector: {better.kind}"
+    )
+
+
+def _table(found: Mapping[str, References]) -> Table:
+    faults = list(dict.fromkeys(fault for record in found.values() for fault in record.by_fault))
+    differences = [f"to {name} (90 %)" for name in found]
+    table = Table("", "AUC", *differences, *(fault.replace("_", " ") for fault in faults), box=None)
+    for name, record in found.items():
+        table.add_row(escape(name), f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
+    kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)
+    for kind in kinds:
+        beside = [next((one for one in record.others if one.kind == kind), None) for record in found.values()]
+        figures = next(one for one in beside if one is not None)
+        differs = ("" if one is None else _difference(one) for one in beside)
+        table.add_row(escape(kind), f"{figures.auc:.3f}", *differs, *_by_fault(figures.by_fault, faults))
+    return table
+
+
+def _difference(one: ReferenceFigures) -> str:
+    if one.difference is None or one.interval is None:
+        return ""
+    return f"{one.difference:+.3f} ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
+
+
+def _by_fault(found: Mapping[str, float], faults: list[str]) -> list[str]:
+    return [f"{found[fault]:.2f}" if fault in found else "" for fault in faults]

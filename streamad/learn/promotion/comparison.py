@@ -18,8 +18,11 @@ from streamad.injected_faults import FAULT_KINDS, STRENGTHS, channel_scales, inj
 from streamad.judge.evaluation import clopper_pearson
 from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.registry.artifact import LoadedModel
+from streamad.learn.registry.manifest import References
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
+from streamad.learn.training.fits import score_windows
+from streamad.learn.training.references import Trial, references_of, scores_of_kinds
 from streamad.learn.training.selection import (
     HeldOut,
     Selection,
@@ -67,7 +70,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     ``n_sequences`` of the comparison half, ``n_injected`` faulty windows, ``n_confirmed`` confirmed anomalies and
     ``n_false_alarms`` (labelled by operators) that trained neither. ``raised_threshold``: the champion alerts too
-    often, so its detection was measured at the threshold that would bring its false alarms down.
+    often, so its detection was measured at the threshold that would bring its false alarms down. ``references``, by
+    "champion" and "challenger", are what simple detectors reach beside them; they decide nothing.
     """
 
     false_alarm_rate: float
@@ -78,6 +82,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     challenger: ModelFigures
     champion: ModelFigures | None = None
     raised_threshold: bool = False
+    references: dict[str, References] = {}
 
     def figures(self) -> dict[str, float]:
         """Return every figure under a dotted name, as manifests and events keep them."""
@@ -265,4 +270,28 @@ def compare_versions(
     selection = select(stored._replace(aside=()), settings=learning, rate=rate, judges=judges)
     material = TestMaterial.of(selection.comparable(learning.promotion.min_comparison), selection)
     theirs, ours = (registry.load(model, version, settings=settings, detector=detector) for version in versions)
-    return compare(ours, theirs, material, rate=rate, seed=settings.model.seed, progress=progress)
+    found = compare(ours, theirs, material, rate=rate, seed=settings.model.seed, progress=progress)
+    return msgspec.structs.replace(found, references=_references((theirs, ours), material, selection, settings))
+
+
+def _references(
+    models: tuple[LoadedModel, LoadedModel], material: TestMaterial, selection: Selection, settings: Settings
+) -> dict[str, References]:
+    """Return the figures of simple detectors beside champion and challenger, on what neither presumes anomalous.
+
+    They are fitted on the sequences that may train.
+    """
+    half, rate = to_windows(material.half.sequences), settings.alerts.false_alarm_rate
+    left_out = np.logical_or.reduce([OperatingPoint.of(each, material.half, half, rate).left_out for each in models])
+    seed, training = settings.model.seed, (*selection.judged, *selection.uncut, *selection.feedback)
+    normal = half.take([i for i in hash_order(half.ids, seed) if not left_out[i]])
+    trial = Trial.of(normal, seed) if settings.model.references and training else None
+    if trial is None:
+        return {}
+    others = scores_of_kinds(settings.model.references, trial, to_windows(training), seed)
+    found: dict[str, References] = {}
+    for who, each in zip(("champion", "challenger"), models, strict=True):
+        beside = {kind: scores for kind, scores in others.items() if kind != each.manifest.detector.kind}
+        figures = references_of(trial, score_windows(each.scorer, trial.windows), beside)
+        found |= {} if figures is None else {who: figures}
+    return found

@@ -84,6 +84,39 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     n_presumed: int = 0
 
 
+class ReferenceFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a detector of another ``kind``, fitted on the same windows, reaches; or why it was ``left_out``.
+
+    ``auc`` is the mean over ``by_fault``; ``difference`` is that to the model, with its 90 % ``interval``.
+    """
+
+    kind: str
+    auc: float | None = None
+    by_fault: dict[str, float] = {}
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    left_out: str | None = None
+
+
+class References(msgspec.Struct, frozen=True, kw_only=True):
+    """How well the model and other kinds tell injected faults from ``n_held_out`` normal sequences.
+
+    ``auc`` is the model's mean over ``by_fault``, its AUC for each kind of fault, ``n_injected`` windows in all.
+    """
+
+    n_held_out: int
+    n_injected: int
+    auc: float
+    by_fault: dict[str, float]
+    others: tuple[ReferenceFigures, ...] = ()
+
+    @property
+    def better(self) -> ReferenceFigures | None:
+        """Return the kind of the largest AUC among those above the model by more than their interval."""
+        above = [one for one in self.others if one.interval is not None and one.interval[0] > 0]
+        return max(above, key=lambda one: one.auc or 0.0, default=None)
+
+
 class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The data of a retraining from the inlier store.
 
@@ -118,6 +151,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest; ``name``, ``version`` and ``files`` are filled in when the version is published.
 
     ``decision`` is about the version itself; ``challenged`` holds the latest decisions in which it was the champion.
+    ``references`` inform only: they are no part of the model, its calibration or a decision.
     """
 
     format: Literal["streamad-model"] = "streamad-model"
@@ -137,6 +171,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     learning: LearningRecord | None = None
     decision: PromotionDecision | None = None
     challenged: tuple[PromotionDecision, ...] = ()
+    references: References | None = None
 
 
 class _Form(msgspec.Struct):

@@ -12,8 +12,10 @@ import numpy as np
 
 from streamad.errors import TrainingDataError
 from streamad.judge.calibration import scores_of
+from streamad.learn.registry.manifest import References
 from streamad.learn.training.fits import Fits, joined, score_windows
 from streamad.learn.training.publishing import Calibrated, Publisher
+from streamad.learn.training.references import measured, trial_beside, trial_terms
 from streamad.learn.training.selection import Plan, to_windows
 from streamad.learn.training.split import calibration_count, folds_of, hash_order
 from streamad.ports import Scorer
@@ -72,11 +74,10 @@ class Challenger:
         """
         keep = self._kept(fits)
         kept, dropped = self.training.take(np.flatnonzero(keep)), self.training.take(np.flatnonzero(~keep))
-        folds = self._out_of_fold(fits, kept, dropped) if self._is_out_of_fold else []
-        calibrated = self._of_folds(folds) if folds else None
+        calibrated = self._out_of_fold(fits, kept, dropped) if self._is_out_of_fold else None
         held_out = (*dropped.ids, *(each.id for each in self.plan.calibration.sequences))
         return publisher.publish(
-            fits.final(kept), kept, lambda scorer: calibrated or self._held_out(scorer), calibration_ids=held_out
+            fits.final(kept), kept, lambda scorer: calibrated or self._held_out(scorer, kept), calibration_ids=held_out
         )
 
     def _kept(self, fits: Fits) -> BoolArray:
@@ -87,8 +88,8 @@ class Challenger:
             keep[free[np.argsort(scores[free], kind="stable")[len(free) - self.n_dropped :]]] = False
         return keep
 
-    def _out_of_fold(self, fits: Fits, kept: WindowSet, dropped: WindowSet) -> list[FloatArray]:
-        """Return the terms of all sequences, reserved and dropped ones too, each by a fold model that did not see it.
+    def _out_of_fold(self, fits: Fits, kept: WindowSet, dropped: WindowSet) -> Calibrated:
+        """Calibrate by all sequences, reserved and dropped ones too, each scored by a fold model that did not see it.
 
         The dropped ones were selected for high scores: without them the upper tail would be cut off.
         """
@@ -100,28 +101,38 @@ class Challenger:
             )
         reserved = self.plan.calibration.sequences
         others = joined(to_windows(reserved), dropped) if reserved else dropped
-        parts = zip(folds_of(len(kept), n_folds), folds_of(len(others), n_folds), strict=True)
-        return [
-            fits.out_of_fold(kept, fold, number, others.take(part)) for number, (fold, part) in enumerate(parts, before)
+        folds = folds_of(len(kept), n_folds)
+        trial = trial_beside(self.settings.model, kept.take(folds[0]))
+        tried = None if trial is None else trial.windows
+        terms = [
+            fits.out_of_fold(kept, fold, number, others.take(part), tried if number == before else None)
+            for number, (fold, part) in enumerate(zip(folds, folds_of(len(others), n_folds), strict=True), before)
         ]
+        terms, on_trial = trial_terms(trial, terms)
+        seen = kept.take(np.setdiff1d(np.arange(len(kept)), folds[0]))
+        return self._of_folds(terms, measured(trial, on_trial, seen, self.settings.model))
 
-    def _of_folds(self, folds: list[FloatArray]) -> Calibrated:
+    def _of_folds(self, folds: list[FloatArray], references: References | None) -> Calibrated:
         terms = np.concatenate(folds)
         scores = scores_of(terms)
         n_presumed = round(self.learning.presumed_anomalies * len(scores))
         kept = np.argsort(scores, kind="stable")[: len(scores) - n_presumed]
         medians = tuple(float(np.median(scores_of(part))) for part in folds)
-        return Calibrated(terms[kept], self.plan.method, medians, n_presumed)
+        return Calibrated(terms[kept], self.plan.method, medians, n_presumed, references)
 
-    def _held_out(self, scorer: Scorer) -> Calibrated:
+    def _held_out(self, scorer: Scorer, training: WindowSet) -> Calibrated:
         """Score the plan's calibration sequences, leave presumed anomalies out, and keep the exact count of the rest.
 
         Which of them calibrate is decided by a hash: see ``calibration_count``.
         """
         rate, held_out = self.settings.alerts.false_alarm_rate, self.plan.calibration
-        terms = score_windows(scorer, to_windows(held_out.sequences))
+        windows = to_windows(held_out.sequences)
+        terms = score_windows(scorer, windows)
         left_out = held_out.presumed(scores_of(terms), rate, self.learning.presumed_anomalies)
         kept = np.flatnonzero(~left_out)
         ids = tuple(held_out.sequences[i].id for i in kept)
         chosen = kept[hash_order(ids, self.settings.model.seed)[: calibration_count(len(kept), 1.0, rate)]]
-        return Calibrated(terms[chosen], self.plan.method, n_presumed=int(left_out.sum()))
+        trial = trial_beside(self.settings.model, windows.take(chosen))
+        on_trial = None if trial is None else score_windows(scorer, trial.windows)
+        references = measured(trial, on_trial, training, self.settings.model)
+        return Calibrated(terms[chosen], self.plan.method, n_presumed=int(left_out.sum()), references=references)

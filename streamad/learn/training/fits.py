@@ -38,12 +38,12 @@ def score_windows(model: Scorer | FittedDetector, data: WindowSet) -> FloatArray
     )
 
 
-def joined(one: WindowSet, other: WindowSet) -> WindowSet:
-    """Return the windows of both, in this order."""
+def joined(*parts: WindowSet) -> WindowSet:
+    """Return the windows of all ``parts``, at least one, in this order."""
     return WindowSet(
-        np.concatenate([one.values, other.values]),
-        np.concatenate([one.lengths, other.lengths]),
-        (*one.ids, *other.ids),
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        tuple(name for part in parts for name in part.ids),
     )
 
 
@@ -72,7 +72,7 @@ def fingerprint(data: WindowSet, settings: Settings, *others: object) -> str:
     form = (
         settings.channel_specs,
         settings.window.model_dump(mode="json"),
-        settings.model.model_dump(mode="json", exclude={"registry", "name", "device"}),
+        settings.model.model_dump(mode="json", exclude={"registry", "name", "device", "references"}),
         settings.alerts.false_alarm_rate,
         settings.model.device,
         package_versions(),
@@ -136,15 +136,29 @@ class Fits:
         """Return the training terms [N, K] of a first fit on all of ``data``; stored once computed."""
         return self._kept("first", lambda: self._fit(data, "first", 1).training_scores())
 
-    def out_of_fold(self, data: WindowSet, held_out: IntArray, fit: int, others: WindowSet | None = None) -> FloatArray:
+    def out_of_fold(
+        self,
+        data: WindowSet,
+        held_out: IntArray,
+        fit: int,
+        others: WindowSet | None = None,
+        trial: WindowSet | None = None,
+    ) -> FloatArray:
         """Return the terms [n, K] of the windows ``held_out`` by a model trained on all others; stored once computed.
 
-        The terms of ``others``, which are not in ``data``, follow.
+        The terms of ``others``, which are not in ``data``, follow; then those of ``trial``, in batches of their own,
+        so that they change no bit of the terms before.
         """
         keep, scored = np.setdiff1d(np.arange(len(data)), held_out), data.take(held_out)
         if others is not None:
             scored = joined(scored, others)
-        return self._kept(f"fold-{fit}", lambda: score_windows(self._fit(data.take(keep), "calibration", fit), scored))
+        parts = (scored,) if trial is None else (scored, trial)
+
+        def terms() -> FloatArray:
+            model = self._fit(data.take(keep), "calibration", fit)
+            return np.concatenate([score_windows(model, part) for part in parts])
+
+        return self._kept(f"fold-{fit}" + ("" if trial is None else "-trial"), terms)
 
     def _kept(self, name: str, terms_of: Callable[[], FloatArray]) -> FloatArray:
         path = self.folder / f"{name}.npy"

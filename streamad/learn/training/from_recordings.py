@@ -16,8 +16,9 @@ from streamad.learn.registry.registry import Registry
 from streamad.learn.training.checks import check_training_data
 from streamad.learn.training.fits import FitProgress, Fits, fingerprint, score_windows, work_folder
 from streamad.learn.training.publishing import Calibrated, Publisher
+from streamad.learn.training.references import measured, trial_beside, trial_terms
 from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, folds_of, hash_order
-from streamad.ports import Clock, Detector
+from streamad.ports import Clock, Detector, Scorer
 from streamad.settings.plant_yaml import Settings
 from streamad.types import WindowSet, from_us
 
@@ -86,13 +87,15 @@ class _TrainingRun:
         if n == 0:
             raise TrainingDataError(f"model.calibration holds none of {len(data)} sequences out: raise it")
         held_out, training = data.take(np.arange(n)), data.take(np.arange(n, len(data)))
+        trial = trial_beside(settings.model, held_out)
+
+        def calibrate(scorer: Scorer) -> Calibrated:
+            terms = None if trial is None else score_windows(scorer, trial.windows)
+            references = measured(trial, terms, training, settings.model)
+            return Calibrated(score_windows(scorer, held_out), "split", references=references)
+
         fitted = self.fits.final(training)
-        return self.publisher.publish(
-            fitted,
-            training,
-            lambda scorer: Calibrated(score_windows(scorer, held_out), "split"),
-            calibration_ids=held_out.ids,
-        )
+        return self.publisher.publish(fitted, training, calibrate, calibration_ids=held_out.ids)
 
     def out_of_fold(self, data: WindowSet) -> str:
         """Score each sequence by a model that did not see it, then train on all."""
@@ -102,11 +105,19 @@ class _TrainingRun:
                 f"{len(data)} training sequences, but {n_folds} folds need at least {2 * n_folds}: "
                 "record more or lower model.folds"
             )
-        folds = enumerate(folds_of(len(data), n_folds), start=1)
-        terms = [self.fits.out_of_fold(data, held_out, fold) for fold, held_out in folds]
+        folds = folds_of(len(data), n_folds)
+        trial = trial_beside(self.fits.settings.model, data.take(folds[0]))
+        tried = None if trial is None else trial.windows
+        terms = [
+            self.fits.out_of_fold(data, held_out, fold, trial=tried if fold == 1 else None)
+            for fold, held_out in enumerate(folds, start=1)
+        ]
+        terms, on_trial = trial_terms(trial, terms)
         medians = tuple(float(np.median(scores_of(part))) for part in terms)
-        calibrated = Calibrated(np.concatenate(terms), "out_of_fold", medians)
-        return self.publisher.publish(self.fits.final(data), data, lambda _: calibrated)
+        fitted, seen = self.fits.final(data), data.take(np.setdiff1d(np.arange(len(data)), folds[0]))
+        references = measured(trial, on_trial, seen, self.fits.settings.model)
+        calibrated = Calibrated(np.concatenate(terms), "out_of_fold", medians, references=references)
+        return self.publisher.publish(fitted, data, lambda _: calibrated)
 
 
 def promotion_doubt(metrics: Metrics) -> str | None:

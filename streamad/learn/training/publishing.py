@@ -21,6 +21,7 @@ from streamad.learn.registry.manifest import (
     LearningRecord,
     Manifest,
     Metrics,
+    References,
     TrainingRecord,
     package_versions,
 )
@@ -38,12 +39,16 @@ _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """Held-out terms [n, K] and their method; ``fold_medians`` are scores, ``n_presumed`` sequences were left out."""
+    """Held-out terms [n, K] and their method; ``fold_medians`` are scores, ``n_presumed`` sequences were left out.
+
+    ``references`` are what simple detectors reach on held-out sequences: for the manifest alone.
+    """
 
     terms: FloatArray
     method: CalibrationMethod
     fold_medians: tuple[float, ...] = ()
     n_presumed: int = 0
+    references: References | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,7 @@ class Publisher:
             packages=package_versions(),
             created_at=from_us(self.clock.now_us()),
             learning=self.learning,
+            references=calibration.references,
         )
 
 

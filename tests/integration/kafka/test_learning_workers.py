@@ -46,7 +46,7 @@ async def plant(kafka: Broker, tmp_path: Path) -> AsyncIterator[KafkaPlant]:
             kafka.bootstrap,
             partitions=PARTITIONS,
             sequences={"end": ["marker"], "allowed_lateness": 0},
-            model={"detector": "mean"},
+            model={"detector": "mean", "references": []},
             alerts={"false_alarm_rate": 0.05},
             learning=LEARNING,
             sinks={"events": "kafka:///events-of-this-test"},
@@ -119,7 +119,7 @@ async def test_two_workers_learn_one_model_and_both_take_it(plant: KafkaPlant, t
 async def test_a_worker_that_is_stopped_while_it_trains_leaves_it_to_the_next(
     plant: KafkaPlant, tmp_path: Path
 ) -> None:
-    plant.sections["model"] = {"detector": "mean", "options": {"epoch_ms": 120_000}}
+    plant.sections["model"] = {"detector": "mean", "options": {"epoch_ms": 120_000}, "references": []}
     plant.write_config()
     source = LearningPlant(tmp_path / "messages")
     learner = LearningPlant(plant.folder, learning=LEARNING)
@@ -133,7 +133,7 @@ async def test_a_worker_that_is_stopped_while_it_trains_leaves_it_to_the_next(
     worker.send(signal.SIGTERM)
     assert await worker.wait(STOP_S) == 0, worker.said()[-3000:]
     assert read_status(learner.registry, NAME).state == "interrupted"
-    plant.sections["model"] = {"detector": "mean"}
+    plant.sections["model"] = {"detector": "mean", "references": []}
     plant.write_config()
     plant.start("w1")
 

@@ -128,7 +128,7 @@ def settings_of(**changes: Any) -> Settings:
         "channels": [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}, {"name": "flow"}],
         "source": {"url": "data.npz"},
         "window": {"length": L},
-        "model": {"detector": "mean", "device": "cpu"},
+        "model": {"detector": "mean", "device": "cpu", "references": []},
     }
     return Settings(**{**content, **changes})
 

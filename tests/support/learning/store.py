@@ -46,7 +46,7 @@ class LearningPlant:
     def __init__(self, folder: Path, *, options: Mapping[str, Any] | None = None, **sections: Any) -> None:
         self.folder = folder
         given = {
-            "model": {"detector": "mean", "device": "cpu", "options": dict(options or {})},
+            "model": {"detector": "mean", "device": "cpu", "options": dict(options or {}), "references": []},
             "alerts": {"false_alarm_rate": 0.05},
             "learning": QUIET,
         }

@@ -59,7 +59,7 @@ class TrainingPlant:
         given = {"journal": self.journal_file, "hold": self.hold, "hold_export": self.hold_export, **(options or {})}
         paced = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
         self.settings: Settings = settings_of(
-            model={"detector": "paced", "options": paced, "device": "cpu"},
+            model={"detector": "paced", "options": paced, "device": "cpu", "references": []},
             alerts={"false_alarm_rate": 0.1},
             learning={"min_training": 20, "first_training": 40, "reserve": 0.4, **learning},
         )
