@@ -42,7 +42,7 @@ from tests.support.learning.stored import (
     train,
 )
 
-MODEL = {"detector": "mean_square", "folds": 2, "device": "cpu"}
+MODEL = {"detector": "mean_square", "folds": 2, "device": "cpu", "references": []}
 
 
 @pytest.fixture(autouse=True)
@@ -262,6 +262,29 @@ def test_two_versions_side_by_side(trained: Path) -> None:
         assert f"{model['by_fault']['wrong_order']:.1%} (" in text
     assert json_of(trained, "compare", "0001") == found  # with the one in service
     assert registry_at(trained).current("default") == second
+
+
+def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Path) -> None:
+    second = another(trained)
+    bare = json_of(trained, "compare", "0001", second)["comparison"]
+    assert bare.pop("references") == {}
+    assert "AUC" not in said(trained, "compare", "0001", second)
+    plant_of(
+        trained.parent,
+        model={**MODEL, "references": ["pointwise", "pca", "pcaa"]},
+        learning=LEARNING,
+        alerts={"false_alarm_rate": 0.2},
+    )
+    found = json_of(trained, "compare", "0001", second)["comparison"]
+    beside = found.pop("references")
+    assert found == bare
+    assert list(beside) == ["champion", "challenger"]
+    for record in beside.values():
+        assert [one["kind"] for one in record["others"]] == ["pointwise", "pca", "pcaa"]
+        assert record["n_held_out"] <= found["n_sequences"]
+    assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
+    text = " ".join(said(trained, "compare", "0001", second).split())
+    assert "pcaa is left out: no detector 'pcaa'; did you mean 'pca'?" in text
 
 
 def test_sequences_too_few_for_a_promotion_are_compared_with_a_note(trained: Path) -> None:
