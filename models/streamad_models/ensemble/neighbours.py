@@ -3,7 +3,7 @@
 Legend: B windows, N reference windows, D features, M dimensions of the reference, k neighbours.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ LOCALITY = 0.75  # power of the neighbours' own value; chosen in benchmarks/dete
 _RIDGE = 0.01  # of the mean squared distance from the centre
 _LEAST = 1e-3  # of the median distance: what counts as distance 0
 _LARGEST = 1e4  # of a standardised feature, so that no square overflows
+_FOLDS = 4
 
 
 class Neighbours(nn.Module):
@@ -81,7 +82,7 @@ class Reference:
     the training windows along them, ``squares`` [N] their squared distances from the mean. ``weight`` [M] is the
     share of a square that training does not explain. ``own`` [N, 2] are the logarithms of the training windows' own
     distance and leverage, each without itself; ``training_logs`` [N, 2] what ``Neighbours`` would give for each
-    training window if it were not among them.
+    training window if it were not among them: exactly if the basis spans all of them, else from folds.
     """
 
     mean: Matrix
@@ -98,20 +99,40 @@ class Reference:
     training_logs: Matrix
 
 
-def fit_reference(features_ND: npt.NDArray[np.floating], locality: float = LOCALITY) -> Reference:
+def fit_reference(
+    features_ND: npt.NDArray[np.floating], locality: float = LOCALITY, max_dimensions: int = MAX_DIMENSIONS
+) -> Reference:
     """Return the reference of training windows' features [N, D], N at least 3.
 
     ``locality`` is the power of the neighbours' own values. A feature is centred and divided by the root of its
     variance plus the mean variance of all features: one that hardly varies in training does not decide alone. The
-    basis and the points are those of half precision, so that the values of training windows are exactly what the
-    module computes.
+    basis has at most ``max_dimensions`` directions. The basis and the points are those of half precision, so that the
+    values of training windows are exactly what the module computes.
+
+    Law: a new window of the same process has the same distribution of logarithms as ``training_logs``. A basis of
+    fewer directions than windows is drawn to its training windows: less of them lies outside it than of a new window.
+    Then each window's logarithms come from a reference of the other three folds.
     """
+    reference = _reference(features_ND, locality, max_dimensions)
+    if len(features_ND) - 1 <= max_dimensions:
+        return reference
+    logs = np.empty_like(reference.training_logs)
+    for fold in range(_FOLDS):
+        is_held_out = np.arange(len(features_ND)) % _FOLDS == fold
+        others = Neighbours(_reference(features_ND[~is_held_out], locality, max_dimensions))
+        held_out = torch.from_numpy(features_ND[is_held_out].astype(np.float32))
+        with torch.inference_mode():
+            logs[is_held_out] = others(held_out).numpy()
+    return replace(reference, training_logs=logs)
+
+
+def _reference(features_ND: npt.NDArray[np.floating], locality: float, max_dimensions: int) -> Reference:
     features = features_ND.astype(np.float64)
     n, n_features = features.shape
     mean, variance = features.mean(axis=0), features.var(axis=0)
     factor = 1.0 / np.sqrt((variance + max(float(variance.mean()), 1e-12)) * n_features)
     rows = (features - mean) * factor
-    basis = _principal_directions(rows).astype(np.float16).astype(np.float64)
+    basis = _principal_directions(rows, max_dimensions).astype(np.float16).astype(np.float64)
     points = (rows @ basis).astype(np.float16).astype(np.float64)
     squares = (rows**2).sum(axis=1)
     ridge = max(_RIDGE * float(squares.mean()), 1e-6)
@@ -137,10 +158,10 @@ def fit_reference(features_ND: npt.NDArray[np.floating], locality: float = LOCAL
     )
 
 
-def _principal_directions(rows: Matrix) -> Matrix:
+def _principal_directions(rows: Matrix, max_dimensions: int) -> Matrix:
     """Return the principal directions [D, M] of centred ``rows`` [N, D], those of largest variance."""
     eigenvalues, vectors = np.linalg.eigh(rows @ rows.T)
-    most = min(len(rows) - 1, MAX_DIMENSIONS)
+    most = min(len(rows) - 1, max_dimensions)
     eigenvalues, vectors = eigenvalues[::-1][:most], vectors[:, ::-1][:, :most]
     kept = eigenvalues > max(1e-9 * float(eigenvalues[0]), 1e-12)
     kept[0] = True  # of equal windows, too, there is a direction: it has no weight

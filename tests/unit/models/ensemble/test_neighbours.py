@@ -83,3 +83,12 @@ def test_a_mode_of_small_spread_has_its_own_measure() -> None:
     beside_tight, within_wide = np.full((1, 10), 0.3), 8 + rng.normal(0, 1.0, (1, 10))
     found = logs(reference, np.concatenate([beside_tight, within_wide]))
     assert found[0, 0] > found[1, 0]
+
+
+@pytest.mark.parametrize("max_dimensions", [512, 24])
+def test_new_windows_have_the_values_of_training_windows_without_themselves(max_dimensions: int) -> None:
+    features = np.random.default_rng(0).normal(size=(160, 400))  # most of a window lies outside 24 directions
+    reference = fit_reference(features[:120], max_dimensions=max_dimensions)
+    training, new = reference.training_logs, logs(reference, features[120:])
+    spread = training.std(axis=0)
+    assert (np.abs(np.median(new, axis=0) - np.median(training, axis=0)) < 0.5 * spread).all()
