@@ -15,6 +15,7 @@ __all__ = [
     "LateRecord",
     "Message",
     "ModelRef",
+    "NearestSequence",
     "Origin",
     "OutputRecord",
     "Promotion",
@@ -133,8 +134,18 @@ class ChannelShare(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class NearestSequence(msgspec.Struct, frozen=True, kw_only=True):
+    """A normal sequence that the anomalous one was compared with."""
+
+    sequence: Annotated[str, _doc("Its stream and sequence id, joined by /; at most 513 printable characters.")]
+    distance: Annotated[
+        float,
+        _doc("Root mean square difference over time in units of the channel's spread; the median over the channels."),
+    ]
+
+
 class Attribution(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="attribution"):
-    """Why a sequence was anomalous: the K terms, the dominating one, and the channels' shares."""
+    """Why a sequence was anomalous: the K terms, the dominating one, the channels' shares, and normal sequences."""
 
     alert_id: _AlertId
     stream: _Stream
@@ -150,6 +161,13 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     dominating_member: Annotated[
         str | None, _doc("Member of the model with the largest term; null if the model has one member.")
     ] = None
+    nearest: Annotated[
+        list[NearestSequence],
+        _doc(
+            "Normal training sequences that the channels were replaced from: at most three, the nearest first. Empty "
+            "if the model's version was made by a release that stored no names."
+        ),
+    ] = []
     schema_version: _Version = SCHEMA_VERSION
 
 

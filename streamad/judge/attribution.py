@@ -1,4 +1,4 @@
-"""Channel shares of an alert: the model scores the window with each channel replaced by that of normal windows.
+"""Why an alert was raised: each channel in turn is replaced by that of the nearest normal windows, and scored again.
 
 Shapes: M reference windows, C channels, L window length.
 """
@@ -6,13 +6,16 @@ Shapes: M reference windows, C channels, L window length.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import ArtifactError
+from streamad.ingest.decode_values import MAX_ID_CHARACTERS
 from streamad.judge.calibration import scores_of
+from streamad.messages import NearestSequence
 from streamad.ports import Scorer
 from streamad.types import FloatArray, IntArray, Window
 
@@ -23,14 +26,20 @@ _BATCH_VALUES = 4_000_000  # bounds the memory of a batch of wide or long window
 # Chosen by measurement: docs/guide/judging.md
 _NEAREST = 8  # reference windows used for one attribution
 _BEST_SHARE = 0.5  # of their replacements count
+_NAMED = 3  # of them are named in the message
+_NAME_CHARACTERS = 2 * MAX_ID_CHARACTERS + 1  # a stream's id, "/", and a sequence's
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """Normal windows to compare with: ``values`` float32 [M, C, L] in engineering units, ``lengths`` int64 [M]."""
+    """Normal windows to compare with: ``values`` float32 [M, C, L] in engineering units, ``lengths`` int64 [M].
+
+    ``names`` [M] are the sequences' printable names ("stream/sequence"); empty in versions of former releases.
+    """
 
     values: FloatArray
     lengths: IntArray
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         fits = self.values.ndim == 3 and self.lengths.shape == self.values.shape[:1] and len(self.lengths) > 0
@@ -38,43 +47,84 @@ class Reference:
             raise ArtifactError(
                 f"reference windows {self.values.shape} with lengths {self.lengths.shape} do not fit: train again"
             )
+        if len(self.names) not in (0, len(self.lengths)):
+            raise ArtifactError(f"{len(self.lengths)} reference windows with {len(self.names)} names: train again")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """Each channel's share [C] of the fall of the score when channels are replaced; sum 1, or all 0.
+
+    ``nearest`` names normal sequences that the channels were replaced from: three at most, the nearest first.
+    """
+
+    shares: npt.NDArray[np.float64]
+    nearest: tuple[NearestSequence, ...]
+
+
+def printable(name: str) -> str:
+    """Return ``name`` cut to 513 characters, each that cannot be printed (control, direction) replaced by U+FFFD.
+
+    Names come from recordings and go to terminals, messages and numpy's text, which ends at trailing zeros.
+    """
+    cut = name if len(name) <= _NAME_CHARACTERS else name[: _NAME_CHARACTERS - 1] + "…"
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in cut)
 
 
 def reference_windows(
-    values: FloatArray, lengths: IntArray, scores: npt.NDArray[np.floating], m: int = 24
+    values: FloatArray,
+    lengths: IntArray,
+    scores: npt.NDArray[np.floating],
+    names: Sequence[str] = (),
+    *,
+    m: int = 24,
 ) -> Reference:
-    """Choose at most ``m`` normal windows of values [N, C, L].
+    """Choose at most ``m`` normal windows of values [N, C, L] with ``names`` [N].
 
     They are spread over the lengths within the half with the lowest ``scores`` [N], which holds no anomaly.
     """
     lowest = np.argsort(scores, kind="stable")[: max(m, len(scores) // 2)]
     by_length = lowest[np.argsort(lengths[lowest], kind="stable")]
     chosen = by_length[np.unique(np.linspace(0, len(by_length) - 1, m).round().astype(np.int64))]
-    return Reference(values[chosen], lengths[chosen].astype(np.int64))
+    chosen_names = tuple(printable(names[i]) for i in chosen) if names else ()
+    return Reference(values[chosen], lengths[chosen].astype(np.int64), chosen_names)
 
 
-def channel_shares(scorer: Scorer, window: Window, reference: Reference) -> npt.NDArray[np.float64]:
-    """Return each channel's share [C] of the fall of the score when channels are replaced; sum 1, or all 0.
+def explain(scorer: Scorer, window: Window, reference: Reference) -> Explanation:
+    """Return why ``window`` has its score, in comparison with the nearest of the reference windows."""
+    candidates = _stretched(reference, window.length)
+    distances = _distances(window, candidates)
+    used = np.argsort(distances, kind="stable")[:_NEAREST]
+    named = used[: _NAMED if reference.names else 0].tolist()
+    nearest = tuple(NearestSequence(sequence=reference.names[i], distance=float(distances[i])) for i in named)
+    return Explanation(_channel_shares(scorer, window, candidates[used]), nearest)
 
-    Counterfactual: each channel in turn is replaced by that of the nearest reference windows, stretched to this
-    window's length, and the model scores the results. A channel counts with the mean fall over its better half of
+
+def _channel_shares(scorer: Scorer, window: Window, normal: FloatArray) -> npt.NDArray[np.float64]:
+    """Return each channel's share [C].
+
+    Counterfactual: each channel in turn is replaced by that of the ``normal`` windows [M, C, L] of this window's
+    length, and the model scores the results. A channel counts with the mean fall over its better half of
     replacements, since not every normal course fits the other channels, and 0 if the score does not fall.
     """
     before = float(_scores(scorer, window.values[None], window.length)[0])
-    after = _scores_replaced(scorer, window, _nearest(window, _stretched(reference, window.length)))
+    after = _scores_replaced(scorer, window, normal)
     better = np.sort(after, axis=0)[: math.ceil(len(after) * _BEST_SHARE)].mean(axis=0)
     fall = np.maximum(before - better, 0.0)
     total = float(fall.sum())
     return fall / total if total > 0 and np.isfinite(total) else np.zeros(len(fall))
 
 
-def _nearest(window: Window, candidates: FloatArray) -> FloatArray:
-    """Return the candidates [M, C, L] nearest to ``window``; the median over channels ignores anomalous ones."""
+def _distances(window: Window, candidates: FloatArray) -> npt.NDArray[np.float64]:
+    """Return the distances [M] of the candidates [M, C, L] from ``window``, in spreads of a channel.
+
+    Root mean square differences over time; their median over channels ignores anomalous ones.
+    """
     ours, theirs = window.values[:, : window.length], candidates[:, :, : window.length].astype(np.float64)
     spread = theirs.std(axis=(0, 2))
     distance_per_channel = np.square(theirs - ours).mean(axis=2) / np.where(spread > 0, spread, 1.0) ** 2
-    distances = np.median(distance_per_channel, axis=1)
-    return candidates[np.argsort(distances, kind="stable")[:_NEAREST]]
+    distances: npt.NDArray[np.float64] = np.sqrt(np.median(distance_per_channel, axis=1))
+    return distances
 
 
 def _scores_replaced(scorer: Scorer, window: Window, normal: FloatArray) -> npt.NDArray[np.float64]:

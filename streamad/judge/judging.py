@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable, to_window
-from streamad.judge.attribution import METHOD, channel_shares
+from streamad.judge.attribution import METHOD, explain
 from streamad.judge.scoring import Batchers, MicroBatcher, Scored
 from streamad.judge.verdicts import learning, make_alert, make_attribution, scored, unscorable
 from streamad.messages import Alert, Attribution, OutputRecord, Verdict
@@ -98,7 +98,7 @@ class Judge:
         if model.reference is None:
             return None
         try:
-            shares = await batcher.run(channel_shares, model.scorer, window, model.reference)
+            explanation = await batcher.run(explain, model.scorer, window, model.reference)
         except StreamadError:
             raise
         except Exception as error:  # the model is foreign code and may fail in any way
@@ -108,7 +108,7 @@ class Judge:
             alert,
             result.terms,
             calibration=model.calibration,
-            shares=shares,
+            explanation=explanation,
             channels=self._channels,
             method=METHOD,
             names=model.terms,

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from streamad.ingest.windowing import Unscorable
+from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration, score_of
 from streamad.messages import Alert, Attribution, ChannelShare, ModelRef, TermShare, Verdict
 from streamad.settings.plant_yaml import AlertSettings
@@ -96,18 +96,19 @@ def make_attribution(
     terms: FloatArray,
     *,
     calibration: Calibration,
-    shares: npt.NDArray[np.float64],
+    explanation: Explanation,
     channels: Sequence[ChannelSpec],
     method: str,
     names: Sequence[str] = (),
 ) -> Attribution:
-    """Return why ``alert`` was raised, from its terms [K], their ``names``, and the channels' ``shares`` [C].
+    """Return why ``alert`` was raised, from its terms [K], their ``names``, and the ``explanation`` of its window.
 
     The dominating transformation is the one with the largest term, as in the paper's appendix on thyroid.
     """
     quantiles = calibration.term_quantiles(terms)
     members = tuple(names) if len(names) == len(terms) else (None,) * len(terms)
     largest = int(np.argmax(terms))
+    shares = explanation.shares
     order = np.argsort(-shares, kind="stable")
     return Attribution(
         alert_id=alert.alert_id,
@@ -120,6 +121,7 @@ def make_attribution(
         ],
         dominating_transformation=largest,
         dominating_member=members[largest],
+        nearest=list(explanation.nearest),
         channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
         method=method,
         tail=alert.tail,

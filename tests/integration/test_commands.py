@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from streamad.judge.attribution import channel_shares
+from streamad.judge.attribution import explain
 from tests.support.runtime.cli import OPTIONS, CliPlant, started, streamad, until_line
 from tests.support.runtime.pipeline import START_US
 
@@ -249,9 +249,9 @@ def test_a_replay_explains_its_alerts_only_to_who_can_see_it(plant: CliPlant, mo
     def counted(*arguments: Any) -> Any:
         nonlocal explained
         explained += 1
-        return channel_shares(*arguments)
+        return explain(*arguments)
 
-    monkeypatch.setattr("streamad.judge.judging.channel_shares", counted)
+    monkeypatch.setattr("streamad.judge.judging.explain", counted)
     said = plant("replay")
     n_alerts = said.err.count("ALERT")
     assert n_alerts == said.err.count("because of") == explained > 0

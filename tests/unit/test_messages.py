@@ -20,6 +20,7 @@ from streamad.messages import (
     LateRecord,
     Message,
     ModelRef,
+    NearestSequence,
     Origin,
     Promotion,
     TermShare,
@@ -60,6 +61,7 @@ MESSAGES: list[Message] = [
         tail="empirical",
         model=MODEL,
         created_at=T1,
+        nearest=[NearestSequence(sequence="reactor-1/B-1017 °é", distance=0.25)],
     ),
     Verdict(
         verdict_id="v1",

@@ -62,7 +62,7 @@ def _names(stored: Sequence[StoreView]) -> list[str]:
     """Return the shortest kind of name that is unique: sequence, stream and sequence, or id."""
     kinds = (
         [each.sequence.sequence for each in stored],
-        [f"{each.sequence.stream}/{each.sequence.sequence}" for each in stored],
+        [each.sequence.name for each in stored],
         [each.sequence.id for each in stored],
     )
     return next(kind for kind in kinds if len(set(kind)) == len(kind) or kind is kinds[-1])

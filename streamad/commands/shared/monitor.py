@@ -29,6 +29,7 @@ _OBJECTS_BEFORE_COLLECTION = 20_000
 _PROGRESS_S = 1.0
 _ID_CHARACTERS = 8
 """Characters shown of an alert's id; `streamad feedback --alert` needs at least the first six."""
+_NAME_CHARACTERS = 60
 
 
 def p_text(p_value: float) -> str:
@@ -37,17 +38,22 @@ def p_text(p_value: float) -> str:
 
 
 def alert_line(alert: Alert, attribution: Attribution | None = None) -> str:
-    """Return one line for a person: sequence, score, channels, and as much of the id as feedback needs."""
+    """Return one line for a person: sequence, score, reasons, and as much of the id as feedback needs."""
     why = ""
     if attribution is not None:
         first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share >= 0.01]
         why = f"  because of {', '.join(first)}" if first else ""
+        why += "".join(f"  nearest normal {_cut(each.sequence)}" for each in attribution.nearest[:1])
     tail = "  (extrapolated)" if alert.tail == "extrapolated" else ""
     return (
         f"[bold red]ALERT[/] {escape(alert.stream)} {escape(alert.sequence)}  "
         f"score {alert.score:.3f}  p {p_text(alert.p_value)}{tail}{escape(why)}"
         f"  [dim]id {escape(alert.alert_id[:_ID_CHARACTERS])}[/]"
     )
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _NAME_CHARACTERS else name[: _NAME_CHARACTERS - 1] + "…"
 
 
 def unscorable_line(verdict: Verdict) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadError
+from streamad.judge.attribution import Reference, printable
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
@@ -45,14 +46,14 @@ def read_npy(path: Path) -> AnyArray:
         return array
 
 
-def read_npz(path: Path, names: tuple[str, ...]) -> tuple[AnyArray, ...]:
-    """Read the arrays ``names``, in that order; raises ArtifactError."""
+def read_npz(path: Path, names: tuple[str, ...], *, optional: tuple[str, ...] = ()) -> tuple[AnyArray, ...]:
+    """Read the arrays ``names``, in that order, then those of ``optional`` that it holds; raises ArtifactError."""
     with _readable(path), path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("holds one array without a name")
         with archive:
-            return tuple(archive[name] for name in names)
+            return tuple(archive[name] for name in (*names, *(each for each in optional if each in archive)))
 
 
 CALIBRATION_FILE = "calibration.npy"
@@ -70,17 +71,15 @@ PROBE_TOLERANCE_OTHER_DEVICES = 1e-3
 class LoadedModel:
     """A verified model.
 
-    ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference_values`` float32 [M, C, L] and
-    ``reference_lengths`` int64 [M] of typical training windows, for attribution; ``training_ids`` of all sequences that
-    trained or calibrated it, empty for versions of former releases.
+    ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference`` holds typical training windows, for
+    attribution; ``training_ids`` of all sequences that trained or calibrated it, empty for versions of former releases.
     """
 
     scorer: Scorer
     ref: ModelRef
     manifest: Manifest
     calibration_terms: FloatArray
-    reference_values: FloatArray
-    reference_lengths: IntArray
+    reference: Reference
     training_ids: TrainingIds = NO_TRAINING_IDS
 
 
@@ -89,7 +88,7 @@ def write_arrays(
     *,
     calibration_terms: FloatArray,
     probe: tuple[FloatArray, IntArray, FloatArray],
-    reference: tuple[FloatArray, IntArray],
+    reference: Reference,
     training_ids: TrainingIds,
 ) -> None:
     """Write calibration [n, K], probe (windows [P, C, L], lengths [P], terms [P, K]), reference windows and ids.
@@ -98,7 +97,9 @@ def write_arrays(
     """
     np.save(folder / CALIBRATION_FILE, np.asarray(calibration_terms, dtype=np.float32), allow_pickle=False)
     np.savez(folder / PROBE_FILE, allow_pickle=False, windows=probe[0], lengths=probe[1], terms=probe[2])
-    np.savez(folder / REFERENCE_FILE, allow_pickle=False, windows=reference[0], lengths=reference[1])
+    names = {"names": np.array(reference.names, dtype=np.str_)} if reference.names else {}
+    arrays: dict[str, AnyArray] = {"windows": reference.values, "lengths": reference.lengths, **names}
+    np.savez(folder / REFERENCE_FILE, allow_pickle=False, **arrays)
     np.save(folder / TRAINING_IDS_FILE, training_ids.hashes, allow_pickle=False)
 
 
@@ -135,10 +136,9 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
         raise ArtifactError(f"{label}: scores windows of {scorer.window_shape}, its manifest says {shape}: train anew")
     _check_probe(folder, scorer, shape, device, label)
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), scorer.n_terms, label)
-    values, lengths = read_npz(folder / REFERENCE_FILE, ("windows", "lengths"))
-    _check_windows(values, lengths, shape, f"{label}: {REFERENCE_FILE}")
+    reference = _reference(folder, shape, label)
     ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
-    return LoadedModel(scorer, ref, manifest, terms, values, lengths, ids)
+    return LoadedModel(scorer, ref, manifest, terms, reference, ids)
 
 
 def _detector_of(manifest: Manifest, label: str) -> Detector:
@@ -163,6 +163,14 @@ def _check_windows(values: AnyArray, lengths: AnyArray, shape: tuple[int, int], 
     right = values.dtype == np.float32 and values.shape == (len(values), *shape) and lengths.shape == (len(values),)
     if not right or lengths.dtype != np.int64 or ((lengths < 1) | (lengths > shape[1])).any():
         raise ArtifactError(f"{label} does not hold windows of {shape[0]} channels x {shape[1]} samples: train anew")
+
+
+def _reference(folder: Path, shape: tuple[int, int], label: str) -> Reference:
+    values, lengths, *rest = read_npz(folder / REFERENCE_FILE, ("windows", "lengths"), optional=("names",))
+    _check_windows(values, lengths, shape, f"{label}: {REFERENCE_FILE}")
+    if any(names.dtype.kind != "U" or names.shape != lengths.shape for names in rest):
+        raise ArtifactError(f"{label}: {REFERENCE_FILE} does not hold a name for each window: train anew")
+    return Reference(values, lengths, tuple(printable(name) for names in rest for name in names.tolist()))
 
 
 def _training_ids(folder: Path, label: str) -> TrainingIds:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamad.errors import ArtifactError, StreamadError
-from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.registry.registry import Registry
@@ -43,7 +42,7 @@ class RegistryVersions:
             loaded.ref,
             loaded.scorer,
             Calibration.from_terms(loaded.calibration_terms, settings.alerts.false_alarm_rate),
-            Reference(loaded.reference_values, loaded.reference_lengths),
+            loaded.reference,
             loaded.manifest.training.terms,
             loaded.training_ids,
         )

@@ -38,6 +38,11 @@ class StoredSequence:
     p_value: float | None = None
     model_version: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Return what people call it: its stream and sequence id, joined by /."""
+        return f"{self.stream}/{self.sequence}"
+
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's mark on the sequence ``id``; it outlives the sequence's window."""

@@ -77,7 +77,11 @@ class Challenger:
         calibrated = self._out_of_fold(fits, kept, dropped) if self._is_out_of_fold else None
         held_out = (*dropped.ids, *(each.id for each in self.plan.calibration.sequences))
         return publisher.publish(
-            fits.final(kept), kept, lambda scorer: calibrated or self._held_out(scorer, kept), calibration_ids=held_out
+            fits.final(kept),
+            kept,
+            lambda scorer: calibrated or self._held_out(scorer, kept),
+            calibration_ids=held_out,
+            names={each.id: each.name for each in self.plan.training},
         )
 
     def _kept(self, fits: Fits) -> BoolArray:

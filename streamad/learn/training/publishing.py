@@ -5,7 +5,7 @@ Shapes: N training and n calibration sequences, K transformations, C channels, L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,10 +69,12 @@ class Publisher:
         calibrate: Callable[[Scorer], Calibrated],
         *,
         calibration_ids: Iterable[str] = (),
+        names: Mapping[str, str] | None = None,
     ) -> str:
         """Publish ``fitted``, calibrated by the scorer that its export loads as, and return the version's number.
 
-        ``calibration_ids`` are of the sequences that calibrate and are not in ``training``.
+        ``calibration_ids`` are of the sequences that calibrate and are not in ``training``; ``names`` are what people
+        call the training sequences, by id, if that is not the id.
 
         Raises DetectorError if the scores of the export differ from the model's or are not finite; OutputError.
         """
@@ -81,12 +83,13 @@ class Publisher:
             scorer = self.fits.detector.load(staged.folder, device=self.fits.settings.model.device)
             calibration, training_terms = calibrate(scorer), fitted.training_scores()
             check_finite("the trained model", calibration.terms, training_terms)
-            reference = reference_windows(training.values, training.lengths, scores_of(training_terms))
+            called = training.ids if names is None else [names[each] for each in training.ids]
+            reference = reference_windows(training.values, training.lengths, scores_of(training_terms), called)
             write_arrays(
                 staged.folder,
                 calibration_terms=calibration.terms,
                 probe=_probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training),
-                reference=(reference.values, reference.lengths),
+                reference=reference,
                 training_ids=TrainingIds.of((*training.ids, *calibration_ids)),
             )
             return staged.publish(self._manifest(fitted, calibration, training_terms))

@@ -10,30 +10,64 @@ from rich.text import Text
 
 from streamad.commands.shared.monitor import alert_line, event_line
 from streamad.commands.shared.report import RunReport, print_summary
-from streamad.messages import Alert, Event, ModelRef
+from streamad.messages import Alert, Attribution, ChannelShare, Event, ModelRef, NearestSequence, TermShare
 from streamad.telemetry.metrics import LearningCounters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODEL = ModelRef("default.A", "0003")
 
 
-def test_an_alert_ends_with_as_much_of_its_id_as_feedback_needs() -> None:
-    alert = Alert(
-        alert_id="5f0c2a91b7d04ce2a90f1c3377be1f10",
+ALERT = Alert(
+    alert_id="5f0c2a91b7d04ce2a90f1c3377be1f10",
+    stream="r1",
+    sequence="B-2",
+    reason="marker",
+    start_time=NOW,
+    end_time=NOW,
+    n_samples=3,
+    score=2.5,
+    p_value=0.01,
+    false_alarm_rate=0.02,
+    tail="empirical",
+    model=MODEL,
+    created_at=NOW,
+)
+
+
+def why(*nearest: str) -> Attribution:
+    return Attribution(
+        alert_id=ALERT.alert_id,
         stream="r1",
         sequence="B-2",
-        reason="marker",
-        start_time=NOW,
-        end_time=NOW,
-        n_samples=3,
         score=2.5,
-        p_value=0.01,
-        false_alarm_rate=0.02,
+        terms=[TermShare(transformation=0, term=2.5, calibration_quantile=1.0)],
+        dominating_transformation=0,
+        channels=[ChannelShare(channel="temp", unit="", share=0.8), ChannelShare(channel="flow", unit="", share=0.2)],
+        method="channel-replacement",
         tail="empirical",
         model=MODEL,
         created_at=NOW,
+        nearest=[NearestSequence(sequence=name, distance=1.0) for name in nearest],
     )
-    assert Text.from_markup(alert_line(alert)).plain == "ALERT r1 B-2  score 2.500  p 0.0100  id 5f0c2a91"
+
+
+def test_an_alert_ends_with_as_much_of_its_id_as_feedback_needs() -> None:
+    assert Text.from_markup(alert_line(ALERT)).plain == "ALERT r1 B-2  score 2.500  p 0.0100  id 5f0c2a91"
+
+
+@pytest.mark.parametrize(
+    ("nearest", "said"),
+    [
+        ([], ""),
+        (["r1/B-1", "r1/B-0"], "  nearest normal r1/B-1"),
+        (["[bold]r1[/]/[/nope]"], "  nearest normal [bold]r1[/]/[/nope]"),
+        (["x" * 61], f"  nearest normal {'x' * 59}…"),
+    ],
+    ids=["none", "two", "markup", "long"],
+)
+def test_an_alert_names_its_channels_and_the_nearest_normal_sequence(nearest: list[str], said: str) -> None:
+    line = Text.from_markup(alert_line(ALERT, why(*nearest))).plain
+    assert line == f"ALERT r1 B-2  score 2.500  p 0.0100  because of temp 80%, flow 20%{said}  id 5f0c2a91"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Channel shares on a scorer whose right answer is known."""
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streamad.errors import ArtifactError
-from streamad.judge.attribution import Reference, channel_shares, reference_windows
+from streamad.judge.attribution import Reference, explain, printable, reference_windows
 from streamad.types import Window
 
 C, L = 4, 12
@@ -37,8 +40,8 @@ def line(length=L, n_channels=C, total=L, **offsets):
     return Window(values, length)
 
 
-def reference(*windows):
-    return Reference(np.stack([w.values for w in windows]), np.array([w.length for w in windows]))
+def reference(*windows, names=()):
+    return Reference(np.stack([w.values for w in windows]), np.array([w.length for w in windows]), names)
 
 
 NORMAL = reference(*[line()] * 3)
@@ -46,30 +49,30 @@ NORMAL = reference(*[line()] * 3)
 
 @pytest.mark.parametrize("channel", range(C))
 def test_the_only_deviating_channel_has_the_whole_share(channel):
-    shares = channel_shares(DistanceScorer(), line(**{f"c{channel}": 3.0}), NORMAL)
+    shares = explain(DistanceScorer(), line(**{f"c{channel}": 3.0}), NORMAL).shares
     np.testing.assert_allclose(shares, np.eye(C)[channel], atol=1e-6)
 
 
 def test_two_channels_share_in_proportion_to_what_they_add():
-    shares = channel_shares(DistanceScorer(), line(c0=1.0, c3=2.0), NORMAL)
+    shares = explain(DistanceScorer(), line(c0=1.0, c3=2.0), NORMAL).shares
     np.testing.assert_allclose(shares, [0.2, 0, 0, 0.8], atol=1e-6)
 
 
 def test_a_window_no_replacement_improves_has_no_shares():
-    assert channel_shares(DistanceScorer(), line(), NORMAL).tolist() == [0] * C
+    assert explain(DistanceScorer(), line(), NORMAL).shares.tolist() == [0] * C
 
 
 @pytest.mark.parametrize("length", [2, 7, L])
 def test_references_of_other_lengths_are_stretched_in_time(length):
     normal = reference(line(length=5), line(length=L))
-    shares = channel_shares(DistanceScorer(), line(length=length, c2=1.0), normal)
+    shares = explain(DistanceScorer(), line(length=length, c2=1.0), normal).shares
     np.testing.assert_allclose(shares, [0, 0, 1, 0], atol=1e-6)
 
 
 def test_a_reference_that_does_not_fit_spoils_nothing():
     """Half of the references are odd in every channel; the better half of the replacements decides."""
     odd = line(c0=9.0, c1=9.0, c2=9.0, c3=9.0)
-    shares = channel_shares(DistanceScorer(), line(c1=3.0), reference(line(), odd, odd, line()))
+    shares = explain(DistanceScorer(), line(c1=3.0), reference(line(), odd, odd, line())).shares
     np.testing.assert_allclose(shares, [0, 1, 0, 0], atol=1e-6)
 
 
@@ -83,14 +86,76 @@ def test_references_nearest_to_the_window_are_taken():
             return np.stack([mixed, np.zeros(len(windows))], axis=1).astype(np.float32)
 
     other_mode, own_mode = [line(c0=5.0, c1=5.0, c2=5.0, c3=5.0)] * 12, [line()] * 8
-    shares = channel_shares(TwoModes(), line(c2=1.0), reference(*other_mode, *own_mode))
+    shares = explain(TwoModes(), line(c2=1.0), reference(*other_mode, *own_mode)).shares
     np.testing.assert_allclose(shares, [0, 0, 1, 0], atol=1e-6)
+
+
+class Recording(DistanceScorer):
+    """Keeps all windows that it scored."""
+
+    def __init__(self):
+        super().__init__()
+        self.scored = []
+
+    def score(self, windows, lengths):
+        self.scored += list(windows.copy())
+        return super().score(windows, lengths)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 11])
+def test_the_named_windows_are_the_nearest_of_those_that_channels_were_replaced_from(n):
+    offsets = np.random.default_rng(n).permutation(np.linspace(0.1, 0.9, n)).tolist()
+    normal = reference(
+        *[line(c0=each, c1=each, c2=each, c3=each) for each in offsets], names=tuple(f"r/{each}" for each in offsets)
+    )
+    scorer, window = Recording(), line(c1=3.0)
+    nearest = explain(scorer, window, normal).nearest
+    replaced_by = {round(float(each[2, 0]), 6) for each in scorer.scored if each[2, 0] != window.values[2, 0]}
+    assert replaced_by == {round(each, 6) for each in sorted(offsets)[:8]}
+    assert [each.sequence for each in nearest] == [f"r/{each}" for each in sorted(offsets)[:3]]
+    distances = [each.distance for each in nearest]
+    assert distances == sorted(distances)
+
+
+def test_a_distance_is_in_spreads_of_a_channel_and_ignores_an_anomalous_one():
+    normal = reference(line(), line(c0=2.0, c1=2.0, c2=2.0, c3=2.0), names=("a", "b"))
+    spread = float(np.concatenate([np.linspace(0, 1, L), np.linspace(2, 3, L)]).std())
+    (nearest, other) = explain(DistanceScorer(), line(c0=0.5, c1=0.5, c2=0.5, c3=99.0), normal).nearest
+    assert (nearest.sequence, other.sequence) == ("a", "b")
+    assert (nearest.distance, other.distance) == pytest.approx((0.5 / spread, 1.5 / spread), rel=1e-5)
+
+
+def test_without_names_there_are_shares_and_nothing_is_named():
+    explained = explain(DistanceScorer(), line(c1=3.0), NORMAL)
+    np.testing.assert_allclose(explained.shares, [0, 1, 0, 0], atol=1e-6)
+    assert explained.nearest == ()
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b", "c", "d")])
+def test_references_with_names_for_some_of_them_are_refused(names):
+    with pytest.raises(ArtifactError, match=r"3 reference windows with . names: train again"):
+        reference(line(), line(), line(), names=names)
+
+
+@given(st.text(st.characters(codec=None), max_size=600))
+def test_a_printable_name_is_bounded_and_survives_messages_and_arrays(name):
+    shown = printable(name)
+    assert len(shown) == min(len(name), 513)
+    assert shown.isprintable()
+    assert printable(shown) == shown
+    assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+    assert np.array([shown], dtype=np.str_).tolist() == [shown]
+
+
+@pytest.mark.parametrize("name", ["reactor-1/B-1042", "Anlage Süd/Charge 7 (Öl) °é", "[bold]r[/]/{x}", "a/b/c", ""])
+def test_a_name_that_can_be_printed_stays_as_it_is(name):
+    assert printable(name) == name
 
 
 def test_window_and_references_are_left_as_they_were():
     window, normal = line(c1=3.0), reference(line(length=5), line())
     before = window.values.copy(), normal.values.copy()
-    channel_shares(DistanceScorer(), window, normal)
+    explain(DistanceScorer(), window, normal)
     assert np.array_equal(window.values, before[0])
     assert np.array_equal(normal.values, before[1])
 
@@ -98,7 +163,7 @@ def test_window_and_references_are_left_as_they_were():
 def test_wide_windows_are_scored_in_batches_of_bounded_memory():
     scorer = DistanceScorer(n_channels=200, length=1_000)
     wide = line(length=1_000, n_channels=200, total=1_000)
-    shares = channel_shares(scorer, line(length=1_000, n_channels=200, total=1_000, c7=1.0), reference(wide, wide))
+    shares = explain(scorer, line(length=1_000, n_channels=200, total=1_000, c7=1.0), reference(wide, wide)).shares
     assert np.argmax(shares) == 7
     assert scorer.largest_batch * 200 * 1_000 * 4 <= 16_000_000
 
@@ -109,7 +174,7 @@ def test_scores_that_are_not_finite_give_no_shares():
             return np.full((len(windows), 2), np.inf, dtype=np.float32)
 
     with np.errstate(invalid="ignore"):
-        assert channel_shares(Overflowing(), line(c1=3.0), NORMAL).tolist() == [0] * C
+        assert explain(Overflowing(), line(c1=3.0), NORMAL).shares.tolist() == [0] * C
 
 
 @pytest.mark.parametrize(
@@ -133,3 +198,11 @@ def test_reference_windows_are_low_scored_and_spread_over_the_lengths():
 def test_fewer_windows_than_asked_for_are_all_taken_once():
     values = np.zeros((2, C, L), dtype=np.float32)
     assert len(reference_windows(values, np.array([3, 4]), np.array([1.0, 2.0]), m=8).lengths) == 2
+
+
+def test_reference_windows_keep_their_names():
+    lengths, scores = np.array([3, 1, 2, 4]), np.array([0.0, 0.0, 9.0, 9.0])
+    chosen = reference_windows(
+        np.zeros((4, C, L), np.float32), lengths, scores, ["r/a", "r/b\x1b[2J", "r/c", "r/d"], m=2
+    )
+    assert chosen.names == ("r/b\N{REPLACEMENT CHARACTER}[2J", "r/a")

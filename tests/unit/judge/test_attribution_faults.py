@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamad.ingest.windowing import to_window
-from streamad.judge.attribution import channel_shares, reference_windows
+from streamad.judge.attribution import explain, reference_windows
 from streamad.judge.calibration import Calibration
 from streamad.plugins import make_detector
 from streamad.settings.plant_yaml import WindowSettings
@@ -67,7 +67,7 @@ def first_rate(under_test, sequences, severity, sigma, name):
             continue
         injected += 1
         if under_test.alerts(window):
-            first.append(int(np.argmax(channel_shares(under_test.scorer, window, under_test.reference))) == channel)
+            first.append(int(np.argmax(explain(under_test.scorer, window, under_test.reference).shares)) == channel)
         if len(first) == MOST_CASES:
             break
     print(f"\n{name}: {len(first)} of {injected} faults detected, in {np.mean(first):.0%} their channel comes first")

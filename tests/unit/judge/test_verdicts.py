@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.ingest.windowing import Unscorable
+from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration
 from streamad.judge.verdicts import alert_id, make_alert, make_attribution, scored, unscorable
-from streamad.messages import ModelRef
+from streamad.messages import ModelRef, NearestSequence
 from streamad.settings.plant_yaml import AlertSettings
 from streamad.types import ChannelSpec, FinishedSequence, Position
 
@@ -29,6 +30,7 @@ SEQUENCE = FinishedSequence(
 )
 CALIBRATION = Calibration.from_terms(np.arange(98, dtype=np.float32).reshape(49, 2))
 POLICY = AlertSettings(false_alarm_rate=0.02)
+NEAREST = NearestSequence(sequence="reactor-1/B-1017", distance=0.5), NearestSequence(sequence="r/2", distance=0.75)
 
 
 def judged(terms, policy=POLICY, calibration=CALIBRATION):
@@ -119,7 +121,12 @@ def test_attribution_orders_channels_and_names_the_dominating_transformation():
     alert = make_alert(judged([500, 7]), POLICY)
     terms, shares = np.array([500, 7], dtype=np.float32), np.array([0.2, 0.7, 0.1])
     why = make_attribution(
-        alert, terms, calibration=CALIBRATION, shares=shares, channels=CHANNELS, method="channel-replacement"
+        alert,
+        terms,
+        calibration=CALIBRATION,
+        explanation=Explanation(shares, NEAREST),
+        channels=CHANNELS,
+        method="channel-replacement",
     )
     assert why.alert_id == alert.alert_id
     assert [(c.channel, c.unit, c.share) for c in why.channels] == [
@@ -127,6 +134,7 @@ def test_attribution_orders_channels_and_names_the_dominating_transformation():
         ("temp", "°C", 0.2),
         ("ph", "", 0.1),
     ]
+    assert why.nearest == list(NEAREST)
     assert why.dominating_transformation == 0
     assert [(t.transformation, t.term) for t in why.terms] == [(0, 500.0), (1, 7.0)]
     assert why.terms[0].calibration_quantile == 1.0
@@ -135,7 +143,12 @@ def test_attribution_orders_channels_and_names_the_dominating_transformation():
 
 def test_an_attribution_names_the_members_of_a_model_that_has_several():
     alert, terms = make_alert(judged([7, 500]), POLICY), np.array([7, 500], dtype=np.float32)
-    rest = {"calibration": CALIBRATION, "shares": np.zeros(3), "channels": CHANNELS, "method": "channel-replacement"}
+    rest = {
+        "calibration": CALIBRATION,
+        "explanation": Explanation(np.zeros(3), ()),
+        "channels": CHANNELS,
+        "method": "channel-replacement",
+    }
     why = make_attribution(alert, terms, **rest, names=("raw.distance", "hydra.leverage"))
     assert [term.member for term in why.terms] == ["raw.distance", "hydra.leverage"]
     assert why.dominating_member == "hydra.leverage"
@@ -149,7 +162,7 @@ def test_the_largest_term_dominates_and_of_equal_ones_the_first(terms, largest):
         alert,
         np.array(terms, dtype=np.float32),
         calibration=CALIBRATION,
-        shares=np.array([0.2, 0.7, 0.1]),
+        explanation=Explanation(np.array([0.2, 0.7, 0.1]), ()),
         channels=CHANNELS,
         method="channel-replacement",
     )

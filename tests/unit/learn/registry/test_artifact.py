@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 from streamad.errors import ArtifactError
+from streamad.judge.attribution import printable
 from streamad.learn.registry.artifact import probe_deviation
 from streamad.learn.registry.registry import Registry
 from streamad.plugins import make_detector
 from streamad.system.files import sha256_of
+from streamad.types import WindowSet
 from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train, windows_of
 
 CHANNELS = [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}, {"name": "flow"}]
@@ -190,6 +192,48 @@ def test_a_version_knows_the_sequences_that_made_it_and_one_of_a_former_release_
     (folder_of(root) / "training_ids.npy").unlink()
     edit_manifest(root, lambda content: content["files"].pop("training_ids.npy"))
     assert len(load(root).training_ids.hashes) == 0
+
+
+def rewrite_reference(root: Path, **changes: Any) -> None:
+    """Write reference.npz anew with ``changes``; None leaves an array out."""
+    path = folder_of(root) / "reference.npz"
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {**dict(archive), **changes}
+    np.savez(path, allow_pickle=False, **{name: array for name, array in arrays.items() if array is not None})
+    reseal(root, "reference.npz")
+
+
+def test_a_version_of_a_former_release_has_reference_windows_without_names(root: Path) -> None:
+    before = load(root).reference
+    assert len(before.names) == len(before.lengths)
+    rewrite_reference(root, names=None)
+    former = load(root).reference
+    assert former.names == ()
+    assert np.array_equal(former.values, before.values)
+
+
+HOSTILE = ["[bold red]x[/] [/nope]", "a\x1b]0;title\x07\n\r\u202e", "x" * 65_536, "\ud800", ""]
+
+
+def test_hostile_names_survive_training_as_text_that_can_be_printed(tmp_path: Path) -> None:
+    data, hostile = windows_of(20), [name for name in HOSTILE if name != "\ud800"]  # which no reader lets through
+    ids = (*hostile, *data.ids[len(hostile) :])
+    train(tmp_path, data=WindowSet(data.values, data.lengths, ids))
+    assert sorted(load(tmp_path).reference.names) == sorted(map(printable, ids))
+
+
+def test_hostile_names_in_an_artifact_are_cut_when_it_is_loaded(root: Path) -> None:
+    n = len(load(root).reference.lengths)
+    rewrite_reference(root, names=np.array((HOSTILE * n)[:n]))
+    names = load(root).reference.names
+    assert names[0] == HOSTILE[0]
+    assert all(name.isprintable() and len(name) <= 513 for name in names)
+
+
+@pytest.mark.parametrize("names", [np.arange(24), np.array(["a"]), np.array("a"), np.array([b"a"] * 24)])
+def test_names_that_do_not_fit_the_reference_windows(root: Path, names: Any) -> None:
+    rewrite_reference(root, names=names)
+    assert "reference.npz does not hold a name for each window" in refused(root)
 
 
 @pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])

@@ -61,10 +61,12 @@ def test_loaded_model_scores_and_carries_its_calibration(tmp_path: Path) -> None
     assert (model.ref.name, model.ref.version) == ("default", "0001")
     assert model.calibration_terms.shape == (30, C)
     assert model.calibration_terms.dtype == np.float32
-    assert model.reference_values.shape[1:] == (C, L)
-    assert len(model.reference_values) == len(model.reference_lengths) == 24
+    assert model.reference.values.shape[1:] == (C, L)
+    assert len(model.reference.values) == len(model.reference.lengths) == 24
     known = {window.tobytes() for window in data.values}
-    assert all(window.tobytes() in known for window in model.reference_values)
+    assert all(window.tobytes() in known for window in model.reference.values)
+    name_of = {window.tobytes(): name for window, name in zip(data.values, data.ids, strict=True)}
+    assert list(model.reference.names) == [name_of[window.tobytes()] for window in model.reference.values]
     assert model.scorer.score(data.values, data.lengths).shape == (30, C)
 
 

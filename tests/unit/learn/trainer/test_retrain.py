@@ -51,6 +51,16 @@ def test_a_first_model_goes_into_service_without_a_champion(tmp_path: Path) -> N
     assert outcome.figures["challenger.calibration"] == manifest.metrics.n_calibration == 39
 
 
+def test_reference_windows_have_the_names_of_stored_sequences_not_their_ids(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    kept = life.run(200)
+    assert life.retrain("first").promoted
+    reference = load(life.registry.root, settings=life.settings).reference
+    name_of = {sequence.window.values.tobytes(): f"r1/{sequence.id}" for sequence, _ in kept}
+    assert list(reference.names) == [name_of[window.tobytes()] for window in reference.values]
+    assert len(reference.names) == 24
+
+
 def test_the_reserve_never_trains(tmp_path: Path) -> None:
     life = grown(tmp_path)
     life.retrain()
