@@ -1,0 +1,159 @@
+"""Speed and size of the default detector beside NeuTraL AD's, and what many training windows cost (docs/internals/speed.md).
+
+``scoring``: CPU time of one thread for windows of NATOPS size (24 x 51); the artifacts and their members take turns.
+``size``: the file, and the time to load it. ``many``: fit of 100,000 windows of 3 x 50 in a process of its own, for its
+peak memory. ``reduced``: AUC on spoken_arabic_digits, all digits but one normal, by the number of reference windows.
+Run: ``python benchmarks/speed/ensemble.py {scoring,size,many,reduced}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+
+from scoring import seconds_of
+
+from benchmarks.paper.data.datasets import class_task, read_sequences
+from streamad.judge.evaluation import auc
+from streamad.types import WindowSet
+from streamad_models.ensemble import Ensemble, detector
+from streamad_models.fitted import FittedModule
+from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
+from streamad_models.torchscript import deprecation_silenced, score_in_chunks
+
+CHANNELS, LENGTH = 24, 51
+TRAINING = (180, 1_000)
+BATCHES = (1, 64)
+MANY, PART = 100_000, 10_000
+REFERENCES = (500, 1_000, 2_000, 4_000)
+DIGITS = (0, 3, 6, 9)
+
+Score = Callable[[WindowSet], object]
+
+
+def random_walks(n: int, n_channels: int = CHANNELS, length: int = LENGTH, seed: int = 0) -> WindowSet:
+    """Return ``n`` windows [C, L], made in parts."""
+    rng, values = np.random.default_rng(seed), np.empty((n, n_channels, length), np.float32)
+    for start in range(0, n, PART):
+        part = values[start : start + PART]
+        np.cumsum(rng.standard_normal(part.shape, dtype=np.float32), axis=2, out=part)
+    return WindowSet(values, np.full(n, length, np.int64), tuple(map(str, range(n))))
+
+
+def artifact(maker: Ensemble | NeutralAD, fitted: FittedModule, folder: Path) -> Score:
+    """Return the score of the exported model as a plant runs it."""
+    folder.mkdir()
+    fitted.export(folder)
+    scorer = maker.load(folder, device="cpu")
+    return lambda windows: scorer.score(windows.values, windows.lengths)
+
+
+def members(fitted: FittedModule) -> Iterator[tuple[str, Score]]:
+    """Yield each feature space with its distances as a script of its own; windows are taken as scaled."""
+    names = dict.fromkeys(term.split(".")[0] for term in fitted.summary.terms)
+    for name, space in zip(names, fitted.model.spaces, strict=True):
+        with deprecation_silenced():
+            script = torch.jit.freeze(torch.jit.script(space.eval()))
+
+        def score(windows: WindowSet, script: torch.jit.ScriptModule = script) -> object:
+            return score_in_chunks(script, torch.device("cpu"), 2, windows.values, windows.lengths)
+
+        yield name, score
+
+
+def scoring(rounds: int) -> None:
+    """Print CPU milliseconds a window, and the ratio to NeuTraL AD's in the same turns."""
+    small = NeutralAD(NeutralADOptions(epochs=1))
+    for n in TRAINING:
+        data = random_walks(n)
+        with tempfile.TemporaryDirectory() as folder:
+            fitted = Ensemble().fit(data, seed=0, device="cpu")
+            network = small.fit(data.take(list(range(32))), seed=0, device="cpu")
+            forms = {
+                "NeuTraL AD": artifact(small, network, Path(folder, "neutral_ad")),
+                "ensemble": artifact(Ensemble(), fitted, Path(folder, "ensemble")),
+                **dict(members(fitted)),
+            }
+        for batch in BATCHES:
+            new = random_walks(batch, seed=1)
+            taken: dict[str, list[float]] = {name: [] for name in forms}
+            for _ in range(rounds):
+                for name, score in forms.items():
+                    taken[name].append(seconds_of(lambda score=score: score(new), 0.1) / batch * 1e3)
+            for name, times in taken.items():
+                ratios = [one / other for one, other in zip(times, taken["NeuTraL AD"], strict=True)]
+                print(
+                    f"{n:>5} training windows, batch {batch:>2}, {name:<12} {statistics.median(times):6.2f} ms a window, "
+                    f"{statistics.median(ratios):.2f} times NeuTraL AD ({min(ratios):.2f} to {max(ratios):.2f})"
+                )
+
+
+def size() -> None:
+    """Print the artifact's size and the wall time to load it, warm-up included."""
+    for n in TRAINING:
+        with tempfile.TemporaryDirectory() as folder:
+            Ensemble().fit(random_walks(n), seed=0, device="cpu").export(Path(folder))
+            n_bytes = sum(file.stat().st_size for file in Path(folder).iterdir())
+            began_s = time.perf_counter()
+            Ensemble().load(Path(folder), device="cpu")
+            print(f"{n:>5} training windows: {n_bytes / 1e6:.1f} MB, loaded in {time.perf_counter() - began_s:.2f} s")
+
+
+def many() -> None:
+    """Print time and memory of a fit of many windows; the peak is that of this process."""
+    data = random_walks(MANY, 3, 50)
+    before, began_s = _peak_mb(), time.perf_counter()
+    fitted = Ensemble().fit(data, seed=0, device="cpu")
+    fitted_s = time.perf_counter() - began_s
+    print(f"{MANY} windows of 3 x 50: fit {fitted_s:.1f} s, peak {_peak_mb():.0f} MB, before it {before:.0f} MB")
+    scores = fitted.training_scores()
+    print(
+        f"their training scores {scores.shape}: {time.perf_counter() - began_s - fitted_s:.1f} s, {_peak_mb():.0f} MB"
+    )
+
+
+def _peak_mb() -> float:
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def reduced() -> None:
+    """Print the AUC by the number of reference windows."""
+    recordings = read_sequences("spoken_arabic_digits")
+    for digit in DIGITS:
+        task = class_task(recordings, tuple(c for c in range(10) if c != digit))
+        for n in REFERENCES:
+            with patch.object(detector, "MAX_REFERENCES", n):
+                began_s = time.process_time()
+                fitted = Ensemble().fit(task.train, seed=0, device="cpu")
+                fit_s = time.process_time() - began_s
+            scores = fitted.score(task.test.values, task.test.lengths).sum(axis=1, dtype=np.float64)
+            found = 100 * auc(scores, task.is_anomaly)
+            print(
+                f"without {digit}: {n:>5} of {len(task.train)} windows, AUC {found:.2f}, fit {fit_s:.1f} CPU s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("scoring", "size", "many", "reduced"))
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.what == "scoring":
+        scoring(arguments.rounds)
+    else:
+        {"size": size, "many": many, "reduced": reduced}[arguments.what]()
