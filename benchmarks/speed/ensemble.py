@@ -1,4 +1,4 @@
-"""Speed and size of the default detector beside NeuTraL AD's, and what many training windows cost (docs/internals/speed.md).
+"""Speed and size of the default detector beside NeuTraL AD's; results: docs/internals/speed.md.
 
 ``scoring``: CPU time of one thread for windows of NATOPS size (24 x 51); the artifacts and their members take turns.
 ``size``: the file, and the time to load it. ``many``: fit of 100,000 windows of 3 x 50 in a process of its own, for its
@@ -21,7 +21,8 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scoring import seconds_of
 
@@ -91,11 +92,11 @@ def scoring(rounds: int) -> None:
             taken: dict[str, list[float]] = {name: [] for name in forms}
             for _ in range(rounds):
                 for name, score in forms.items():
-                    taken[name].append(seconds_of(lambda score=score: score(new), 0.1) / batch * 1e3)
+                    taken[name].append(seconds_of(lambda score=score, new=new: score(new), 0.1) / batch * 1e3)
             for name, times in taken.items():
                 ratios = [one / other for one, other in zip(times, taken["NeuTraL AD"], strict=True)]
                 print(
-                    f"{n:>5} training windows, batch {batch:>2}, {name:<12} {statistics.median(times):6.2f} ms a window, "
+                    f"{n:>5} training windows, batch {batch:>2}, {name:<12} {statistics.median(times):.2f} ms a window, "
                     f"{statistics.median(ratios):.2f} times NeuTraL AD ({min(ratios):.2f} to {max(ratios):.2f})"
                 )
 

@@ -65,8 +65,10 @@ class Competition(nn.Module):
         smallest_BG1L = values_BGKL.amin(dim=2, keepdim=True)
         end_B1 = (lengths_B - int(self.sees_change)).unsqueeze(1)
         counts_B11L = (self.steps_L.unsqueeze(0) < end_B1).to(torch.float32)[:, None, None]
-        gained_BGK = ((values_BGKL == largest_BG1L).to(torch.float32) * (largest_BG1L * counts_B11L)).sum(dim=3)
-        lost_BGK = ((values_BGKL == smallest_BG1L).to(torch.float32) * counts_B11L).sum(dim=3)
+        wins_BGKL = torch.eq(values_BGKL, largest_BG1L, out=torch.empty_like(values_BGKL))
+        gained_BGK = wins_BGKL.mul_(largest_BG1L * counts_B11L).sum(dim=3)
+        losses_BGKL = torch.eq(values_BGKL, smallest_BG1L, out=wins_BGKL)
+        lost_BGK = losses_BGKL.mul_(counts_B11L).sum(dim=3)
         gains_BD = torch.cat([gained_BGK.flatten(1), lost_BGK.flatten(1)], dim=1)
         return torch.sqrt(torch.clamp(gains_BD, min=0.0))
 

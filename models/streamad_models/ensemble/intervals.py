@@ -74,6 +74,7 @@ class Quantiles(nn.Module):
     def __init__(self, n_points: int, n_intervals: int, n_quantiles: int) -> None:
         super().__init__()
         self.n_intervals = n_intervals
+        self.n_quantiles = n_quantiles
         self.n_features = n_intervals * n_quantiles
         last = n_points // n_intervals - 1
         places = np.linspace(0, last, n_quantiles) if n_quantiles > 1 else np.array([(last + 1) // 2])
@@ -85,4 +86,6 @@ class Quantiles(nn.Module):
         """Return the quantiles [B, C S Q] of courses [B, C, G]."""
         n, channels = part_BCG.shape[0], part_BCG.shape[1]
         parts_BCSP = part_BCG.reshape(n, channels, self.n_intervals, -1)
+        if self.n_quantiles == 2:  # the smallest and the largest
+            return torch.stack([parts_BCSP.amin(dim=3), parts_BCSP.amax(dim=3)], dim=3).reshape(n, -1)
         return torch.sort(parts_BCSP, dim=3)[0][:, :, :, self.places_Q].reshape(n, -1)

@@ -70,8 +70,15 @@ class Dilation(nn.Module):
 
 
 def _share_above(values_BFL: Tensor, bias_FQ: Tensor) -> Tensor:
-    """Return the share [B, F, Q] of the values [B, F, L] above each bias."""
-    return (values_BFL.unsqueeze(2) > bias_FQ.unsqueeze(2)).to(torch.float32).mean(dim=3)
+    """Return the share [B, F, Q] of the values [B, F, L] above each bias.
+
+    A comparison that writes floats is several times as fast as one that writes booleans; counting by a product, too.
+    """
+    n, n_kernels, length = values_BFL.shape
+    is_above_BFQL = values_BFL.new_empty([n, n_kernels, bias_FQ.shape[1], length])
+    torch.gt(values_BFL.unsqueeze(2), bias_FQ.unsqueeze(2), out=is_above_BFQL)
+    counts_BFQ1 = torch.matmul(is_above_BFQL, values_BFL.new_ones([length, 1]))
+    return counts_BFQ1.squeeze(3) / length
 
 
 def fit_minirocket(x_NCL: Tensor, n_features: int, rng: np.random.Generator) -> MiniRocket:

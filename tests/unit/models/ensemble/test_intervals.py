@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from streamad_models.ensemble.intervals import Intervals
+from streamad_models.ensemble.intervals import Intervals, Quantiles
 
 
 def test_a_window_has_the_features_of_the_same_course_at_another_length() -> None:
@@ -20,6 +21,18 @@ def test_the_first_features_are_the_quantiles_of_the_course() -> None:
     course = torch.randperm(64, generator=torch.Generator().manual_seed(0)).float()
     features = module(course[None, None], torch.tensor([64]))
     torch.testing.assert_close(features[0, :8], torch.tensor([0.0, 9, 18, 27, 36, 45, 54, 63]), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("n_intervals", "n_quantiles", "places"), [(2, 4, [0, 10, 21, 31]), (4, 2, [0, 15]), (8, 1, [4])]
+)
+def test_the_features_of_a_level_are_quantiles_of_its_intervals(
+    n_intervals: int, n_quantiles: int, places: list[int]
+) -> None:
+    courses = torch.randn(3, 2, 64, generator=torch.Generator().manual_seed(0))
+    found = Quantiles(64, n_intervals, n_quantiles)(courses)
+    expected = courses.reshape(3, 2, n_intervals, -1).sort(dim=3)[0][:, :, :, places]
+    assert torch.equal(found, expected.reshape(3, -1))
 
 
 def test_a_level_moves_only_the_course_and_the_constant_part_of_the_spectrum() -> None:

@@ -33,6 +33,15 @@ def test_fitted_features_lie_within_0_and_1_at_every_length(length: int) -> None
     assert features.std(dim=0).mean() > 0.01
 
 
+def test_a_share_counts_the_values_strictly_above_a_bias() -> None:
+    module = fit_minirocket(torch.randn(5, 2, 30), 840, np.random.default_rng(0)).dilations[0]
+    windows = torch.randn(7, 2, 30, generator=torch.Generator().manual_seed(0))
+    values = torch.nn.functional.conv1d(windows, module.weight_padded_FCT, dilation=module.dilation, padding=4)
+    module.bias_padded_FQ.copy_(values[0, :, :1])  # ties
+    expected = (values.unsqueeze(2) > module.bias_padded_FQ.unsqueeze(2)).float().mean(dim=3).flatten(1)
+    assert torch.equal(module(windows)[:, : expected.shape[1]], expected)
+
+
 def test_a_constant_level_changes_only_what_sees_the_padding() -> None:
     windows = torch.randn(4, 2, 40, generator=torch.Generator().manual_seed(0))
     module = fit_minirocket(windows, 84, np.random.default_rng(0))
