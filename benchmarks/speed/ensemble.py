@@ -96,7 +96,7 @@ def scoring(rounds: int) -> None:
             for name, times in taken.items():
                 ratios = [one / other for one, other in zip(times, taken["NeuTraL AD"], strict=True)]
                 print(
-                    f"{n:>5} training windows, batch {batch:>2}, {name:<12} {statistics.median(times):.2f} ms a window, "
+                    f"{n:>5} training windows, batch {batch:>2}, {name:<12} {statistics.median(times):.2f} ms each, "
                     f"{statistics.median(ratios):.2f} times NeuTraL AD ({min(ratios):.2f} to {max(ratios):.2f})"
                 )
 
