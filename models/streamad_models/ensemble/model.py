@@ -3,6 +3,9 @@
 Legend: B windows, C channels, L window length, D features, K terms.
 """
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,6 +17,7 @@ from streamad_models.ensemble.neighbours import Neighbours
 from streamad_models.neutral_ad.data import fit_scaling
 from streamad_models.neutral_ad.model import ScaledModel
 
+Vector: TypeAlias = npt.NDArray[np.float64]
 LARGEST_READING = 1e4  # standard deviations: what lies beyond is as anomalous as can be, and no square overflows
 
 
@@ -57,21 +61,23 @@ class WindowModel(ScaledModel):
 class EnsembleModel(WindowModel):
     """Maps windows to the members' terms; pure per window, deterministic, scriptable.
 
-    ``spaces`` give the members' logarithms in their order, two each. A member's logarithm becomes
-    z = (logarithm - median) / spread, both of the training windows, each without itself. Its term is
-    ``weight * softplus(z)``: no member's low value makes up for another's high one.
+    ``spaces`` give logarithms in their order, two each, of which ``members`` (their places) count. A member's logarithm
+    becomes z = (logarithm - median) / spread, both of the training windows, each without itself. Its term is ``weight *
+    joined(z)``.
     """
 
-    median_K: Tensor  # noqa: N815 - a shape suffix
+    members_K: Tensor  # noqa: N815 - a shape suffix
+    median_K: Tensor  # noqa: N815
     spread_K: Tensor  # noqa: N815
     weight_K: Tensor  # noqa: N815
 
-    def __init__(self, n_channels: int, length: int, weights: list[float]) -> None:
-        super().__init__(n_channels, length, len(weights))
+    def __init__(self, n_channels: int, length: int, members: Sequence[int]) -> None:
+        super().__init__(n_channels, length, len(members))
         self.spaces = nn.ModuleList()
-        self.register_buffer("median_K", torch.zeros(len(weights)))
-        self.register_buffer("spread_K", torch.ones(len(weights)))
-        self.register_buffer("weight_K", torch.tensor(weights))
+        self.register_buffer("members_K", torch.tensor(members, dtype=torch.int64))
+        self.register_buffer("median_K", torch.zeros(len(members)))
+        self.register_buffer("spread_K", torch.ones(len(members)))
+        self.register_buffer("weight_K", torch.ones(len(members)))
 
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
@@ -79,13 +85,24 @@ class EnsembleModel(WindowModel):
         logs: list[Tensor] = []
         for space in self.spaces:
             logs.append(space(x_BCL, lengths_B))
-        return self.terms(torch.cat(logs, dim=1))
+        return self.terms(torch.cat(logs, dim=1).index_select(1, self.members_K))
 
-    def set_common_scale(self, median: npt.NDArray[np.float64], spread: npt.NDArray[np.float64]) -> None:
-        """Take the median and the spread [K] of the members' logarithms."""
+    def set_common_scale(self, median: Vector, spread: Vector, weights: Vector) -> None:
+        """Take the median and the spread [K] of the members' logarithms, and their weights [K]."""
         self.median_K.copy_(torch.from_numpy(median))
         self.spread_K.copy_(torch.from_numpy(spread))
+        self.weight_K.copy_(torch.from_numpy(weights))
 
     def terms(self, logs_BK: Tensor) -> Tensor:
         """Return the terms [B, K] of the members' logarithms."""
-        return self.weight_K * F.softplus((logs_BK - self.median_K) / self.spread_K)
+        return self.weight_K * joined((logs_BK - self.median_K) / self.spread_K)
+
+
+def joined(z_BK: Tensor) -> Tensor:
+    """Return softplus(z), and 3 + 3 log(softplus(z) / 3) above 3.
+
+    No member's low value makes up for another's high one, and one large member suffices. A member that finds new normal
+    windows far out, too (another speaker, another material), does not decide alone.
+    """
+    above_BK = F.softplus(z_BK)
+    return torch.where(above_BK > 3.0, 3.0 + 3.0 * torch.log(above_BK / 3.0), above_BK)

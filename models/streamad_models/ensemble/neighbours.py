@@ -136,7 +136,8 @@ def _reference(features_ND: npt.NDArray[np.floating], locality: float, max_dimen
     points = (rows @ basis).astype(np.float16).astype(np.float64)
     squares = (rows**2).sum(axis=1)
     ridge = max(_RIDGE * float(squares.mean()), 1e-6)
-    distances = _distances(points, squares)
+    distances = distances_of(points, squares)
+    np.fill_diagonal(distances, np.inf)
     k = min(N_NEIGHBOURS, n - 2)
     floor = _LEAST * max(float(np.median(np.sort(distances, axis=1)[:, :k].mean(axis=1))), 1e-3)
     eigenvalues = (points**2).sum(axis=0)
@@ -169,11 +170,11 @@ def _principal_directions(rows: Matrix, max_dimensions: int) -> Matrix:
     return directions
 
 
-def _distances(points: Matrix, squares: Matrix) -> Matrix:
-    """Return the distances [N, N] of the reference windows; infinite from themselves."""
+def distances_of(points: Matrix, squares: Matrix) -> Matrix:
+    """Return the distances [N, N] of reference windows, of ``points`` [N, M] and ``squares`` [N], from each other."""
     products = points @ points.T
     distances: Matrix = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2.0 * products, 0.0))
-    np.fill_diagonal(distances, np.inf)
+    np.fill_diagonal(distances, 0.0)
     return distances
 
 

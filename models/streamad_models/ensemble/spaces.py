@@ -14,8 +14,9 @@ from streamad_models.ensemble.hydra import fit_hydra
 from streamad_models.ensemble.intervals import Intervals
 from streamad_models.ensemble.minirocket import fit_minirocket
 from streamad_models.ensemble.options import EnsembleOptions
+from streamad_models.ensemble.readings import Readings
 
-SPACES = ("minirocket", "hydra", "intervals")
+SPACES = ("minirocket", "hydra", "intervals", "readings")
 _VALUES = 2_000_000  # of the widest array of one step: bounds its memory
 
 
@@ -26,6 +27,7 @@ def fit_spaces(x_NCL: Tensor, options: EnsembleOptions, seed: int) -> dict[str, 
         "minirocket": fit_minirocket(x_NCL, options.n_minirocket, np.random.default_rng(seed)),
         "hydra": fit_hydra(n_channels, length, options.n_groups, torch.Generator().manual_seed(seed)),
         "intervals": Intervals(n_channels),
+        "readings": Readings(n_channels),
     }
 
 
