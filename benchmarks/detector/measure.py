@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from benchmarks.detector.cells import Cell
-from benchmarks.detector.choices import GRID, Parts, default, scores
+from benchmarks.detector.choices import GRID, Logs, Parts, default, scores
 from benchmarks.detector.sets import Case, fewer
 from benchmarks.paper.data.datasets import Task
 from streamad.judge.evaluation import auc
 from streamad_models.ensemble import Ensemble, EnsembleOptions
+from streamad_models.ensemble.detector import PRIOR_WEIGHTS, chosen_weights
 from streamad_models.ensemble.model import EnsembleModel
-from streamad_models.ensemble.neighbours import Neighbours, fit_reference
+from streamad_models.ensemble.neighbours import LOCALITY, Neighbours, fit_reference
 from streamad_models.ensemble.spaces import features_of, fit_spaces
 
 CHOICES: Final = "choices"
@@ -86,29 +88,33 @@ def measure(case: Case, method: str, *, n_training: int, seed: int) -> Cell:
 
 
 def _of_choices(task: Task, seed: int) -> Iterator[float]:
-    parts = _parts(task, seed)
+    parts, gains = _parts(task, seed)
     for choice in GRID:
-        yield auc(scores(choice, parts), task.is_anomaly)
+        yield auc(scores(choice, parts, gains), task.is_anomaly)
 
 
 @torch.inference_mode()
-def _parts(task: Task, seed: int) -> dict[str, Parts]:
+def _parts(task: Task, seed: int) -> tuple[dict[str, Parts], dict[str, Logs]]:
     n_channels, length = task.train.values.shape[1:]
     scaling = EnsembleModel(n_channels, length, [])
     scaling.set_scaling(task.train)
     lengths = [torch.from_numpy(part.lengths) for part in (task.train, task.test)]
     windows = [torch.from_numpy(part.values) for part in (task.train, task.test)]
     training, test = (scaling.prepare(*pair) for pair in zip(windows, lengths, strict=True))
-    parts = {}
+    parts, of_default = {}, {}
     for name, space in fit_spaces(training, EnsembleOptions(), seed).items():
         known, unknown = (
             features_of(space, training, lengths[0]),
             torch.from_numpy(features_of(space, test, lengths[1])),
         )
         references = [fit_reference(known, locality) for locality in (0.0, 1.0)]
+        of_default[name] = replace(references[0], locality=LOCALITY)
         found = [Neighbours(reference)(unknown).numpy().astype(np.float64) for reference in references]
         parts[name] = Parts((references[0].training_logs, references[1].training_logs), (found[0], found[1]))
-    return parts
+    weights = chosen_weights(of_default, seed).reshape(-1, 2)
+    return parts, {
+        name: weights[place] / np.maximum(prior, 1e-9) for place, (name, prior) in enumerate(PRIOR_WEIGHTS.items())
+    }
 
 
 def default_index() -> int:

@@ -149,6 +149,7 @@ def _members_table(grid: Mapping[Row, Aucs]) -> str:
         ("measures", lambda each: each.measures),
         ("locality", lambda each: each.locality),
         ("joining", lambda each: each.joining),
+        ("weighting", lambda each: each.weighting),
     ]
     lines = ["| aspect | choice | mean 1vR | mean nvR |", "|---|---|---|---|"]
     for name, value in aspects:
