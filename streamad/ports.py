@@ -278,12 +278,16 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """A finished epoch, counted from 1; losses are mean scores per window."""
+    """A finished epoch, counted from 1, of at most ``n_epochs``; losses are mean scores per window.
+
+    ``is_last``: the fit ends with it, perhaps before ``n_epochs``.
+    """
 
     epoch: int
     n_epochs: int
     loss: float
     validation_loss: float | None = None
+    is_last: bool = False
 
 
 TrainingProgress: TypeAlias = Callable[[TrainingStep], None]

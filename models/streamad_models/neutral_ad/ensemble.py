@@ -24,6 +24,7 @@ from streamad_models.neutral_ad.kernels import convolve3, instance_norm_relu
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import NeutralADOptions
+from streamad_models.neutral_ad.stopping import Reason, remarks_on_stop, stop_reason
 from streamad_models.neutral_ad.training import piece_size, remarks_on, set_scaling, summary_settings
 from streamad_models.neutral_ad.transformations import N_RESIDUAL_BLOCKS
 from streamad_models.torchscript import resolve_device
@@ -49,7 +50,8 @@ def fit_ensemble(
     """Return the members' trained models, in their order; ``duration_s`` of each is its share of the whole time.
 
     Batches are padded to the largest one's size, and members with fewer batches wait for the others: members should be
-    alike in size. Validation shares are left out of training, and their loss is not computed.
+    alike in size. Validation shares are left out of training, and their loss is not computed. A member whose loss
+    stands still keeps its model while the others train on; the time limit is that of the whole computation.
 
     Raises TrainingDataError if a member's data cannot give a model, DetectorError if windows differ in shape, a loss
     diverges, or the device is unknown.
@@ -60,7 +62,7 @@ def fit_ensemble(
     if len(shapes) != 1:
         raise DetectorError(f"members' windows have shapes {sorted(shapes)}: train those of one shape together")
     run = EnsembleRun(members, options, resolve_device(device))
-    while run.epoch < options.epochs:
+    while None in run.stopped_by:
         step = run.run_epoch()
         if progress:
             progress(step)
@@ -81,6 +83,8 @@ class EnsembleRun:
         whole = piece_size(self.models[0], max(self.sizes), device)
         self.piece_size = max(whole // len(members), 1)
         self.windows, self.lengths, self.starts = _pooled(self.training, device)
+        self.losses: list[list[float]] = [[] for _ in members]
+        self.stopped_by: list[Reason | None] = [None] * len(members)
         self.epoch, self.duration_s = 0, 0.0
         self.best_EP = self.stacked.weights_EP.detach().clone()
         self.best_loss_E = torch.full((len(members),), torch.inf, device=device)
@@ -97,12 +101,14 @@ class EnsembleRun:
         if not torch.isfinite(loss_E).all():
             index = int(torch.argmin(torch.isfinite(loss_E).int()))
             raise DetectorError(f"training of member {index} diverged in epoch {self.epoch}: lower learning_rate")
-        better_E = loss_E < self.best_loss_E
+        goes_on_E = torch.tensor([reason is None for reason in self.stopped_by], device=self.device)
+        better_E = goes_on_E & (loss_E < self.best_loss_E)
         self.best_loss_E = torch.where(better_E, loss_E, self.best_loss_E)
         self.best_epoch_E.masked_fill_(better_E, self.epoch)
         self.best_EP = torch.where(better_E[:, None], self.stacked.weights_EP, self.best_EP)
         self.duration_s += time.perf_counter() - started
-        return TrainingStep(self.epoch, self.options.epochs, float(loss_E.mean()))
+        self._note(loss_E.tolist())
+        return TrainingStep(self.epoch, self.options.epochs, float(loss_E.mean()), is_last=None not in self.stopped_by)
 
     def fitted(self, index: int) -> FittedModule:
         """Return a member's model of its best epoch."""
@@ -110,15 +116,26 @@ class EnsembleRun:
         model.load_state_dict(self.stacked.weights_of(index, self.best_EP.cpu()), strict=False)
         summary = TrainingSummary(
             n_sequences=len(data),
-            n_epochs=self.epoch,
+            n_epochs=len(self.losses[index]),
             best_epoch=int(self.best_epoch_E[index]),
             best_loss=float(self.best_loss_E[index]),
             duration_s=self.duration_s / len(self.members),
             device=str(self.device),
-            settings=summary_settings(model, self.options, self.sizes[index], self.members[index].seed),
-            remarks=remarks_on(float(self.best_loss_E[index])),
+            settings=summary_settings(model, self.options, self.sizes[index], self.members[index].seed)
+            | {"stopped_by": self.stopped_by[index]},
+            remarks=(
+                *remarks_on(float(self.best_loss_E[index])),
+                *remarks_on_stop(self.stopped_by[index], self.losses[index], self.options),
+            ),
         )
         return FittedModule(model.to(self.device).eval(), summary, self.members[index].data)
+
+    def _note(self, losses: list[float]) -> None:
+        """Note the members' losses of an epoch, and which of them end with it."""
+        for index, loss in enumerate(losses):
+            if self.stopped_by[index] is None:
+                self.losses[index].append(loss)
+                self.stopped_by[index] = stop_reason(self.options, self.losses[index], self.duration_s)
 
     def _untrained(self, member: Member, training: WindowSet) -> NeutralADModel:
         model = NeutralADModel(training.values.shape[1], training.values.shape[2], self.options, member.seed)

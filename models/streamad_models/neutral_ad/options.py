@@ -27,6 +27,7 @@ _COMMON: Final[dict[str, Any]] = {
     "weight_decay": 1e-5,
     "batch_size": "quarter",
     "validation": 0.0,
+    "patience": None,
 }
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -37,7 +38,7 @@ PRESETS: Final[dict[str, dict[str, Any]]] = {
     "racket_sports": {**_COMMON, "n_blocks": 3, "embedding_dim": 64, "transformation": "feed_forward"},
 }
 
-_TABULAR: Final[dict[str, Any]] = {"n_transformations": 11, "temperature": 0.1, "validation": 0.0}
+_TABULAR: Final[dict[str, Any]] = {"n_transformations": 11, "temperature": 0.1, "validation": 0.0, "patience": None}
 
 # The study makes KDD's symbolic attributes one-hot and standardises the others before the detector sees them.
 _KDD: Final[dict[str, Any]] = {
@@ -104,6 +105,12 @@ class TrainingOptions(BaseModel):
         default="auto", description="quarter = a quarter of the training set; auto = the same, at most 256"
     )
     validation: Literal["auto"] | float = Field(default="auto", description="share watched, not trained on")
+    patience: PositiveInt | None = Field(
+        default=None, description="stop if the loss fell by less than 0.01 in so many epochs; null: never"
+    )
+    time_limit_s: PositiveFloat | None = Field(
+        default=None, description="stop at the end of the epoch that reaches it; model.time_limit sets it"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -143,6 +150,9 @@ class NeutralADOptions(TrainingOptions):
     embedding_dim: Literal["auto"] | PositiveInt = Field(default="auto", description="z; auto = 64")
     n_blocks: Literal["auto"] | int = Field(default="auto", description="stride-2 blocks; auto = from the length")
     base_width: PositiveInt = Field(default=32, description="width of the encoder's first blocks")
+    patience: PositiveInt | None = Field(
+        default=10, description="stop if the loss fell by less than 0.01 in so many epochs; null: never"
+    )
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32", description="of the encoder's products in training; scores are float32 always"
     )

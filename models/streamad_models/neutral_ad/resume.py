@@ -23,16 +23,16 @@ _KIND = "streamad neutral_ad training run, format 1"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole state of a run after ``epoch`` epochs; tensors are copies."""
+    """The whole state of a run after the epochs whose ``losses`` it has; tensors are copies."""
 
     fingerprint: str
-    epoch: int
     model: dict[str, Tensor]
     optimizer: dict[str, Any]
     generator: Tensor
     best_model: dict[str, Tensor]
     best_epoch: int
     best_loss: float
+    losses: list[float]
     duration_s: float
 
 

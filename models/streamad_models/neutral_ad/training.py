@@ -21,6 +21,7 @@ from streamad_models.neutral_ad.data import Scaling, fit_scaling, split_validati
 from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import TrainingOptions
 from streamad_models.neutral_ad.resume import Snapshot, fingerprint, read_snapshot, write_snapshot
+from streamad_models.neutral_ad.stopping import Reason, remarks_on_stop, stop_reason
 from streamad_models.neutral_ad.tabular.model import TabularModel
 from streamad_models.torchscript import resolve_device
 
@@ -53,11 +54,21 @@ class ModelTraining:
         )
         self.batch_size = options.batch_size_of(len(training))
         self.piece_size = piece_size(model, self.batch_size, device)
-        self.epoch = 0
+        self.losses: list[float] = []
         self.best_epoch = 0
         self.best_loss = math.inf
         self.best_model = self._copy_of_model()
         self.duration_s = 0.0
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of finished epochs."""
+        return len(self.losses)
+
+    @property
+    def stopped_by(self) -> Reason | None:
+        """Return why the training has ended; None if it goes on."""
+        return stop_reason(self.options, self.losses, self.duration_s)
 
     def run_epoch(self) -> TrainingStep:
         """Train one epoch over shuffled batches, an incomplete last one dropped. Raises DetectorError on divergence."""
@@ -67,14 +78,14 @@ class ModelTraining:
         order = torch.randperm(len(self.windows), generator=self.generator).to(self.device)
         batches = [batch for batch in torch.split(order, self.batch_size) if len(batch) == self.batch_size]
         loss = float(torch.stack([self._step(batch) for batch in batches]).mean())
-        self.epoch += 1
+        self.losses.append(loss)
         if not math.isfinite(loss):
             raise DetectorError(f"training diverged in epoch {self.epoch} (loss {loss}): lower learning_rate")
         if loss < self.best_loss:
             self.best_epoch, self.best_loss, self.best_model = self.epoch, loss, self._copy_of_model()
         validation_loss = self._validation_loss()
         self.duration_s += time.perf_counter() - started
-        return TrainingStep(self.epoch, self.options.epochs, loss, validation_loss)
+        return TrainingStep(self.epoch, self.options.epochs, loss, validation_loss, self.stopped_by is not None)
 
     def _step(self, batch: Tensor) -> Tensor:
         """Return the mean loss of ``batch`` and take one step; gradients add up piece by piece."""
@@ -107,13 +118,13 @@ class ModelTraining:
         }
         return Snapshot(
             fingerprint=mark,
-            epoch=self.epoch,
             model=self._copy_of_model(),
             optimizer=optimizer,
             generator=self.generator.get_state(),
             best_model=self.best_model,
             best_epoch=self.best_epoch,
             best_loss=self.best_loss,
+            losses=list(self.losses),
             duration_s=self.duration_s,
         )
 
@@ -122,7 +133,7 @@ class ModelTraining:
         self.model.load_state_dict(snapshot.model)
         self.optimizer.load_state_dict(snapshot.optimizer)
         self.generator.set_state(snapshot.generator)
-        self.epoch, self.duration_s = snapshot.epoch, snapshot.duration_s
+        self.losses, self.duration_s = list(snapshot.losses), snapshot.duration_s
         self.best_model, self.best_epoch, self.best_loss = snapshot.best_model, snapshot.best_epoch, snapshot.best_loss
 
 
@@ -165,8 +176,8 @@ def fit_model(
         best_loss=run.best_loss,
         duration_s=run.duration_s,
         device=str(target),
-        settings=summary_settings(model, options, run.batch_size, seed),
-        remarks=remarks_on(run.best_loss),
+        settings=summary_settings(model, options, run.batch_size, seed) | {"stopped_by": run.stopped_by},
+        remarks=(*remarks_on(run.best_loss), *remarks_on_stop(run.stopped_by, run.losses, options)),
     )
     return FittedModule(run.model, summary, data)
 
@@ -186,7 +197,7 @@ def summary_settings(model: TrainableModel, options: TrainingOptions, batch_size
 
 
 def _finish(run: ModelTraining, mark: str, progress: TrainingProgress | None, resume: Path | None) -> None:
-    """Train to the last epoch and load the best model; ``mark`` is the fingerprint of the run in ``resume``."""
+    """Train to the end and load the best model; ``mark`` is the fingerprint of the run in ``resume``."""
     if resume and (earlier := read_snapshot(resume, mark)):
         run.restore(earlier)
     elif resume:
@@ -194,7 +205,7 @@ def _finish(run: ModelTraining, mark: str, progress: TrainingProgress | None, re
     latest: Snapshot | None = None
     saved_at = time.monotonic()
     try:
-        while run.epoch < run.options.epochs:
+        while run.stopped_by is None:
             step = run.run_epoch()
             if resume:
                 latest = run.snapshot(mark)

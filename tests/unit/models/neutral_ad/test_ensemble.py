@@ -152,3 +152,24 @@ def test_an_ensemble_on_cuda_ends_as_on_the_cpu() -> None:
     on_cpu = fit_ensemble(members, chosen, device="cpu")
     for one, other in zip(on_cpu, fit_ensemble(members, chosen, device="cuda"), strict=True):
         assert _gap(one, other) < 1e-3
+
+
+def test_a_member_that_stands_still_keeps_its_model_while_the_others_train_on() -> None:
+    chosen = options(epochs=60, learning_rate=3e-3, patience=4)
+    members = [Member(sines(12), 0), Member(sines(24, seed=3), 1)]
+    together = [fitted.summary for fitted in fit_ensemble(members, chosen, device="cpu")]
+    alone = [NeutralAD(chosen).fit(each.data, seed=each.seed, device="cpu").summary for each in members]
+    assert [each.settings["stopped_by"] for each in together] == ["patience", "patience"]
+    assert len({each.n_epochs for each in together}) == 2
+    for one, other in zip(together, alone, strict=True):
+        assert abs(one.n_epochs - other.n_epochs) <= 3  # rounding moves the losses a little
+        assert one.best_epoch <= one.n_epochs
+
+
+def test_the_time_limit_is_that_of_the_whole_computation() -> None:
+    members = [Member(sines(), seed) for seed in range(2)]
+    steps: list[TrainingStep] = []
+    fitted = fit_ensemble(members, options(time_limit_s=1e-9), device="cpu", progress=steps.append)
+    assert [step.is_last for step in steps] == [True]
+    assert [each.summary.n_epochs for each in fitted] == [1, 1]
+    assert "time limit" in fitted[1].summary.remarks[-1]
