@@ -96,6 +96,7 @@ class _Training:
         plant = self.plant
         registry = registry_of(plant)
         with Bar(f"{label}training", quiet=self.as_json, is_kept=True) as bar:
+            shown = FitsShown(bar, label)
             try:
                 version = train_model(
                     windows,
@@ -103,7 +104,7 @@ class _Training:
                     settings=settings_for(plant.settings, name),
                     registry=registry,
                     clock=plant.clock,
-                    progress=lambda step: show_step(bar, step, label),
+                    progress=shown.add,
                     promote=self.promote,
                 )
             except KeyboardInterrupt:
@@ -152,14 +153,29 @@ class _Training:
         return f"version {result['version']} was not put into service: {doubt or 'another one was promoted'}"
 
 
-def show_step(bar: Bar, step: FitStep, label: str = "") -> None:
-    """Show fit, epoch and loss on ``bar``, each fit's first and last epoch as a line; ``label`` names the model."""
-    epoch = step.step
-    phase = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
-    validation = "" if epoch.validation_loss is None else f", validation {epoch.validation_loss:.4f}"
-    text = f"{label}{phase}: epoch {epoch.epoch}/{epoch.n_epochs}, loss {epoch.loss:.4f}{validation}"
-    done = (step.fit - 1) * epoch.n_epochs + epoch.epoch
-    bar.show(text, done, step.n_fits * epoch.n_epochs, line=text if epoch.epoch in (1, epoch.n_epochs) else "")
+class FitsShown:
+    """Shows the fits of one training on ``bar``; ``label`` names the model.
+
+    A fit may end before its last possible epoch: those that follow are taken to be as long as the longest so far.
+    """
+
+    def __init__(self, bar: Bar, label: str = "") -> None:
+        self._bar, self._label = bar, label
+        self._longest = 0
+
+    def add(self, step: FitStep) -> None:
+        """Show fit, epoch and loss, and each fit's first and last epoch as a line."""
+        epoch = step.step
+        is_last = epoch.is_last or epoch.epoch == epoch.n_epochs
+        phase = "training" if step.phase == "final" else f"calibrating {step.fit}/{step.n_fits - 1}"
+        where = f"epoch {epoch.epoch}, the last" if is_last else f"epoch {epoch.epoch} of at most {epoch.n_epochs}"
+        validation = "" if epoch.validation_loss is None else f", validation {epoch.validation_loss:.4f}"
+        text = f"{self._label}{phase}: {where}, loss {epoch.loss:.4f}{validation}"
+        length = max(self._longest if is_last or self._longest else epoch.n_epochs, epoch.epoch)
+        if is_last:
+            self._longest = length
+        done = step.fit * length if is_last else (step.fit - 1) * length + epoch.epoch
+        self._bar.show(text, done, step.n_fits * length, line=text if is_last or epoch.epoch == 1 else "")
 
 
 def _check_count(sets: dict[str, WindowSet], settings: Settings) -> None:

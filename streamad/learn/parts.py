@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from streamad.errors import ConfigError, Problem
 from streamad.judge.routing import Router
@@ -12,10 +13,10 @@ from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.storage import open_storage
 from streamad.plant import Plant
-from streamad.plugins import make_detector
+from streamad.plugins import load, make_detector
 from streamad.ports import Detector
 from streamad.settings.fields import NAME_PATTERN
-from streamad.settings.plant_yaml import Settings
+from streamad.settings.plant_yaml import ModelSettings, Settings
 
 _NAME = re.compile(NAME_PATTERN)
 
@@ -60,13 +61,26 @@ def registry_of(plant: Plant) -> Registry:
 def detector_for(plant: Plant) -> Detector:
     """Make the detector of the config. Raises PluginError, ConfigError."""
     model = plant.settings.model
+    limit = _time_limit(model)
     try:
-        return make_detector(model.detector, model.options)
+        return make_detector(model.detector, {**model.options, **limit})
     except ConfigError as error:
         if "detector" in model.model_fields_set:
             raise
         hint = f"of the default detector, {model.detector}: name the kind that it belongs to in model.detector"
         raise ConfigError([Problem(each.path, f"{each.message} {hint}") for each in error.problems]) from error
+
+
+def _time_limit(model: ModelSettings) -> Mapping[str, Any]:
+    """Return ``model.time_limit`` as the option of the detector. Raises ConfigError for a kind without that option."""
+    if model.time_limit is None:
+        return {}
+    if "time_limit_s" not in load("detectors", model.detector).options_model.model_fields:
+        text = f"detector {model.detector} has no limit of training time (ensemble trains in seconds): remove the key"
+        raise ConfigError([Problem("model.time_limit", text)])
+    if "time_limit_s" in model.options:
+        raise ConfigError([Problem("model.time_limit", "model.options.time_limit_s says the same: remove one of them")])
+    return {"time_limit_s": model.time_limit / 1e6}
 
 
 def versions_of(plant: Plant, name: str | None = None) -> RegistryVersions:

@@ -197,6 +197,15 @@ class ModelSettings(ConfigSection):
     """Folds of the out-of-fold calibration."""
     references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket")
     """Kinds of detectors, with their default options, that a trained model is compared with; []: none."""
+    time_limit: Duration | None = None
+    """Longest time of one fit (each fold and the final model is one), which ends at an epoch's end; null: none."""
+
+    @field_validator("time_limit")
+    @classmethod
+    def _longer_than_nothing(cls, limit: int | None) -> int | None:
+        if limit == 0:
+            raise ValueError("must be longer than 0 (null: no limit)")
+        return limit
 
     @field_validator("registry")
     @classmethod

@@ -204,7 +204,7 @@ def progress_text(training: TrainingStatus) -> str:
     if training.phase == "comparison":
         return f"{phase}, step {training.epoch} of {training.n_epochs}"
     fit = f" {training.fit} of {training.n_fits}" if training.n_fits > 1 else ""
-    epoch = f", epoch {training.epoch} of {training.n_epochs}" if training.n_epochs else ""
+    epoch = f", epoch {training.epoch} of at most {training.n_epochs}" if training.n_epochs else ""
     loss = "" if training.loss is None else f", loss {training.loss:.4g}"
     return f"{phase}{fit}{epoch}{loss}"
 

@@ -81,7 +81,7 @@ def progress_of(status: TrainingStatus, pid: int | None) -> str:
     if status.state != "running" or status.pid is None or status.pid != pid:
         return "training, starting"
     fit = f", fit {status.fit}/{status.n_fits}" if status.n_fits > 1 else ""
-    epoch = f", epoch {status.epoch}/{status.n_epochs}" if status.n_epochs else ""
+    epoch = f", epoch {status.epoch} of at most {status.n_epochs}" if status.n_epochs else ""
     return f"training{fit}{epoch}"
 
 

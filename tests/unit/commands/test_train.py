@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.train import show_step
+from streamad.commands.train import FitsShown
 from streamad.learn.training.fits import FitStep
 from streamad.ports import TrainingStep
 
@@ -28,9 +29,16 @@ def steps(n_fits: int, n_epochs: int) -> list[FitStep]:
     ]
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, n_steps: int, *, terminal: bool, as_json: bool = False) -> str:
-    """What stands on stderr after ``n_steps`` of 3 fits with 2 epochs, each of which takes 20 s."""
-    now_s = 0.0
+def shown(
+    monkeypatch: pytest.MonkeyPatch,
+    n_steps: int,
+    *,
+    terminal: bool,
+    as_json: bool = False,
+    of: Sequence[FitStep] | None = None,
+) -> str:
+    """What stands on stderr after ``n_steps`` of 3 fits with 2 epochs (or ``of``), each of which takes 20 s."""
+    now_s, steps_of = 0.0, of or steps(3, 2)
     console = Console(
         file=StringIO(),
         force_terminal=terminal,
@@ -42,9 +50,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, n_steps: int, *, terminal: bool, as_j
     )
     monkeypatch.setattr("streamad.commands.shared.progress_bar.err", console)
     with Bar("training", quiet=as_json, is_kept=True) as bar:
-        for step in steps(3, 2)[:n_steps]:
+        fits = FitsShown(bar)
+        for step in steps_of[:n_steps]:
             now_s += 20.0
-            show_step(bar, step)
+            fits.add(step)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -52,10 +61,10 @@ def shown(monkeypatch: pytest.MonkeyPatch, n_steps: int, *, terminal: bool, as_j
 @pytest.mark.parametrize(
     ("n_steps", "words"),
     [
-        (2, ("calibrating 1/2: epoch 2/2", "loss 4.0000 ", "33%", "0:01:20")),
-        (3, ("calibrating 2/2: epoch 1/2", "loss 3.0000 ", "50%", "0:01:00")),
-        (5, ("training: epoch 1/2", "loss 1.0000, validation 9.5000 ", "83%", "0:00:20")),
-        (6, ("training: epoch 2/2", "loss 0.0000 ", "100%", "0:00:00")),
+        (2, ("calibrating 1/2: epoch 2, the last", "loss 4.0000 ", "33%", "0:01:20")),
+        (3, ("calibrating 2/2: epoch 1 of at most 2", "loss 3.0000 ", "50%", "0:01:00")),
+        (5, ("training: epoch 1 of at most 2", "loss 1.0000, validation 9.5000 ", "83%", "0:00:20")),
+        (6, ("training: epoch 2, the last", "loss 0.0000 ", "100%", "0:00:00")),
     ],
 )
 def test_the_bar_shows_fit_epoch_loss_and_the_time_that_remains(
@@ -69,13 +78,33 @@ def test_the_bar_shows_fit_epoch_loss_and_the_time_that_remains(
 
 def test_without_a_terminal_each_fit_prints_its_first_and_last_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, 6, terminal=False).splitlines() == [
-        "calibrating 1/2: epoch 1/2, loss 5.0000",
-        "calibrating 1/2: epoch 2/2, loss 4.0000",
-        "calibrating 2/2: epoch 1/2, loss 3.0000",
-        "calibrating 2/2: epoch 2/2, loss 2.0000",
-        "training: epoch 1/2, loss 1.0000, validation 9.5000",
-        "training: epoch 2/2, loss 0.0000",
+        "calibrating 1/2: epoch 1 of at most 2, loss 5.0000",
+        "calibrating 1/2: epoch 2, the last, loss 4.0000",
+        "calibrating 2/2: epoch 1 of at most 2, loss 3.0000",
+        "calibrating 2/2: epoch 2, the last, loss 2.0000",
+        "training: epoch 1 of at most 2, loss 1.0000, validation 9.5000",
+        "training: epoch 2, the last, loss 0.0000",
     ]
+
+
+def test_fits_that_stop_early_count_as_whole_ones_and_set_the_length_of_those_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two fits of at most 100 epochs; both stop after the fourth."""
+    early = [
+        FitStep("final" if fit == 2 else "calibration", fit, 2, TrainingStep(epoch, 100, 0.5, is_last=epoch == 4))
+        for fit in (1, 2)
+        for epoch in (1, 2, 3, 4)
+    ]
+    for n_steps, words in {
+        2: ("calibrating 1/1: epoch 2 of at most 100", " 1%"),
+        4: ("calibrating 1/1: epoch 4, the last", "50%"),
+        6: ("training: epoch 2 of at most 100", "75%", "0:00:40"),
+        8: ("training: epoch 4, the last", "100%", "0:00:00"),
+    }.items():
+        text = re.sub(r"\x1b\[[?\d]*[A-Za-z]", "", shown(monkeypatch, n_steps, terminal=True, of=early))
+        last = text.replace("\r", "\n").strip().splitlines()[-1]
+        assert all(word in last for word in words), last
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -158,7 +158,7 @@ def test_the_status_of_a_former_version_counts_until_the_next_training(tmp_path:
     [
         ({"state": "idle"}, "training, starting"),
         ({"pid": 41}, "training, starting"),
-        ({}, "training, fit 1/7, epoch 10/20"),
+        ({}, "training, fit 1/7, epoch 10 of at most 20"),
         ({"n_fits": 1, "n_epochs": 0}, "training"),
     ],
 )
