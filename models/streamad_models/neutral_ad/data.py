@@ -5,7 +5,7 @@ Legend: N windows, C channels, L window length.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,12 @@ from streamad.errors import TrainingDataError
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
-Scaling = Literal["standard", "range", "none"]
+Scaling = Literal["standard", "range", "quantiles", "none"]
 
 MIN_SEQUENCES = 8  # a quarter of them is a batch of two
 MIN_ATTRIBUTES = 2
 AUTO_VALIDATION_FROM = 200
+OUTER_QUANTILES = (0.01, 0.99)
 
 
 def check_training_data(data: WindowSet) -> None:
@@ -62,8 +63,9 @@ def check_windows(data: WindowSet, at_least: int) -> None:
 def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     """Return each channel's origin and factor [C] over valid samples only: ``(x - origin) * factor``.
 
-    "standard" gives mean and 1 / standard deviation, "range" smallest value and 1 / range, "none" 0 and 1. The factor
-    of a channel that never changes is 1.
+    "standard" gives mean and 1 / standard deviation, "range" smallest value and 1 / range, "none" 0 and 1. "quantiles"
+    is the range from the 1 % to the 99 % quantile, which single spikes do not stretch; that of a channel whose two
+    quantiles are equal is the whole one. The factor of a channel that never changes is 1.
     """
     valid_NL = np.arange(data.values.shape[2])[None, :] < data.lengths[:, None]
     samples = data.values.transpose(0, 2, 1)[valid_NL].astype(np.float64)
@@ -71,10 +73,19 @@ def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32]
         origin, spread = samples.mean(axis=0), samples.std(axis=0)
     elif kind == "range":
         origin, spread = samples.min(axis=0), np.ptp(samples, axis=0)
+    elif kind == "quantiles":
+        origin, spread = _between_quantiles(samples)
     else:
         origin, spread = np.zeros(samples.shape[1]), np.ones(samples.shape[1])
     spread[data.constant_channels()] = 1.0
     return origin.astype(np.float32), (1.0 / spread).astype(np.float32)
+
+
+def _between_quantiles(samples_NC: npt.NDArray[np.float64]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    low, high = np.quantile(samples_NC, OUTER_QUANTILES, axis=0)
+    is_wide = high > low
+    origin = np.where(is_wide, low, samples_NC.min(axis=0))
+    return origin, np.where(is_wide, high - low, np.ptp(samples_NC, axis=0))
 
 
 def split_validation(data: WindowSet, share: float | str, seed: int) -> tuple[WindowSet, WindowSet | None]:

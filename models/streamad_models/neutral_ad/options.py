@@ -97,7 +97,7 @@ class TrainingOptions(BaseModel):
     transformation: Parametrisation = Field(default="multiplicative", description="form of T_k")
     n_transformations: int = Field(default=11, ge=2, le=64, description="K")
     temperature: PositiveFloat = Field(default=0.1, description="tau of equation 1")
-    scaling: Scaling = Field(default="standard", description="per channel, from training windows")
+    scaling: Scaling = Field(default="quantiles", description="per channel, from training windows")
     epochs: PositiveInt = 100
     learning_rate: PositiveFloat = 1e-3
     weight_decay: float = Field(default=1e-5, ge=0)

@@ -118,6 +118,22 @@ def test_range_scaling_maps_each_attribute_onto_zero_to_one() -> None:
     np.testing.assert_allclose(scaled.max(axis=0), [1, 0, 1, 1, 1, 1], atol=1e-6)
 
 
+def test_quantile_scaling_is_not_stretched_by_a_spike_and_falls_back_to_the_range() -> None:
+    steps = np.tile(np.linspace(0.0, 1.0, 101, dtype=np.float32), (10, 3, 1))
+    steps[:, 1] = 0.0
+    steps[0, 1, 7] = 4.0  # a valve that opened once: both quantiles are 0
+    steps[:, 2] = 3.0
+    data = WindowSet(steps, np.full(10, 101), tuple("abcdefghij"))
+    origin, factor = fit_scaling(data, "quantiles")
+    np.testing.assert_allclose(origin, [0.01, 0.0, 3.0], atol=1e-6)
+    np.testing.assert_allclose(1 / factor, [0.98, 4.0, 1.0], rtol=1e-6)
+    data.values[3, 0, 50] = 1000.0
+    spiked_origin, spiked_factor = fit_scaling(data, "quantiles")
+    np.testing.assert_allclose(spiked_origin, origin, atol=1e-6)
+    np.testing.assert_allclose(spiked_factor[0], factor[0], rtol=0.02)
+    assert 1 / fit_scaling(data, "range")[1][0] == pytest.approx(1000.0)
+
+
 def test_rows_must_be_finite_and_as_many_as_sequences() -> None:
     with pytest.raises(TrainingDataError, match="at least 8"):
         check_training_rows(rows(7))

@@ -57,10 +57,10 @@ def test_training_lowers_the_loss_and_keeps_the_epoch_of_the_lowest() -> None:
 
 def test_the_model_of_an_earlier_epoch_wins_if_its_loss_was_lower() -> None:
     steps: list[TrainingStep] = []
-    fitted = _fit(progress=steps.append, epochs=6, learning_rate=0.2)
+    fitted = _fit(progress=steps.append, epochs=6, learning_rate=0.2, scaling="standard")
     best = fitted.summary.best_epoch
     assert best < 6, "the learning rate is meant to be far too high"
-    assert _same_weights(fitted, _fit(epochs=best, learning_rate=0.2))
+    assert _same_weights(fitted, _fit(epochs=best, learning_rate=0.2, scaling="standard"))
 
 
 def test_validation_loss_is_reported_and_its_sequences_are_not_trained_on() -> None:
@@ -74,7 +74,7 @@ def test_validation_loss_is_reported_and_its_sequences_are_not_trained_on() -> N
 
 
 def test_standard_scaling_is_learned_from_the_training_windows_and_none_is_identity() -> None:
-    scaled = _fit(epochs=1).model
+    scaled = _fit(epochs=1, scaling="standard").model
     assert scaled.mean_C.numpy() == pytest.approx([100, 100, 100], abs=2.0)
     assert (1 / scaled.scale_C).numpy() == pytest.approx([3.5, 3.5, 3.5], abs=0.5)
     plain = _fit(epochs=1, scaling="none").model
