@@ -293,6 +293,7 @@ def test_a_warning_names_how_many_sequences_trained_the_model(plant: CliPlant) -
 
 
 def test_a_training_that_does_not_leave_its_start_is_reported_with_advice(plant: CliPlant) -> None:
+    plant.write_config(model={"detector": "neutral_ad", "options": {**OPTIONS, "epochs": 40}})
     assert "did not leave its start" not in plant("train").out
     plant.write_config(model={"detector": "neutral_ad", "options": {**OPTIONS, "epochs": 1, "learning_rate": 1e-7}})
     outcome = plant("train")
