@@ -20,6 +20,7 @@ MIN_SEQUENCES = 8  # a quarter of them is a batch of two
 MIN_ATTRIBUTES = 2
 AUTO_VALIDATION_FROM = 200
 OUTER_QUANTILES = (0.01, 0.99)
+QUANTILE_SPAN = 4.0  # as wide as standard scaling makes a channel: with 1, deep encoders do not leave the start
 
 
 def check_training_data(data: WindowSet) -> None:
@@ -64,8 +65,8 @@ def fit_scaling(data: WindowSet, kind: Scaling) -> tuple[npt.NDArray[np.float32]
     """Return each channel's origin and factor [C] over valid samples only: ``(x - origin) * factor``.
 
     "standard" gives mean and 1 / standard deviation, "range" smallest value and 1 / range, "none" 0 and 1. "quantiles"
-    is the range from the 1 % to the 99 % quantile, which single spikes do not stretch; that of a channel whose two
-    quantiles are equal is the whole one. The factor of a channel that never changes is 1.
+    maps the 1 % quantile to 0 and the 99 % quantile to 4, which single spikes do not move; of a channel whose two
+    quantiles are equal the smallest and the largest value. The factor of a channel that never changes is 1.
     """
     valid_NL = np.arange(data.values.shape[2])[None, :] < data.lengths[:, None]
     samples = data.values.transpose(0, 2, 1)[valid_NL].astype(np.float64)
@@ -85,7 +86,7 @@ def _between_quantiles(samples_NC: npt.NDArray[np.float64]) -> tuple[npt.NDArray
     low, high = np.quantile(samples_NC, OUTER_QUANTILES, axis=0)
     is_wide = high > low
     origin = np.where(is_wide, low, samples_NC.min(axis=0))
-    return origin, np.where(is_wide, high - low, np.ptp(samples_NC, axis=0))
+    return origin, np.where(is_wide, high - low, np.ptp(samples_NC, axis=0)) / QUANTILE_SPAN
 
 
 def split_validation(data: WindowSet, share: float | str, seed: int) -> tuple[WindowSet, WindowSet | None]:
