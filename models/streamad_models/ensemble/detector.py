@@ -6,7 +6,7 @@ Legend: N training windows, C channels, L window length, K terms.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.types import WindowSet
+from streamad_models.ensemble.learned import CONTRAST, FEWEST_WINDOWS, VIEW_DISTANCE, Learned, LearnedFits
 from streamad_models.ensemble.model import EnsembleModel, Space
 from streamad_models.ensemble.neighbours import MEASURES, Neighbours, Reference, distances_of, fit_reference
 from streamad_models.ensemble.options import EnsembleOptions
@@ -27,6 +28,9 @@ from streamad_models.torchscript import TorchScriptDetector, resolve_device
 
 PRIOR_WEIGHTS = {"minirocket": (1.0, 1.0), "hydra": (1.0, 1.0), "intervals": (0.5, 0.5), "readings": (0.5, 0.0)}
 """The weights of a space's two measures, before training windows move them; a member of weight 0 is left out."""
+LEARNED_WEIGHT = 0.25
+"""The weight of all networks' contrasts together, and that of their view distances."""
+_MEMBERS = [place for place, weight in enumerate(w for pair in PRIOR_WEIGHTS.values() for w in pair) if weight]
 _PRIOR_SPREAD = 0.15  # usual spread of a member's logarithms, counted like so many windows:
 _PRIOR_WINDOWS = 5
 
@@ -48,35 +52,33 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
         progress: TrainingProgress | None = None,
         resume: Path | None = None,
     ) -> FittedReference:
-        """Fit on ``data``: the same data, settings and seed give the same model. On the CPU, in seconds, no epochs.
+        """Fit on ``data``: the same data, settings and seed give the same model.
 
-        Of more than 2,000 windows, 2,000 drawn by ``seed`` are the reference. Raises TrainingDataError.
+        Neighbours are fitted on the CPU in seconds, the networks of ``effort`` in epochs, on ``device``; ``resume``
+        names the first of their files. Of more than 2,000 windows, 2,000 drawn by ``seed`` are the reference. Raises
+        TrainingDataError, and for networks as ``NeutralAD.fit``.
         """
         check_training_data(data)
         target = resolve_device(device)
         began_s = time.perf_counter()
         kept = reference_indexes(len(data), seed)
         known = data.take(kept)
+        fits = LearnedFits(self.options.effort, self.options.time_limit_s, progress)
+        learned = fits.run(known, seed=seed, device=device, resume=resume)
         n_channels, length = data.values.shape[1:]
-        members = [place for place, weight in enumerate(_prior()) if weight]
-        model = EnsembleModel(n_channels, length, members)
-        model.set_scaling(known)
-        lengths = torch.from_numpy(known.lengths)
-        x_NCL = model.prepare(torch.from_numpy(known.values), lengths)
-        references = {}
-        for name, space in fit_spaces(x_NCL, self.options, seed).items():
-            references[name] = fit_reference(features_of(space, x_NCL, lengths))
-            model.spaces.append(Space(space, Neighbours(references[name])))
-        logs_NK = np.concatenate([reference.training_logs for reference in references.values()], axis=1)[:, members]
-        weights_K = chosen_weights(references, seed)[members]
-        model.set_common_scale(*common_scale(logs_NK), weights_K)
+        model = EnsembleModel(n_channels, length, _MEMBERS, [each.member for each in learned])
+        references = self._fit_spaces(model, known, seed)
+        of_networks = np.full(2 * len(learned), LEARNED_WEIGHT / max(len(learned), 1))
+        weights = np.concatenate([chosen_weights(references, seed)[_MEMBERS], of_networks])
+        logs = np.concatenate([each.training_logs for each in references.values()], axis=1)[:, _MEMBERS]
+        logs = np.concatenate([logs, *(each.logs for each in learned)], axis=1)
+        model.set_common_scale(*common_scale(logs), weights)
         with torch.inference_mode():
-            own_terms = model.terms(torch.from_numpy(logs_NK.astype(np.float32))).numpy()
-        names = [f"{name}.{measure}" for name in SPACES for measure in MEASURES]
-        terms = tuple(names[place] for place in members)
+            shares = [torch.from_numpy(each.shares) for each in learned]
+            own_terms = model.terms(torch.from_numpy(logs.astype(np.float32)), shares).numpy()
         summary = TrainingSummary(
             n_sequences=len(known),
-            n_epochs=0,
+            n_epochs=sum(each.n_epochs for each in learned),
             best_epoch=0,
             best_loss=0.0,
             duration_s=time.perf_counter() - began_s,
@@ -84,11 +86,50 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
             settings={
                 **self.options.model_dump(mode="json"),
                 "seed": seed,
-                "weights": {name: round(float(weight), 3) for name, weight in zip(terms, weights_K, strict=True)},
+                "weights": dict(zip(_log_names(len(learned)), np.round(weights, 3).tolist(), strict=True)),
             },
-            terms=terms,
+            remarks=self._remarks(learned, len(known)),
+            terms=_term_names(learned),
         )
         return FittedReference(model.to(target).eval(), summary, data, kept, own_terms)
+
+    def _fit_spaces(self, model: EnsembleModel, known: WindowSet, seed: int) -> dict[str, Reference]:
+        """Fit scaling and spaces of ``model`` to ``known``; return the references in their order."""
+        model.set_scaling(known)
+        lengths = torch.from_numpy(known.lengths)
+        x_NCL = model.prepare(torch.from_numpy(known.values), lengths)
+        references = {}
+        for name, space in fit_spaces(x_NCL, self.options, seed).items():
+            references[name] = fit_reference(features_of(space, x_NCL, lengths))
+            model.spaces.append(Space(space, Neighbours(references[name])))
+        return references
+
+    def _remarks(self, learned: Sequence[Learned], n: int) -> tuple[str, ...]:
+        if self.options.effort != "quick" and not learned:
+            return (
+                f"{n} sequences are too few to train networks ({FEWEST_WINDOWS} are needed): neighbours alone judge",
+            )
+        return tuple(dict.fromkeys(remark for each in learned for remark in each.remarks))
+
+
+def _log_names(n_learned: int) -> list[str]:
+    names = [f"{name}.{measure}" for name in SPACES for measure in MEASURES]
+    return [names[place] for place in _MEMBERS] + [
+        f"{_network_name(place)}.{measure}" for place in range(n_learned) for measure in (CONTRAST, VIEW_DISTANCE)
+    ]
+
+
+def _term_names(learned: Sequence[Learned]) -> tuple[str, ...]:
+    """Return the names of the terms: a network's contrast is divided among its transformations."""
+    names = _log_names(0)
+    for place, each in enumerate(learned):
+        names += [f"{_network_name(place)}.transformation_{k}" for k in range(each.shares.shape[1])]
+        names.append(f"{_network_name(place)}.{VIEW_DISTANCE}")
+    return tuple(names)
+
+
+def _network_name(place: int) -> str:
+    return f"neutral_ad_{place + 1}"
 
 
 def chosen_weights(references: Mapping[str, Reference], seed: int) -> npt.NDArray[np.float64]:
@@ -101,10 +142,6 @@ def chosen_weights(references: Mapping[str, Reference], seed: int) -> npt.NDArra
     distances = {name: distances_of(each.points[drawn], each.squares[drawn]) for name, each in references.items()}
     k, locality = any_reference.n_neighbours, any_reference.locality
     return weights_of(distances, PRIOR_WEIGHTS, n_neighbours=k, locality=locality)
-
-
-def _prior() -> list[float]:
-    return [weight for pair in PRIOR_WEIGHTS.values() for weight in pair]
 
 
 def common_scale(logs_NK: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

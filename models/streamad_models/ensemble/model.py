@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from streamad.types import WindowSet
 from streamad_models.ensemble.neighbours import Neighbours
+from streamad_models.ensemble.network import NetworkMember
 from streamad_models.neutral_ad.data import fit_scaling
 from streamad_models.neutral_ad.model import ScaledModel
 
@@ -61,9 +62,9 @@ class WindowModel(ScaledModel):
 class EnsembleModel(WindowModel):
     """Maps windows to the members' terms; pure per window, deterministic, scriptable.
 
-    ``spaces`` give logarithms in their order, two each, of which ``members`` (their places) count. A member's logarithm
-    becomes z = (logarithm - median) / spread, both of the training windows, each without itself. Its term is ``weight *
-    joined(z)``.
+    ``spaces`` give logarithms in their order, two each, of which ``members`` (their places) count; ``learned`` networks
+    add two each. A logarithm becomes z = (logarithm - median) / spread, both of the training windows, each without
+    itself. Its term is ``weight * joined(z)``; that of a network's contrast is divided among its transformations.
     """
 
     members_K: Tensor  # noqa: N815 - a shape suffix
@@ -71,13 +72,18 @@ class EnsembleModel(WindowModel):
     spread_K: Tensor  # noqa: N815
     weight_K: Tensor  # noqa: N815
 
-    def __init__(self, n_channels: int, length: int, members: Sequence[int]) -> None:
-        super().__init__(n_channels, length, len(members))
+    def __init__(
+        self, n_channels: int, length: int, members: Sequence[int], learned: Sequence[NetworkMember] = ()
+    ) -> None:
+        super().__init__(n_channels, length, len(members) + sum(each.n_terms for each in learned))
+        n_logs = len(members) + 2 * len(learned)
+        self.n_neighbours = len(members)
         self.spaces = nn.ModuleList()
+        self.learned = nn.ModuleList(learned)
         self.register_buffer("members_K", torch.tensor(members, dtype=torch.int64))
-        self.register_buffer("median_K", torch.zeros(len(members)))
-        self.register_buffer("spread_K", torch.ones(len(members)))
-        self.register_buffer("weight_K", torch.ones(len(members)))
+        self.register_buffer("median_K", torch.zeros(n_logs))
+        self.register_buffer("spread_K", torch.ones(n_logs))
+        self.register_buffer("weight_K", torch.ones(n_logs))
 
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
@@ -85,17 +91,29 @@ class EnsembleModel(WindowModel):
         logs: list[Tensor] = []
         for space in self.spaces:
             logs.append(space(x_BCL, lengths_B))
-        return self.terms(torch.cat(logs, dim=1).index_select(1, self.members_K))
+        parts = [torch.cat(logs, dim=1).index_select(1, self.members_K)]
+        shares: list[Tensor] = []
+        for network in self.learned:
+            logs_B2, shares_BT = network(windows_BCL, lengths_B)
+            parts.append(logs_B2)
+            shares.append(shares_BT)
+        return self.terms(torch.cat(parts, dim=1), shares)
 
     def set_common_scale(self, median: Vector, spread: Vector, weights: Vector) -> None:
-        """Take the median and the spread [K] of the members' logarithms, and their weights [K]."""
+        """Take the median and the spread of each logarithm, and its weight."""
         self.median_K.copy_(torch.from_numpy(median))
         self.spread_K.copy_(torch.from_numpy(spread))
         self.weight_K.copy_(torch.from_numpy(weights))
 
-    def terms(self, logs_BK: Tensor) -> Tensor:
-        """Return the terms [B, K] of the members' logarithms."""
-        return self.weight_K * joined((logs_BK - self.median_K) / self.spread_K)
+    def terms(self, logs_BK: Tensor, shares: list[Tensor]) -> Tensor:
+        """Return the terms of the logarithms; ``shares`` [B, T] of each network divide its contrast."""
+        joined_BK = self.weight_K * joined((logs_BK - self.median_K) / self.spread_K)
+        terms = [joined_BK[:, : self.n_neighbours]]
+        for place, shares_BT in enumerate(shares):
+            at = self.n_neighbours + 2 * place
+            terms.append(joined_BK[:, at : at + 1] * shares_BT)
+            terms.append(joined_BK[:, at + 1 : at + 2])
+        return torch.cat(terms, dim=1)
 
 
 def joined(z_BK: Tensor) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
+
+from streamad_models.ensemble.learned import Effort
 
 
 class EnsembleOptions(BaseModel):
@@ -12,3 +14,9 @@ class EnsembleOptions(BaseModel):
 
     n_minirocket: int = Field(default=5_000, ge=84, description="MiniRocket's features; a multiple of 84 is taken")
     n_groups: int = Field(default=32, ge=2, le=256, multiple_of=2, description="Hydra's groups of kernels a dilation")
+    effort: Effort = Field(
+        default="quick", description="quick: neighbours alone; normal and thorough train networks, too"
+    )
+    time_limit_s: PositiveFloat | None = Field(
+        default=None, description="of all networks together; each stops at an epoch's end; model.time_limit sets it"
+    )

@@ -67,13 +67,16 @@ class NeutralADModel(ScaledModel):
 
     def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
+        return contrastive_terms(self.embeddings(windows_BCL, lengths_B), self.temperature)
+
+    def embeddings(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the embeddings [B, K + 1, Z] of the views of windows in engineering units, the original first."""
         x_LBC = self.prepare(windows_BCL, lengths_B)
         length, n, channels = x_LBC.shape
         views_KLBC = self.transformations(x_LBC)
         views_LVBC = torch.cat([x_LBC.unsqueeze(0), views_KLBC]).transpose(0, 1)
-        z_NZ = self.encoder(views_LVBC.reshape(length, (self.n_terms + 1) * n, channels))
-        z_BVZ = z_NZ.view(self.n_terms + 1, n, z_NZ.shape[1]).transpose(0, 1)
-        return contrastive_terms(z_BVZ, self.temperature)
+        z_NZ: Tensor = self.encoder(views_LVBC.reshape(length, (self.n_terms + 1) * n, channels))
+        return z_NZ.view(self.n_terms + 1, n, z_NZ.shape[1]).transpose(0, 1)
 
     def prepare(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the scaled windows time-major [L, B, C], zero from each window's length on."""
