@@ -16,7 +16,7 @@ from streamad.plant import Plant
 from streamad.plugins import load, make_detector
 from streamad.ports import Detector
 from streamad.settings.fields import NAME_PATTERN
-from streamad.settings.plant_yaml import ModelSettings, Settings
+from streamad.settings.plant_yaml import Effort, ModelSettings, Settings
 
 _NAME = re.compile(NAME_PATTERN)
 
@@ -58,12 +58,17 @@ def registry_of(plant: Plant) -> Registry:
     return Registry(plant.base_dir / plant.settings.model.registry)
 
 
-def detector_for(plant: Plant) -> Detector:
-    """Make the detector of the config. Raises PluginError, ConfigError."""
+def detector_for(plant: Plant, *, effort: Effort | None = None) -> Detector:
+    """Make the detector of the config; ``effort`` replaces the config's if the kind has one.
+
+    Raises PluginError, ConfigError.
+    """
     model = plant.settings.model
-    limit = _time_limit(model)
+    options = {**model.options, **_training_options(model)}
+    if effort is not None and effort_of(model) is not None:
+        options["effort"] = effort
     try:
-        return make_detector(model.detector, {**model.options, **limit})
+        return make_detector(model.detector, options)
     except ConfigError as error:
         if "detector" in model.model_fields_set:
             raise
@@ -71,16 +76,35 @@ def detector_for(plant: Plant) -> Detector:
         raise ConfigError([Problem(each.path, f"{each.message} {hint}") for each in error.problems]) from error
 
 
-def _time_limit(model: ModelSettings) -> Mapping[str, Any]:
-    """Return ``model.time_limit`` as the option of the detector. Raises ConfigError for a kind without that option."""
-    if model.time_limit is None:
-        return {}
-    if "time_limit_s" not in load("detectors", model.detector).options_model.model_fields:
-        text = f"detector {model.detector} has no limit of training time (ensemble trains in seconds): remove the key"
-        raise ConfigError([Problem("model.time_limit", text)])
-    if "time_limit_s" in model.options:
-        raise ConfigError([Problem("model.time_limit", "model.options.time_limit_s says the same: remove one of them")])
-    return {"time_limit_s": model.time_limit / 1e6}
+def effort_of(model: ModelSettings) -> str | None:
+    """Return the effort of a training, None of a kind that knows no more or less of it. Raises PluginError."""
+    field = _option_fields(model).get("effort")
+    if field is None:
+        return None
+    return model.effort or model.options.get("effort") or field.default
+
+
+def _option_fields(model: ModelSettings) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = load("detectors", model.detector).options_model.model_fields
+    return fields
+
+
+def _training_options(model: ModelSettings) -> Mapping[str, Any]:
+    """Return ``model.effort`` and ``model.time_limit`` as options. Raises ConfigError for a kind without the option."""
+    limit_s = None if model.time_limit is None else model.time_limit / 1e6
+    wanted = {"effort": ("effort", model.effort), "time_limit_s": ("time_limit", limit_s)}
+    found = {}
+    for option, (key, value) in wanted.items():
+        if value is None:
+            continue
+        if option not in _option_fields(model):
+            text = f"the detector {model.detector} has none: remove the key, or name another kind in model.detector"
+            raise ConfigError([Problem(f"model.{key}", text)])
+        if option in model.options:
+            text = f"model.options.{option} says the same: remove one of them"
+            raise ConfigError([Problem(f"model.{key}", text)])
+        found[option] = value
+    return found
 
 
 def versions_of(plant: Plant, name: str | None = None) -> RegistryVersions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -174,6 +174,9 @@ class WindowSettings(ConfigSection):
     """Shorter sequences are unscorable."""
 
 
+Effort: TypeAlias = Literal["quick", "normal", "thorough"]
+
+
 class ModelSettings(ConfigSection):
     """The detector and where its versions are kept."""
 
@@ -197,6 +200,8 @@ class ModelSettings(ConfigSection):
     """Folds of the out-of-fold calibration."""
     references: tuple[str, ...] = ("pointwise", "pca", "nearest", "minirocket")
     """Kinds of detectors, with their default options, that a trained model is compared with; []: none."""
+    effort: Effort | None = None
+    """Effort of training: quick (seconds), normal (minutes), thorough; null: the detector's default."""
     time_limit: Duration | None = None
     """Longest time of one fit (each fold and the final model is one), which ends at an epoch's end; null: none."""
 

@@ -14,13 +14,14 @@ from functools import partial
 import msgspec
 
 from streamad.errors import ConfigError, DetectorError, OutputError, Problem, StreamadError
-from streamad.learn.parts import detector_for, registry_of, store_for
+from streamad.learn.parts import detector_for, effort_of, registry_of, store_for
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.lease import Lease, LeaseRefusedError
 from streamad.learn.trainer.requests import (
     TrainingFailed,
     TrainingOutcome,
     TrainingReason,
+    TrainingRequest,
     TrainingResult,
     post_request,
 )
@@ -151,9 +152,10 @@ class _Job:
         spec = self._spec
         store = store_for(self._plant, spec.model)
         store.open()
-        return Retraining(
+        is_first = spec.request.reason == "first"
+        outcome = Retraining(
             store=store,
-            detector=detector_for(self._plant),
+            detector=detector_for(self._plant, effort="quick" if is_first else None),
             settings=spec.settings,
             model=spec.model,
             registry=self._registry,
@@ -162,6 +164,12 @@ class _Job:
             progress=status.on_step,
             holds_lease=lease.is_held,
         ).run()
+        effort = effort_of(spec.settings.model)
+        if is_first and outcome.promoted and effort not in (None, "quick"):
+            detail = f"effort {effort}, after a quick first training"
+            request = TrainingRequest(reason="effort", requested_us=self._clock.now_us(), detail=detail)
+            post_request(self._registry, spec.model, request)
+        return outcome
 
 
 def _finite(outcome: TrainingOutcome) -> TrainingOutcome:

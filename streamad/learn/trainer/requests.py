@@ -15,7 +15,7 @@ from streamad.system.files import write_atomically, writing
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 
-TrainingReason: TypeAlias = Literal["first", "schedule", "inliers", "drift", "command", "relearn"]
+TrainingReason: TypeAlias = Literal["first", "effort", "schedule", "inliers", "drift", "command", "relearn"]
 FailureKind: TypeAlias = Literal["failed", "refused", "interrupted"]
 """failed: no version was made. refused: another training runs. interrupted: it resumes at the next start."""
 
@@ -23,7 +23,8 @@ FailureKind: TypeAlias = Literal["failed", "refused", "interrupted"]
 class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Why to train, and when it was requested (Unix microseconds; from its start on: when a process took it).
 
-    ``since_us``, for relearn only: train on what ended since then, whatever the decision was. ``detail`` is for people.
+    ``effort``: the first training was quick, this one has the configured effort. ``since_us``, for relearn only: train
+    on what ended since then, whatever the decision was. ``detail`` is for people.
     """
 
     reason: TrainingReason

@@ -36,6 +36,7 @@ _COUNTS = 10  # of the store, per ``after_inliers``
 
 _WHY: Mapping[TrainingReason, str] = {
     "first": "first training",
+    "effort": "training with the configured effort",
     "schedule": "scheduled training",
     "inliers": "training after new inliers",
     "drift": "training after drift",

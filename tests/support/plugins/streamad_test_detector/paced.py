@@ -33,6 +33,7 @@ class PacedOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     journal: Path
+    effort: Literal["quick", "normal"] = "quick"
     epochs: int = 4
     free_epochs: int = 1
     hold: Path | None = None
@@ -60,7 +61,7 @@ class Paced(MeanSquare):
     ) -> _Fitted:
         options = self.paced
         done = json.loads(resume.read_text())["epoch"] if resume is not None and resume.exists() else 0
-        _say(options, "fit", epoch=done, n=len(data))
+        _say(options, "fit", epoch=done, n=len(data), effort=options.effort)
         for epoch in range(done + 1, options.epochs + 1):
             if epoch > options.free_epochs:
                 _wait_while(options.hold, stubborn=options.failure == "stubborn")

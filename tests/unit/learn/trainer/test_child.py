@@ -376,6 +376,22 @@ async def test_a_posted_request_is_taken_on_once(plant: TrainingPlant, worker_of
     assert second.child.waiting() is None
 
 
+async def test_the_first_training_is_quick_and_asks_for_one_with_the_configured_effort(
+    tmp_path: Path, worker_of: WorkerOf
+) -> None:
+    plant = filled(tmp_path, options={"effort": "normal"})
+    worker = worker_of(plant)
+    assert isinstance(await worker.train(), TrainingOutcome)
+    assert {entry["effort"] for entry in plant.journal("fit")} == {"quick"}
+    (asked,) = posted_requests(plant.registry, "default").values()
+    assert (asked.reason, asked.detail) == ("effort", "effort normal, after a quick first training")
+    assert worker.child.start(asked)
+    await worker.child.wait()
+    assert isinstance(worker.results[-1], TrainingOutcome)
+    assert {entry["effort"] for entry in plant.journal("fit")} == {"quick", "normal"}
+    assert posted_requests(plant.registry, "default") == {}
+
+
 @pytest.mark.parametrize("is_interrupted", [False, True], ids=["posted", "interrupted"])
 async def test_what_another_worker_has_done_meanwhile_is_refused(
     plant: TrainingPlant, tmp_path: Path, worker_of: WorkerOf, is_interrupted: bool
