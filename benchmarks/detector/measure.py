@@ -54,8 +54,13 @@ def _neutral_ad() -> Any:
     return NeutralAD()
 
 
+def _with_network() -> Any:
+    return Ensemble(EnsembleOptions(effort="normal"))
+
+
 METHODS: Final[dict[str, Callable[[], Any]]] = {
     "ensemble": Ensemble,
+    "ensemble_normal": _with_network,
     "nearest": _nearest,
     "lof": _local_outlier_factor,
     "minirocket": _minirocket,

@@ -49,6 +49,7 @@ def tables(cells: Sequence[Cell]) -> str:
         ("On each set", _rows_table(grid, peers) + "\n" + _paired(grid, peers)),
         ("One choice at a time, the others as in the default", _members_table(grid)),
         ("Few training windows", _sizes_table(cells)),
+        ("Networks as members", _networks_table(peers)),
         ("Time", _times_table(whole)),
         (
             "False alarms at a configured 2 % if few sequences calibrate, 200 draws",
@@ -186,10 +187,22 @@ def _sizes_table(cells: Sequence[Cell]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _networks_table(peers: Mapping[str, Mapping[Row, float]]) -> str:
+    """Return the default without and with a network, on the rows where both were measured."""
+    quick, normal = peers.get("ensemble", {}), peers.get("ensemble_normal", {})
+    rows = [row for row in quick if row in normal]
+    if not rows:
+        return ""
+    lines = ["| set | | `quick` | `normal` |", "|---|---|---|---|"]
+    lines += [_line([row.dataset, _PROTOCOLS[row.protocol]], [quick[row], normal[row]]) for row in rows]
+    lines.append(_line(["mean", ""], [_mean(which[row] for row in rows) for which in (quick, normal)]))
+    return "\n".join(lines) + "\n"
+
+
 def _times_table(cells: Sequence[Cell]) -> str:
     """Return the CPU seconds of a fit and milliseconds of a window, medians over the one-vs-rest tasks."""
     lines = ["| method | fit, CPU s | a window, CPU ms |", "|---|---|---|"]
-    names = {"ensemble": "default", **_PEERS}
+    names = {"ensemble": "default", "ensemble_normal": "default, effort normal", **_PEERS}
     for method, name in names.items():
         of_method = [cell for cell in cells if cell.method == method and cell.protocol == "one_vs_rest"]
         if of_method:

@@ -23,6 +23,9 @@ from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 C, L = 2, 16
 DETECTORS = {
     "ensemble": Ensemble(EnsembleOptions(n_minirocket=168, n_groups=2)),
+    "ensemble with a network": Ensemble(
+        EnsembleOptions(n_minirocket=84, n_groups=2, effort="normal", time_limit_s=1e-6)
+    ),
     "neutral_ad": NeutralAD(NeutralADOptions(epochs=1, n_transformations=2, n_blocks=1)),
 }
 
