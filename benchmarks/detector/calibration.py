@@ -21,7 +21,7 @@ from streamad_models.ensemble import Ensemble
 
 PATH: Final = Path(__file__).resolve().parent / "calibration.jsonl"
 SETS: Final = ("racket_sports", "natops", "JapaneseVowels", "OSULeaf", "ItalyPowerDemand")
-SIZES: Final = (8, 16, 32, 48)
+SIZES: Final = (8, 16, 32, 64)
 RATE: Final = 0.02
 N_DRAWS: Final = 200
 _FEWEST_NORMAL: Final = 100
