@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from streamad_models.ensemble.detector import PRIOR_WEIGHTS, common_scale
+from streamad_models.ensemble.detector import WEIGHTS, common_scale
 from streamad_models.ensemble.model import joined
 from streamad_models.ensemble.neighbours import LOCALITY
 
@@ -32,7 +32,7 @@ _WEIGHTS: Final[dict[str, dict[str, float]]] = {
 _MEASURES: Final = {"distance": (0,), "leverage": (1,), "both": (0, 1)}
 _LOCALITIES: Final = (0.0, 0.75, 1.0)
 _JOININGS: Final = ("softplus to 3, then log", "softplus", "sum")
-_WEIGHTINGS: Final = ("by held-out modes", "fixed")
+_WEIGHTINGS: Final = ("by held-out modes", "fixed")  # the order of the stored cells
 
 
 class Choice(NamedTuple):
@@ -56,9 +56,9 @@ GRID: Final = tuple(Choice(*each) for each in product(_WEIGHTS, _MEASURES, _LOCA
 
 def default() -> Choice:
     """Return the choice that the product's default is."""
-    wanted = {name: pair[0] for name, pair in PRIOR_WEIGHTS.items()}
+    wanted = {name: pair[0] for name, pair in WEIGHTS.items()}
     spaces = next(name for name, weights in _WEIGHTS.items() if weights == wanted)
-    return Choice(spaces, "both", LOCALITY, _JOININGS[0], _WEIGHTINGS[0])
+    return Choice(spaces, "both", LOCALITY, _JOININGS[0], "fixed")
 
 
 class Parts(NamedTuple):

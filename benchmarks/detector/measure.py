@@ -12,11 +12,12 @@ import torch
 
 from benchmarks.detector.cells import Cell
 from benchmarks.detector.choices import GRID, Logs, Parts, default, scores
+from benchmarks.detector.modes import chosen_weights
 from benchmarks.detector.sets import Case, fewer
 from benchmarks.paper.data.datasets import Task
 from streamad.judge.evaluation import auc
 from streamad_models.ensemble import Ensemble, EnsembleOptions
-from streamad_models.ensemble.detector import PRIOR_WEIGHTS, chosen_weights
+from streamad_models.ensemble.detector import WEIGHTS
 from streamad_models.ensemble.model import EnsembleModel
 from streamad_models.ensemble.neighbours import LOCALITY, Neighbours, fit_reference
 from streamad_models.ensemble.spaces import features_of, fit_spaces
@@ -118,7 +119,7 @@ def _parts(task: Task, seed: int) -> tuple[dict[str, Parts], dict[str, Logs]]:
         parts[name] = Parts((references[0].training_logs, references[1].training_logs), (found[0], found[1]))
     weights = chosen_weights(of_default, seed).reshape(-1, 2)
     return parts, {
-        name: weights[place] / np.maximum(prior, 1e-9) for place, (name, prior) in enumerate(PRIOR_WEIGHTS.items())
+        name: weights[place] / np.maximum(prior, 1e-9) for place, (name, prior) in enumerate(WEIGHTS.items())
     }
 
 

@@ -6,7 +6,7 @@ Legend: N training windows, C channels, L window length, K terms.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +18,20 @@ from streamad.ports import TrainingProgress, TrainingSummary
 from streamad.types import WindowSet
 from streamad_models.ensemble.learned import CONTRAST, FEWEST_WINDOWS, VIEW_DISTANCE, Learned, LearnedFits
 from streamad_models.ensemble.model import EnsembleModel, Space
-from streamad_models.ensemble.neighbours import MEASURES, Neighbours, Reference, distances_of, fit_reference
+from streamad_models.ensemble.neighbours import MEASURES, Neighbours, Reference, fit_reference
 from streamad_models.ensemble.options import EnsembleOptions
-from streamad_models.ensemble.selection import MAX_WINDOWS, weights_of
 from streamad_models.ensemble.spaces import SPACES, features_of, fit_spaces
 from streamad_models.fitted import FittedReference, reference_indexes
 from streamad_models.neutral_ad.data import check_training_data
 from streamad_models.torchscript import TorchScriptDetector, resolve_device
 
-PRIOR_WEIGHTS = {"minirocket": (1.0, 1.0), "hydra": (1.0, 1.0), "intervals": (0.5, 0.5), "readings": (0.5, 0.0)}
-"""The weights of a space's two measures, before training windows move them; a member of weight 0 is left out."""
+WEIGHTS = {"minirocket": (1.0, 1.0), "hydra": (1.0, 1.0), "intervals": (0.5, 0.5), "readings": (0.5, 0.0)}
+"""The weights of a space's two measures; a member of weight 0 is left out."""
 LEARNED_WEIGHT = 0.25
 """The weight of all networks' contrasts together, and that of their view distances."""
-_MEMBERS = [place for place, weight in enumerate(w for pair in PRIOR_WEIGHTS.values() for w in pair) if weight]
-_PRIOR_SPREAD = 0.15  # usual spread of a member's logarithms, counted like so many windows:
+_ALL_WEIGHTS = np.array([weight for pair in WEIGHTS.values() for weight in pair])
+_MEMBERS = np.flatnonzero(_ALL_WEIGHTS).tolist()
+_PRIOR_SPREAD = 0.15  # of a member's logarithms; it has the weight of five windows
 _PRIOR_WINDOWS = 5
 
 
@@ -69,7 +69,7 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
         model = EnsembleModel(n_channels, length, _MEMBERS, [each.member for each in learned])
         references = self._fit_spaces(model, known, seed)
         of_networks = np.full(2 * len(learned), LEARNED_WEIGHT / max(len(learned), 1))
-        weights = np.concatenate([chosen_weights(references, seed)[_MEMBERS], of_networks])
+        weights = np.concatenate([_ALL_WEIGHTS[_MEMBERS], of_networks])
         logs = np.concatenate([each.training_logs for each in references.values()], axis=1)[:, _MEMBERS]
         logs = np.concatenate([logs, *(each.logs for each in learned)], axis=1)
         model.set_common_scale(*common_scale(logs), weights)
@@ -130,18 +130,6 @@ def _term_names(learned: Sequence[Learned]) -> tuple[str, ...]:
 
 def _network_name(place: int) -> str:
     return f"neutral_ad_{place + 1}"
-
-
-def chosen_weights(references: Mapping[str, Reference], seed: int) -> npt.NDArray[np.float64]:
-    """Return the weights of all measures, two a space in the order of ``PRIOR_WEIGHTS``, chosen by training windows.
-
-    Of more than 300 reference windows 300 drawn by ``seed`` decide.
-    """
-    any_reference = next(iter(references.values()))
-    drawn = np.random.default_rng(seed).permutation(len(any_reference.points))[:MAX_WINDOWS]
-    distances = {name: distances_of(each.points[drawn], each.squares[drawn]) for name, each in references.items()}
-    k, locality = any_reference.n_neighbours, any_reference.locality
-    return weights_of(distances, PRIOR_WEIGHTS, n_neighbours=k, locality=locality)
 
 
 def common_scale(logs_NK: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

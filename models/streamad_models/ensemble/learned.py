@@ -80,7 +80,7 @@ class LearnedFits:
         ]
 
     def _fit(self, data: WindowSet, options: NeutralADOptions, seed: int, device: str, resume: Path | None) -> Learned:
-        of_fold = np.arange(len(data)) % _FOLDS
+        of_fold = np.random.default_rng(seed).permutation(len(data)) % _FOLDS  # modes may alternate
         logs, n_epochs = np.empty((len(data), 2)), 0
         for fold in range(_FOLDS):
             others, held_out = (data.take(np.flatnonzero(mask)) for mask in (of_fold != fold, of_fold == fold))

@@ -14,7 +14,6 @@ Matrix = npt.NDArray[np.float64]
 
 MEASURES = ("local_distance", "leverage")
 """The measures in the order of the columns of ``Neighbours``."""
-MIN_WINDOWS = 3
 MAX_DIMENSIONS = 512
 N_NEIGHBOURS = 5
 LOCALITY = 0.75  # power of the neighbours' own value; chosen in benchmarks/detector
@@ -111,15 +110,17 @@ def fit_reference(
 
     Law: a new window of the same process has the same distribution of logarithms as ``training_logs``. A basis of
     fewer directions than windows is drawn to its training windows: less of them lies outside it than of a new window.
-    Then each window's logarithms come from a reference of the other three folds.
+    Then each window's logarithms come from a reference of the other three folds, with three quarters of the directions.
     """
     reference = _reference(features_ND, locality, max_dimensions)
     if len(features_ND) - 1 <= max_dimensions:
         return reference
     logs = np.empty_like(reference.training_logs)
+    of_fold = np.random.default_rng(0).permutation(len(features_ND)) % _FOLDS  # modes may alternate
     for fold in range(_FOLDS):
-        is_held_out = np.arange(len(features_ND)) % _FOLDS == fold
-        others = Neighbours(_reference(features_ND[~is_held_out], locality, max_dimensions))
+        is_held_out = of_fold == fold
+        part = max_dimensions * (_FOLDS - 1) // _FOLDS
+        others = Neighbours(_reference(features_ND[~is_held_out], locality, part))
         held_out = torch.from_numpy(features_ND[is_held_out].astype(np.float32))
         with torch.inference_mode():
             logs[is_held_out] = others(held_out).numpy()

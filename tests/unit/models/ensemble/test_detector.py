@@ -109,3 +109,19 @@ def test_it_tells_the_natops_classes_from_the_rest(data_file: Callable[[str], Pa
         scores = fitted.score(unknown.values, unknown.lengths).sum(axis=1, dtype=np.float64)
         found.append(auc(scores, test_y != normal))
     assert np.mean(found) > 0.92
+
+
+def test_a_shifted_level_is_found_on_a_plant_of_three_recipes() -> None:
+    """Shapes tell recipes apart; levels alone tell this fault, and no choice may take their weight."""
+
+    def batches(n: int, seed: int, shift: float = 0.0) -> WindowSet:
+        rng = np.random.default_rng(seed)
+        speed = np.array([0.15, 0.3, 0.6])[np.arange(n) % 3, None, None]
+        values = np.sin(speed * np.arange(80) + rng.uniform(0, 6.3, (n, 2, 1))) + rng.normal(0, 0.2, (n, 2, 80))
+        values[:, 0] += shift
+        return windows(values)
+
+    fitted = Ensemble().fit(batches(60, seed=0), seed=0, device="cpu")
+    normal, shifted = batches(150, seed=1), batches(150, seed=2, shift=0.7)
+    scores = [fitted.score(part.values, part.lengths).sum(axis=1) for part in (normal, shifted)]
+    assert auc(np.concatenate(scores), np.arange(300) >= 150) > 0.95

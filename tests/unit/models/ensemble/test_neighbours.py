@@ -85,7 +85,7 @@ def test_a_mode_of_small_spread_has_its_own_measure() -> None:
     assert found[0, 0] > found[1, 0]
 
 
-@pytest.mark.parametrize("max_dimensions", [512, 24])
+@pytest.mark.parametrize("max_dimensions", [512, 110, 100, 24])
 def test_new_windows_have_the_values_of_training_windows_without_themselves(max_dimensions: int) -> None:
     features = np.random.default_rng(0).normal(size=(160, 400))  # most of a window lies outside 24 directions
     reference = fit_reference(features[:120], max_dimensions=max_dimensions)

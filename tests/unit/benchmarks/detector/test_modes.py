@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamad_models.ensemble.detector import PRIOR_WEIGHTS, chosen_weights
+from benchmarks.detector.modes import chosen_weights, held_out_modes, measures, weights_of
+from streamad_models.ensemble.detector import WEIGHTS
 from streamad_models.ensemble.neighbours import LOCALITY, N_NEIGHBOURS, distances_of, fit_reference
-from streamad_models.ensemble.selection import held_out_modes, measures, weights_of
 
 PRIOR = {"minirocket": (1.0, 1.0), "hydra": (1.0, 1.0), "readings": (0.5, 0.0)}
 
@@ -74,7 +74,7 @@ def test_the_measures_from_distances_are_those_of_the_detector() -> None:
 
 def test_the_choice_is_a_function_of_the_references_and_the_seed() -> None:
     points = three_modes(400)
-    references = {name: fit_reference(points) for name in PRIOR_WEIGHTS}
+    references = {name: fit_reference(points) for name in WEIGHTS}
     first, again = chosen_weights(references, 0), chosen_weights(references, 0)
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != chosen_weights(references, 1).tobytes()  # other 300 of 400 windows decide
