@@ -168,7 +168,7 @@ def _members_table(grid: Mapping[Row, Aucs]) -> str:
 
 def _sizes_table(cells: Sequence[Cell]) -> str:
     ours = GRID.index(default())
-    sizes = sorted({cell.n_training for cell in cells if cell.n_training})
+    sizes = sorted({cell.n_training for cell in cells if cell.n_training and cell.method == CHOICES})
     if not sizes:
         return ""
     lines = [

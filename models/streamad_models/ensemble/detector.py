@@ -54,9 +54,9 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
     ) -> FittedReference:
         """Fit on ``data``: the same data, settings and seed give the same model.
 
-        Neighbours are fitted on the CPU in seconds, the networks of ``effort`` in epochs, on ``device``; ``resume``
-        names the first of their files. Of more than 2,000 windows, 2,000 drawn by ``seed`` are the reference. Raises
-        TrainingDataError, and for networks as ``NeutralAD.fit``.
+        Neighbours are fitted on the CPU in seconds, the networks of ``effort`` in epochs, on ``device``; their states
+        are files named ``resume`` plus a number. Of more than 2,000 windows, 2,000 drawn by ``seed`` are the reference.
+        Raises TrainingDataError, and for networks as ``NeutralAD.fit``.
         """
         check_training_data(data)
         target = resolve_device(device)
@@ -78,9 +78,9 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
             own_terms = model.terms(torch.from_numpy(logs.astype(np.float32)), shares).numpy()
         summary = TrainingSummary(
             n_sequences=len(known),
-            n_epochs=sum(each.n_epochs for each in learned),
-            best_epoch=0,
-            best_loss=0.0,
+            n_epochs=learned[0].summary.n_epochs if learned else 0,
+            best_epoch=learned[0].summary.best_epoch if learned else 0,
+            best_loss=learned[0].summary.best_loss if learned else 0.0,
             duration_s=time.perf_counter() - began_s,
             device=str(target),
             settings={
@@ -88,7 +88,7 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
                 "seed": seed,
                 "weights": dict(zip(_log_names(len(learned)), np.round(weights, 3).tolist(), strict=True)),
             },
-            remarks=self._remarks(learned, len(known)),
+            remarks=self._remarks(fits, len(data), len(known)),
             terms=_term_names(learned),
         )
         return FittedReference(model.to(target).eval(), summary, data, kept, own_terms)
@@ -104,12 +104,14 @@ class Ensemble(TorchScriptDetector[EnsembleOptions]):
             model.spaces.append(Space(space, Neighbours(references[name])))
         return references
 
-    def _remarks(self, learned: Sequence[Learned], n: int) -> tuple[str, ...]:
-        if self.options.effort != "quick" and not learned:
-            return (
-                f"{n} sequences are too few to train networks ({FEWEST_WINDOWS} are needed): neighbours alone judge",
-            )
-        return tuple(dict.fromkeys(remark for each in learned for remark in each.remarks))
+    def _remarks(self, fits: LearnedFits, n: int, n_known: int) -> tuple[str, ...]:
+        found = fits.remarks
+        if n_known < n:
+            found = (f"{n_known} of {n} sequences, drawn by the seed, are the reference", *found)
+        if self.options.effort != "quick" and n < FEWEST_WINDOWS:
+            few = f"{n} sequences are too few to train networks ({FEWEST_WINDOWS} are needed): neighbours alone judge"
+            found = (few, *found)
+        return found
 
 
 def _log_names(n_learned: int) -> list[str]:

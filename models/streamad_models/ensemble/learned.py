@@ -45,14 +45,13 @@ _ROWS = 64
 class Learned:
     """A trained member; ``logs`` [N, 2] of the training windows are by networks that did not see them.
 
-    ``shares`` [N, K] are the member's own, ``n_epochs`` those of all its trainings.
+    ``shares`` [N, K] are the member's own, ``summary`` that of its training on all windows.
     """
 
     member: NetworkMember
     logs: npt.NDArray[np.float64]
     shares: npt.NDArray[np.float32]
-    n_epochs: int
-    remarks: tuple[str, ...]
+    summary: TrainingSummary
 
 
 class LearnedFits:
@@ -61,9 +60,9 @@ class LearnedFits:
     def __init__(self, effort: Effort, time_limit_s: float | None, progress: TrainingProgress | None) -> None:
         self._networks = NETWORKS[effort]
         self._n_fits = len(self._networks) * (_FOLDS + 1)
-        self._limit_s = None if time_limit_s is None else time_limit_s / max(self._n_fits, 1)
+        self._limit_s = time_limit_s
         self._progress = progress
-        self._n_done, self._n_epochs = 0, 0
+        self._done: list[TrainingSummary] = []
 
     def run(self, data: WindowSet, *, seed: int, device: str, resume: Path | None) -> list[Learned]:
         """Train each network on ``data``, and on each half of it for the other half; none on fewer than 16 windows.
@@ -72,44 +71,53 @@ class LearnedFits:
         """
         if len(data) < FEWEST_WINDOWS:
             return []
-        return [
-            self._fit(
-                data, NeutralADOptions(transformation=form, time_limit_s=self._limit_s), seed + added, device, resume
-            )
-            for form, added in self._networks
-        ]
+        return [self._fit(data, form, seed + added, device, resume) for form, added in self._networks]
 
-    def _fit(self, data: WindowSet, options: NeutralADOptions, seed: int, device: str, resume: Path | None) -> Learned:
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Return the remarks on all trainings so far, each once."""
+        stopped = [each.settings["stopped_by"] == "time_limit" for each in self._done]
+        found = [remark for each, late in zip(self._done, stopped, strict=True) if not late for remark in each.remarks]
+        if any(stopped):
+            found.insert(0, f"{sum(stopped)} of {len(stopped)} trainings of networks ended at the time limit")
+        return tuple(dict.fromkeys(found))
+
+    def _fit(self, data: WindowSet, form: Parametrisation, seed: int, device: str, resume: Path | None) -> Learned:
         of_fold = np.random.default_rng(seed).permutation(len(data)) % _FOLDS  # modes may alternate
-        logs, n_epochs = np.empty((len(data), 2)), 0
+        logs = np.empty((len(data), 2))
         for fold in range(_FOLDS):
             others, held_out = (data.take(np.flatnonzero(mask)) for mask in (of_fold != fold, of_fold == fold))
-            member, summary = self._trained(others, options, seed, device, resume)
+            member, _ = self._trained(others, form, seed, device, resume)
             logs[of_fold == fold] = _outputs(member, held_out)[0]
-            n_epochs += summary.n_epochs
-        member, summary = self._trained(data, options, seed, device, resume)
-        shares = _outputs(member, data)[1]
-        return Learned(member, logs, shares, n_epochs + summary.n_epochs, summary.remarks)
+        member, summary = self._trained(data, form, seed, device, resume)
+        return Learned(member, logs, _outputs(member, data)[1], summary)
 
     def _trained(
-        self, data: WindowSet, options: NeutralADOptions, seed: int, device: str, resume: Path | None
+        self, data: WindowSet, form: Parametrisation, seed: int, device: str, resume: Path | None
     ) -> tuple[NetworkMember, TrainingSummary]:
-        path = None if resume is None else resume.with_name(f"{resume.name}.{self._n_done}")
+        options = NeutralADOptions(transformation=form, time_limit_s=self._time_left_s())
+        path = None if resume is None else resume.with_name(f"{resume.name}.{len(self._done)}")
         progress = self._step_of(options.epochs)
         fitted = NeutralAD(options).fit(data, seed=seed, device=device, progress=progress, resume=path)
-        self._n_done += 1
-        self._n_epochs += fitted.summary.n_epochs
+        self._done.append(fitted.summary)
         network = fitted.model.cpu()
         views, terms = _embedded(network, data)
         usual = torch.from_numpy(np.median(terms, axis=0))
         return NetworkMember(network, Neighbours(fit_reference(views)), usual).eval(), fitted.summary
 
+    def _time_left_s(self) -> float | None:
+        """Return the limit of the next training: an equal part of what the trainings before have left."""
+        if self._limit_s is None:
+            return None
+        left_s = self._limit_s - sum(each.duration_s for each in self._done)
+        return max(left_s / (self._n_fits - len(self._done)), 1e-6)
+
     def _step_of(self, epochs: int) -> TrainingProgress | None:
         if self._progress is None:
             return None
-        report, before = self._progress, self._n_epochs
-        n_most = before + (self._n_fits - self._n_done) * epochs
-        is_last_fit = self._n_done == self._n_fits - 1
+        report, before = self._progress, sum(each.n_epochs for each in self._done)
+        n_most = before + (self._n_fits - len(self._done)) * epochs
+        is_last_fit = len(self._done) == self._n_fits - 1
 
         def step(one: TrainingStep) -> None:
             report(TrainingStep(before + one.epoch, n_most, one.loss, one.validation_loss, one.is_last and is_last_fit))

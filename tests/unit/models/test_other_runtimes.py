@@ -18,15 +18,16 @@ from streamad.learn.registry.artifact import PROBE_TOLERANCE_OTHER_DEVICES, prob
 from streamad.types import FloatArray, IntArray, WindowSet
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.fitted import FittedModule
-from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
+from streamad_models.simple import PCA, MiniRocketNearest, MiniRocketOptions, Pointwise
 
 C, L = 2, 16
 DETECTORS = {
-    "ensemble": Ensemble(EnsembleOptions(n_minirocket=168, n_groups=2)),
     "ensemble with a network": Ensemble(
         EnsembleOptions(n_minirocket=84, n_groups=2, effort="normal", time_limit_s=1e-6)
-    ),
-    "neutral_ad": NeutralAD(NeutralADOptions(epochs=1, n_transformations=2, n_blocks=1)),
+    ),  # holds what the plain ensemble and neutral_ad consist of
+    "pointwise": Pointwise(),
+    "pca": PCA(),
+    "minirocket": MiniRocketNearest(MiniRocketOptions(n_features=168)),  # nearest without features is the same
 }
 
 

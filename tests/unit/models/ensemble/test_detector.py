@@ -96,6 +96,7 @@ def test_of_many_windows_a_drawn_part_is_the_reference() -> None:
     data = windows(np.random.default_rng(0).normal(size=(2100, 1, 12)))
     fitted = Ensemble(EnsembleOptions(n_minirocket=84, n_groups=2)).fit(data, seed=0, device="cpu")
     assert fitted.summary.n_sequences == 2000
+    assert fitted.summary.remarks == ("2000 of 2100 sequences, drawn by the seed, are the reference",)
     assert np.isfinite(fitted.score(data.values[:5], data.lengths[:5])).all()
 
 
