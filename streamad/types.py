@@ -228,6 +228,13 @@ class WindowSet:
     lengths: IntArray
     ids: tuple[str, ...]
 
+    def distinct(self) -> WindowSet:
+        """Return the first window of each group of equal ones, in their order."""
+        first: dict[bytes, int] = {}
+        for index, (values, length) in enumerate(zip(self.values, self.lengths.tolist(), strict=True)):
+            first.setdefault(length.to_bytes(8, "big") + values[:, :length].tobytes(), index)
+        return self.take(list(first.values()))
+
     def __len__(self) -> int:
         return len(self.ids)
 

@@ -5,6 +5,7 @@ Legend: B windows, C channels, L window length, K terms.
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,21 @@ class FittedModule:
         return self.score(self.training.values, self.training.lengths)
 
     def export(self, folder: Path) -> tuple[str, ...]:
-        """Write ``model.ts`` (TorchScript, on the CPU) into ``folder`` and return its name. Raises OutputError."""
+        """Write ``model.ts`` (TorchScript, on the CPU) into ``folder`` and return its name. Raises OutputError.
+
+        Through memory: torch ends the process if a disk is full while it writes a file itself.
+        """
         path, device = folder / FILE_NAME, self.model.mean_C.device
+        content = BytesIO()
         with deprecation_silenced():
-            script = torch.jit.script(self.model.cpu().eval())
             try:
-                torch.jit.save(script, str(path))
-            except (OSError, RuntimeError) as error:
-                raise OutputError(f"cannot write the model to {path}: {error}") from error
+                torch.jit.save(torch.jit.script(self.model.cpu().eval()), content)
             finally:
                 self.model.to(device)
+        try:
+            path.write_bytes(content.getbuffer())
+        except OSError as error:
+            raise OutputError(f"cannot write the model to {path}: {error.strerror or error}") from error
         return (FILE_NAME,)
 
 

@@ -95,6 +95,9 @@ class _Training:
         """Train a version of the model ``name`` and return its data, for machines. Raises StreamadError."""
         plant = self.plant
         registry = registry_of(plant)
+        n_all, windows = len(windows), windows.distinct()
+        if len(windows) < n_all:
+            err.print(f"[yellow]left out[/] {n_all - len(windows)} of {n_all} sequences: copies of others")
         with Bar(f"{label}training", quiet=self.as_json, is_kept=True) as bar:
             shown = FitsShown(bar, label)
             try:

@@ -72,8 +72,13 @@ def detector_for(plant: Plant, *, effort: Effort | None = None) -> Detector:
     except ConfigError as error:
         if "detector" in model.model_fields_set:
             raise
-        hint = f"of the default detector, {model.detector}: name the kind that it belongs to in model.detector"
-        raise ConfigError([Problem(each.path, f"{each.message} {hint}") for each in error.problems]) from error
+        hint = f" of the default detector, {model.detector}: name the kind that it belongs to in model.detector"
+        raise ConfigError(
+            [
+                Problem(each.path, each.message + hint * each.message.startswith("unknown key"))
+                for each in error.problems
+            ]
+        ) from error
 
 
 def effort_of(model: ModelSettings) -> str | None:

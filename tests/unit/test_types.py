@@ -71,3 +71,12 @@ def test_variation_below_a_millionth_of_the_largest_value_is_none(
     first: float, last: float, expected: list[int]
 ) -> None:
     assert windows(first, last).constant_channels().tolist() == expected
+
+
+def test_copies_of_a_window_are_one_whatever_lies_behind_its_end() -> None:
+    values = np.arange(8, dtype=np.float32).reshape(4, 1, 2)
+    values[1] = values[0]
+    values[2, 0, 0] = values[3, 0, 0]
+    data = WindowSet(values, np.array([2, 2, 1, 1]), ("a", "copy of a", "b", "copy of b"))
+    assert data.distinct().ids == ("a", "b")
+    assert WindowSet(values, np.array([2, 1, 1, 2]), data.ids).distinct().ids == data.ids

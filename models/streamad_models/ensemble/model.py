@@ -4,6 +4,7 @@ Legend: B windows, C channels, L window length, D features, K terms.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from streamad_models.neutral_ad.data import fit_scaling
 from streamad_models.neutral_ad.model import ScaledModel
 
 Vector: TypeAlias = npt.NDArray[np.float64]
-LARGEST_READING = 1e4  # standard deviations: what lies beyond is as anomalous as can be, and no square overflows
+LARGEST_READING = 100.0  # standard deviations: beyond it a reading is as anomalous as can be, and hides no other one
 
 
 class Space(nn.Module):
@@ -53,10 +54,25 @@ class WindowModel(ScaledModel):
         return x_BCL.masked_fill((self.steps_L >= lengths_B[:, None])[:, None], 0.0)
 
     def set_scaling(self, data: WindowSet) -> None:
-        """Take the mean and the standard deviation of each channel from the valid samples of ``data``."""
-        origin, factor = fit_scaling(data, "standard")
+        """Take the mean and the standard deviation of each channel from the valid samples without fills."""
+        origin, factor = fit_scaling(without_fills(data), "standard")
         self.mean_C.copy_(torch.from_numpy(origin))
         self.scale_C.copy_(torch.from_numpy(factor))
+
+
+def without_fills(data: WindowSet) -> WindowSet:
+    """Return ``data`` with each channel's samples limited to ten widths of its middle 98 % beyond that middle.
+
+    One fill value or overflow (1e36, say) must not decide the scale of all others.
+    """
+    valid_NL = np.arange(data.values.shape[2])[None, :] < data.lengths[:, None]
+    values = data.values.copy()
+    for channel in range(values.shape[1]):
+        low, high = np.quantile(values[:, channel][valid_NL].astype(np.float64), [0.01, 0.99])
+        if high > low:
+            reach = 10.0 * (high - low)
+            values[:, channel] = np.clip(values[:, channel], low - reach, high + reach)
+    return replace(data, values=values)
 
 
 class EnsembleModel(WindowModel):

@@ -12,7 +12,9 @@ class EnsembleOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    n_minirocket: int = Field(default=5_000, ge=84, description="MiniRocket's features; a multiple of 84 is taken")
+    n_minirocket: int = Field(
+        default=5_000, ge=84, le=100_000, description="MiniRocket's features; a multiple of 84 is taken"
+    )
     n_groups: int = Field(default=32, ge=2, le=256, multiple_of=2, description="Hydra's groups of kernels a dilation")
     effort: Effort = Field(
         default="quick", description="quick: neighbours alone; normal and thorough train networks, too"

@@ -41,4 +41,6 @@ class NearestOptions(_SimpleOptions):
 class MiniRocketOptions(_SimpleOptions):
     """Settings of the features."""
 
-    n_features: int = Field(default=5_000, ge=84, description="MiniRocket's features; a multiple of 84 is taken")
+    n_features: int = Field(
+        default=5_000, ge=84, le=100_000, description="MiniRocket's features; a multiple of 84 is taken"
+    )

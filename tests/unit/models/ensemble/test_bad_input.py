@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from streamad.errors import TrainingDataError
+from streamad.judge.evaluation import auc
 from streamad.types import WindowSet
 from streamad_models.ensemble import Ensemble, EnsembleOptions
 from streamad_models.fitted import FittedModule
+from tests.support.detectors import sequences
 
 C, L = 2, 8
 SMALL = EnsembleOptions(n_minirocket=168, n_groups=2)
@@ -106,3 +108,14 @@ def test_an_infinite_reading_scores_finitely_and_high_and_a_missing_one_has_no_s
     assert np.isnan(terms[7].sum())
     others = np.setdiff1d(np.arange(16), [3, 7])
     np.testing.assert_allclose(terms[others], usual[others], rtol=1e-4, atol=1e-4)
+
+
+def test_one_fill_value_in_training_hides_no_anomaly() -> None:
+    """NetCDF's fill value is 9.96921e36; the scale of a channel is that of its other readings."""
+    data, new = sequences(30), sequences(100, seed=1)
+    values = data.values.copy()
+    values[3, 0, 2] = 9.96921e36
+    fitted = Ensemble(SMALL).fit(WindowSet(values, data.lengths, data.ids), seed=0, device="cpu")
+    odd = sequences(100, anomalous=True, seed=2)
+    scores = [fitted.score(part.values, part.lengths).sum(axis=1) for part in (new, odd)]
+    assert auc(np.concatenate(scores), np.arange(200) >= 100) > 0.95
