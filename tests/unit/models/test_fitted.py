@@ -74,5 +74,5 @@ def test_an_unwritable_folder_is_an_output_error(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_one_clear_error_and_the_process_lives(tmp_path: Path) -> None:
     (tmp_path / "model.ts").symlink_to("/dev/full")
-    with pytest.raises(OutputError, match="cannot write the model to .*No space left"):
+    with pytest.raises(OutputError, match=r"cannot write the model to .*No space left"):
         _fitted().export(tmp_path)
