@@ -308,7 +308,7 @@ def test_a_folder_that_cannot_be_made_is_reported(plant: CliPlant, command: str,
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("role", ["alerts", "verdicts"])
 def test_a_full_disk_is_reported_in_one_line_and_nothing_is_lost(plant: CliPlant, role: str) -> None:
-    plant.write_config(sinks={role: "/dev/full"})
+    plant.write_config(sinks={role: "/dev/full"}, run={"commit_interval": "1h"})  # one commit, with all that there is
     plant("run --quiet").assert_one_line_error("free disk space")
     plant.write_config()
     assert plant("run --quiet --json").last_json["sequences"] == 16
