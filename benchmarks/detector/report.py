@@ -179,7 +179,7 @@ def _sizes_table(cells: Sequence[Cell]) -> str:
         part = [cell for cell in cells if cell.n_training == size]
         grid, peers = _of_grid(part), _of_peers(part)
         for protocol, short in _PROTOCOLS.items():
-            rows = [row for row in grid if row.protocol == protocol]
+            rows = [row for row in grid if row.protocol == protocol and row in peers.get(_REFERENCE, grid)]
             if rows:
                 figures = [float(np.mean([grid[row][ours] for row in rows]))]
                 figures += [float(np.mean([peers.get(m, {}).get(row, np.nan) for row in rows])) for m in _PEERS]
