@@ -100,8 +100,7 @@ class Challenger:
         n_folds, before = self.settings.model.folds, self.n_fits - self.settings.model.folds
         if len(kept) < 2 * n_folds:
             raise TrainingDataError(
-                f"{len(kept)} training sequences, but {n_folds} folds need at least {2 * n_folds}: "
-                "wait for more, or lower model.folds"
+                f"{len(kept)} training sequences, but {n_folds} folds need at least {2 * n_folds}: wait for more"
             )
         reserved = self.plan.calibration.sequences
         others = joined(to_windows(reserved), dropped) if reserved else dropped

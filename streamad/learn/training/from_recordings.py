@@ -102,8 +102,7 @@ class _TrainingRun:
         n_folds = self.fits.n_fits - 1
         if len(data) < 2 * n_folds:
             raise TrainingDataError(
-                f"{len(data)} training sequences, but {n_folds} folds need at least {2 * n_folds}: "
-                "record more or lower model.folds"
+                f"{len(data)} training sequences, but {n_folds} folds need at least {2 * n_folds}: record more"
             )
         folds = folds_of(len(data), n_folds)
         trial = trial_beside(self.fits.settings.model, data.take(folds[0]))
