@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 from pydantic import BaseModel
 
@@ -48,7 +47,9 @@ class PacedSource:
                     group = []
                     await self._clock.sleep(wait_us / 1e6)
                 group.append(record)
-            yield replace(event, records=tuple(group), begins_at=None)
+            yield RecordBatch(
+                event.partition, tuple(group), event.next_offset, event.caught_up, end_offset=event.end_offset
+            )
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset``."""
