@@ -1,4 +1,4 @@
-"""What the default detector promises together with training and calibration."""
+"""Laws of the default detector together with training and calibration."""
 
 from __future__ import annotations
 
