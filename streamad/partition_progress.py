@@ -47,7 +47,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     sequence has no committed verdict, else N; ``clock_us`` the partition's record clock before LWM, and
     ``low_watermark_us`` after the record at LWM, for its age (without one the same as ``clock_us``). Streams first seen
     while ``clock_us`` is at most ``partial_until_us`` may lack their beginning; ``unseen``: they may, and no record has
-    fixed that limit yet.
+    fixed that limit yet. ``cursor`` is the source's own text about N (see ``RecordBatch.cursor``).
     """
 
     partition: str
@@ -59,6 +59,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     streams: dict[str, StreamProgress] = {}
     ended: bool = False
     unseen: bool = False
+    cursor: str | None = None
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     streams: dict[str, StreamProgress | None] = {}
     ended: bool = False
     unseen: bool = False
+    cursor: str | None = None
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:

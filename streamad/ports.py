@@ -16,6 +16,7 @@ __all__ = [
     "LabelledSource",
     "NamedChannels",
     "RangedSource",
+    "ResumableSource",
     "Scorer",
     "Sink",
     "Source",
@@ -78,6 +79,17 @@ class Source(Protocol):
 
     async def close(self) -> None:
         """Release all resources; safe to call twice."""
+
+
+@runtime_checkable
+class ResumableSource(Protocol):
+    """A source whose batches carry a cursor: what it must know to notice that its records were replaced."""
+
+    async def resume(self, partition: str, offset: int, cursor: str) -> int:
+        """Begin ``partition`` at ``offset`` as ``Source.seek`` does, after reading went as far as ``cursor`` says.
+
+        Raises SourceError if the records before the cursor are no longer those that were read.
+        """
 
 
 @runtime_checkable

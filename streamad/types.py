@@ -91,6 +91,8 @@ class RecordBatch:
     was read before the last ``seek`` and is dropped. None if a source never delivers such batches.
     ``end_offset`` is the offset after the last record that the source knows of (None: not known); the lag is its
     distance from ``next_offset``.
+    ``cursor`` is the source's own text about all up to ``next_offset``: it is committed with the progress and handed to
+    ``ResumableSource.resume``. None if the source has none.
     """
 
     partition: str
@@ -99,6 +101,7 @@ class RecordBatch:
     caught_up: bool = False
     begins_at: int | None = None
     end_offset: int | None = None
+    cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Time of a full-speed replay by stage: 2,000 short sequences (51 samples, 24 channels) from file to file.
 
 Each stage runs alone over the same records, the stages in turn, round after round; then the whole pipeline replays the
-file with its checkpoint. Stages are measured in CPU time of this process, so other load on the machine does not count;
-the whole replay in both CPU and wall-clock time. Run: ``python benchmarks/speed/pipeline.py [--json]``.
+file with its checkpoint, and the cursors' part of reading is measured alone. Stages are measured in CPU time of this
+process, so other load on the machine does not count; the whole replay in both CPU and wall-clock time.
+Run: ``python benchmarks/speed/pipeline.py [--json]``.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from streamad.settings.plant_yaml import (
 )
 from streamad.system.clock import SystemClock
 from streamad.types import FinishedSequence, PartitionAssigned, Record, RecordBatch, SampleBlock, Window, WindowSet
+from streamad_connectors.files.cursors import Watch, with_cursors
+from streamad_connectors.files.formats.reading import batched
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 
 CHANNELS, LENGTH = 24, 51
@@ -120,6 +123,13 @@ class Stages:
     def read(self) -> None:
         """Read the recording's lines."""
         self.records = asyncio.run(read_records(self.settings, self.context))
+
+    def cursor(self) -> None:
+        """Records to the cursors of their batches, a part of reading."""
+        path = Path(self.settings.source.url)
+        offsets = [(record, record.offset + 1) for record in self.records]
+        for _ in with_cursors(batched(iter(offsets), "bench"), Watch(path, path.name, 0)):
+            pass
 
     def decode(self) -> None:
         """Lines to blocks of samples."""
@@ -222,10 +232,9 @@ def measure(n_sequences: int, rounds: int) -> dict[str, object]:
         times: dict[str, list[float]] = {stage: [] for stage in work}
         for _ in range(rounds):
             for stage, run in work.items():
-                started = time.process_time()
-                run()
-                times[stage].append(time.process_time() - started)
+                times[stage].append(_cpu_s(run))
         seconds = {stage: statistics.median(values) for stage, values in times.items()}
+        cursor_s = statistics.median([_cpu_s(stages.cursor) for _ in range(rounds)])
         (folder / "whole").mkdir()
         whole = replay(settings, model, context, folder / "whole")
     samples = n_sequences * LENGTH
@@ -241,9 +250,17 @@ def measure(n_sequences: int, rounds: int) -> dict[str, object]:
         "stages": {
             stage: {"us_per_sample": value / samples * 1e6, "share": value / total} for stage, value in seconds.items()
         },
+        "cursor_share_of_whole": cursor_s / whole["cpu_s"],
         "joining_share_of_whole": max(0.0, 1 - total / whole["cpu_s"]),
         "cores": os.cpu_count(),
     }
+
+
+def _cpu_s(work: Callable[[], None]) -> float:
+    """Return the CPU time of ``work``."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
 def main() -> None:
@@ -266,7 +283,8 @@ def main() -> None:
     assert isinstance(stages, dict)
     for stage, value in stages.items():
         print(f"{stage:<10}{value['us_per_sample']:>12.2f}{value['share']:>9.1%}")
-    print(f"\njoining the stages (event loop, tasks, checkpoint) {figures['joining_share_of_whole']:.1%} of the whole")
+    print(f"\ncursors (in read): {figures['cursor_share_of_whole']:.2%} of the whole")
+    print(f"joining the stages (event loop, tasks, checkpoint) {figures['joining_share_of_whole']:.1%} of the whole")
 
 
 if __name__ == "__main__":

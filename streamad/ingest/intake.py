@@ -64,6 +64,7 @@ class Intake:
         self._settings = settings
         self._decoder = decoder
         self._counters = counters
+        self._cursor = progress.cursor if progress is not None else None
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
         self._cut_anew: set[tuple[str, str | None]] = set()
@@ -79,6 +80,8 @@ class Intake:
         for record in batch.records:
             finished += self._take(record, now_us)
         self.next_offset = max(self.next_offset, batch.next_offset)
+        if batch.cursor is not None and self.next_offset >= self._resume_at:
+            self._cursor = batch.cursor
         return self._counted(finished + self._reach(self.next_offset, now_us))
 
     def _reach(self, offset: int, now_us: int) -> list[Closed]:
@@ -140,7 +143,7 @@ class Intake:
     def progress(self, *, ended: bool = False) -> ProgressUpdate:
         """Return what changed since the last call; ``ended``: a finite partition was read to its end."""
         update = self.assembler.progress(max(self.next_offset, self._resume_at))
-        return msgspec.structs.replace(update, ended=ended)
+        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor)
 
     def _counted(self, finished: list[Closed]) -> list[Closed]:
         for closed in finished:

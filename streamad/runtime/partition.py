@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamad.ingest.intake import Intake
@@ -137,7 +137,7 @@ class Partition:
         if not begins_at < expected < batch.next_offset:
             return None
         records = tuple(record for record in batch.records if record.offset >= expected)
-        return RecordBatch(batch.partition, records, batch.next_offset, batch.caught_up, expected, batch.end_offset)
+        return replace(batch, records=records, begins_at=expected)
 
     def is_due(self, now_us: int, interval_us: int, *, has_events: bool) -> bool:
         """Return whether it is time to commit; ``has_events``: events wait to be written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 from pydantic import BaseModel
 
@@ -47,9 +48,7 @@ class PacedSource:
                     group = []
                     await self._clock.sleep(wait_us / 1e6)
                 group.append(record)
-            yield RecordBatch(
-                event.partition, tuple(group), event.next_offset, event.caught_up, end_offset=event.end_offset
-            )
+            yield replace(event, records=tuple(group), begins_at=None)
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset``."""

@@ -9,7 +9,7 @@ from typing import Any
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.partition_progress import Progress, after_gap
-from streamad.ports import Clock, Committer, Source, TransactionalSource
+from streamad.ports import Clock, Committer, ResumableSource, Source, TransactionalSource
 from streamad.runtime.partition import IdleClock, Partition
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger
@@ -71,7 +71,7 @@ class TakeOver:
         begins later (retention), sequences that may have lost samples begin anew as partial ones.
         """
         wanted = first_begin if progress is None else progress.low_watermark
-        begin = await self._source.seek(event.partition, wanted)
+        begin = await self._seek(event.partition, wanted, None if progress is None else progress.cursor)
         has_gap = wanted is not None and begin > wanted
         if progress is not None and has_gap:
             progress = after_gap(progress, begin)
@@ -96,3 +96,8 @@ class TakeOver:
             "partition assigned", partition=event.partition, begin=begin, first_start=progress is None, **where
         )
         return partition
+
+    async def _seek(self, partition: str, offset: int | None, cursor: str | None) -> int:
+        if offset is not None and cursor is not None and isinstance(self._source, ResumableSource):
+            return await self._source.resume(partition, offset, cursor)
+        return await self._source.seek(partition, offset)

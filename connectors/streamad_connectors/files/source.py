@@ -6,7 +6,7 @@ The URL names a file, a folder or a glob pattern; every file is one partition.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -16,10 +16,18 @@ from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
+from streamad_connectors.files.cursors import FileCursor, Watch, check_unchanged, decode_cursor, with_cursors
 from streamad_connectors.files.finding import FoundFile, find_files
 from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records, ts
 from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
-from streamad_connectors.files.formats.reading import READ_FAILURES, BatchReader, Reader, read_error
+from streamad_connectors.files.formats.reading import (
+    READ_FAILURES,
+    BatchReader,
+    Reader,
+    ReadRecord,
+    batched,
+    read_error,
+)
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
 
 _READERS: dict[FileFormat, Reader] = {
@@ -47,16 +55,18 @@ class FileSource:
         self._options = cast("FileOptions", options)
         self._context = context
         self._span = EVERYTHING
+        self._offered: dict[str, FoundFile] = {}
         self._seeks: dict[str, int] = {}
+        self._cursors: dict[str, FileCursor] = {}
         self._changed = asyncio.Event()
         self._closed = False
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
         """Yield each file as a partition with its records, once ``seek`` was called for it. Raises SourceError."""
-        offered: dict[str, FoundFile] = {}
+        offered = self._offered
         for file in await asyncio.to_thread(self.files):
-            yield PartitionAssigned(file.partition, await asyncio.to_thread(self._is_seen_from_start, file))
             offered[file.partition] = file
+            yield PartitionAssigned(file.partition, await asyncio.to_thread(self._is_seen_from_start, file))
             while file.partition not in self._seeks and not self._closed:
                 self._changed.clear()
                 await self._changed.wait()
@@ -76,9 +86,18 @@ class FileSource:
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset`` (None: at its beginning), also while it is being read."""
+        self._cursors.pop(partition, None)
         self._seeks[partition] = offset or 0
         self._changed.set()
         return self._seeks[partition]
+
+    async def resume(self, partition: str, offset: int, cursor: str) -> int:
+        """Begin ``partition`` at ``offset`` if its file still holds the records of ``cursor``. Raises SourceError."""
+        known = decode_cursor(cursor, partition)
+        await asyncio.to_thread(self._check_unchanged, self._offered[partition], known)
+        begin = await self.seek(partition, offset)
+        self._cursors[partition] = known
+        return begin
 
     async def close(self) -> None:
         """End the iterator; safe to call twice."""
@@ -143,11 +162,20 @@ class FileSource:
 
     def _open(self, file: FoundFile) -> BatchReader:
         offset = self._seeks.pop(file.partition)
+        watch = Watch(file.path, file.partition, offset, self._cursors.pop(file.partition, None))
+        batches = batched(self._records(file, offset), file.partition)
+        return BatchReader(with_cursors(batches, watch), file.path)
+
+    def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format == "records":
-            found = records.read_records(file.path, offset, self._options, self._context, self._span)
-        else:
-            found = _READERS[file.format](file.path, offset, self._options, self._context)
-        return BatchReader(found, file.path, file.partition)
+            return records.read_records(file.path, offset, self._options, self._context, self._span)
+        return _READERS[file.format](file.path, offset, self._options, self._context)
+
+    def _check_unchanged(self, file: FoundFile, cursor: FileCursor) -> None:
+        try:
+            check_unchanged(file.path, cursor, lambda: self._records(file, cursor.begin))
+        except READ_FAILURES as error:
+            raise read_error(file.path, error) from error
 
     def _is_seen_from_start(self, file: FoundFile) -> bool:
         return file.format != "records" or records.is_seen_from_start(file.path, self._options, self._span)

@@ -40,8 +40,8 @@ def open_bytes(path: Path) -> BinaryIO:
 class BatchReader:
     """Reads batches in a thread, so that a slow disk does not block the event loop."""
 
-    def __init__(self, records: Iterator[ReadRecord], path: Path, partition: str) -> None:
-        self._batches = batched(records, partition)
+    def __init__(self, batches: Generator[RecordBatch, None, None], path: Path) -> None:
+        self._batches = batches
         self._path = path
 
     async def next_batch(self) -> RecordBatch | None:

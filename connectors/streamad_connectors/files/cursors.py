@@ -1,0 +1,142 @@
+"""Cursors: what a source must know of a file to notice later that other records stand where it has read."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from streamad.errors import SourceError
+from streamad.types import Record, RecordBatch
+from streamad_connectors.files.formats.reading import ReadRecord
+
+BLOCK_BYTES = 64 * 1024
+_SPREAD_BLOCKS = 16
+_DIGEST_BYTES = 12
+
+
+class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a file was read, and what it held.
+
+    ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
+    and length of the values of the records from offset ``begin`` on and below ``next_offset``.
+    """
+
+    name: str
+    size: int
+    digest: str
+    begin: int
+    next_offset: int
+    crc: int = 0
+    n_bytes: int = 0
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(FileCursor)
+
+
+def encode_cursor(cursor: FileCursor) -> str:
+    """Return the text of ``cursor``."""
+    return _encoder.encode(cursor).decode()
+
+
+def decode_cursor(text: str, partition: str) -> FileCursor:
+    """Return the cursor of ``text``. Raises SourceError if it is none of this version."""
+    try:
+        return _decoder.decode(text)
+    except msgspec.MsgspecError as error:
+        raise SourceError(
+            f"{partition}: the checkpoint's cursor cannot be read ({error}); finish with the version that wrote it"
+        ) from error
+
+
+def sample_digest(path: Path, size: int) -> str:
+    """Return the digest of the first ``size`` bytes: of the first 64 KiB, the last, and 16 such blocks between.
+
+    Shorter files count whole. Raises OSError.
+    """
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    with path.open("rb", buffering=0) as file:
+        for begin in block_starts(size):
+            file.seek(begin)
+            digest.update(file.read(min(BLOCK_BYTES, size - begin)))
+    return digest.hexdigest()
+
+
+def block_starts(size: int) -> list[int]:
+    """Return where the blocks begin that stand for the first ``size`` bytes of a file."""
+    n_blocks = _SPREAD_BLOCKS + 2
+    if size <= n_blocks * BLOCK_BYTES:
+        return list(range(0, size, BLOCK_BYTES))
+    last = size - BLOCK_BYTES
+    return [last * number // (n_blocks - 1) for number in range(n_blocks)]
+
+
+class Watch:
+    """Makes the cursors of a file while it is read; ``known`` is the last committed one.
+
+    Records below the known cursor are read again, and are in it already.
+    """
+
+    def __init__(self, path: Path, name: str, offset: int, known: FileCursor | None = None) -> None:
+        self._path = path
+        if known is None or known.next_offset < offset:
+            known = FileCursor(name=name, size=-1, digest="", begin=offset, next_offset=offset)
+        self.cursor = known
+
+    def take(self, batch: RecordBatch) -> FileCursor:
+        """Return the cursor after ``batch``. Raises OSError."""
+        cursor = self.cursor
+        if batch.next_offset <= cursor.next_offset:
+            return cursor
+        values = b"".join([record.value for record in batch.records if record.offset >= cursor.next_offset])
+        size = self._path.stat().st_size
+        digest = cursor.digest if size == cursor.size else sample_digest(self._path, size)
+        self.cursor = msgspec.structs.replace(
+            cursor,
+            size=size,
+            digest=digest,
+            next_offset=batch.next_offset,
+            crc=zlib.crc32(values, cursor.crc),
+            n_bytes=cursor.n_bytes + len(values),
+        )
+        return self.cursor
+
+
+def with_cursors(batches: Generator[RecordBatch, None, None], watch: Watch) -> Generator[RecordBatch, None, None]:
+    """Yield ``batches`` with the cursors of ``watch``."""
+    with closing(batches):
+        for batch in batches:
+            yield replace(batch, cursor=encode_cursor(watch.take(batch)))
+
+
+def check_unchanged(path: Path, cursor: FileCursor, records: Callable[[], Iterator[ReadRecord]]) -> None:
+    """Raise SourceError unless ``path`` still holds the records of ``cursor``; it may have grown.
+
+    If the bytes differ (a file packed or written anew), ``records`` from ``cursor.begin`` on decide. Raises OSError.
+    """
+    size = path.stat().st_size
+    is_same = size >= cursor.size and sample_digest(path, cursor.size) == cursor.digest
+    if not is_same and not _are_same(cursor, records()):
+        raise SourceError(
+            f"{path}: no longer holds the records that were judged: it was replaced or cut; "
+            "put the file back, or give the new one another name"
+        )
+
+
+def _are_same(cursor: FileCursor, records: Iterator[ReadRecord]) -> bool:
+    crc = n_bytes = 0
+    reached = cursor.begin
+    record: Record
+    for record, after in records:
+        if record.offset >= cursor.next_offset:
+            break
+        crc = zlib.crc32(record.value, crc)
+        n_bytes += len(record.value)
+        reached = after
+    return (crc, n_bytes, reached) == (cursor.crc, cursor.n_bytes, cursor.next_offset)

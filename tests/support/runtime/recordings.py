@@ -1,0 +1,57 @@
+"""Runs a plant whose source are recordings in a folder, with its checkpoint, and counts what came out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from streamad.judge.scoring import MicroBatcher
+from streamad.plugins import ConnectorContext, connect_source
+from streamad.runtime.checkpoint import LocalCommitter
+from streamad.runtime.pipeline import Pipeline
+from streamad.settings.plant_yaml import Settings
+from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
+from tests.support.runtime.pipeline import ROLES, TickingClock, line, model_of, settings_of
+
+
+async def run_recordings(
+    folder: Path, url: str = "in/*.jsonl", settings: Settings | None = None, **options: Any
+) -> Pipeline:
+    """Run from the checkpoint in ``folder`` to the end of its recordings; return the ended pipeline."""
+    settings = settings or settings_of(run={"commit_interval": "1ms", "batch_windows": 2})
+    clock = TickingClock(0.001)
+    context = ConnectorContext(settings.channel_specs, clock, folder)
+    sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
+    source = connect_source(url, options, context)
+    committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
+    batcher = MicroBatcher(model_of(), clock, settings.run)
+    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    try:
+        await pipeline.run()
+    finally:
+        await batcher.close()
+        await source.close()
+        await committer.close()
+    return pipeline
+
+
+def verdicts(folder: Path) -> Counter[tuple[str, str, int]]:
+    """The decision and number of samples of each verdict, by its sequence."""
+    lines = (folder / "out" / "verdicts.jsonl").read_text().splitlines()
+    messages = [json.loads(text) for text in lines]
+    return Counter((message["sequence"], message["decision"], message["n_samples"]) for message in messages)
+
+
+def write_recording(path: Path, messages: Sequence[bytes]) -> None:
+    """Write JSON lines, and the folder."""
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes(b"".join(message + b"\n" for message in messages))
+
+
+def batches_of(names: Sequence[str], *, start_s: float = 0.0, samples: int = 2) -> list[bytes]:
+    """Messages of one stream: a sample each, sequences one after the other, each with ``samples``."""
+    times = [(name, start_s + number * samples + k) for number, name in enumerate(names) for k in range(samples)]
+    return [line("a", name, [time_s]) for name, time_s in times]
