@@ -52,7 +52,7 @@ _Time = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time
 _AlertId = Annotated[
     str,
     _doc(
-        "32 hex digits: a pure function of stream, sequence and first position. The same sequence always "
+        "32 hex digits: a pure function of stream, sequence, first position and start. The same sequence always "
         "gets the same id, so a repeated message is recognised; the verdict's verdict_id is equal to it."
     ),
 ]
@@ -176,7 +176,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
     verdict_id: Annotated[
         str,
-        _doc("32 hex digits: a pure function of stream, sequence and first position; equal to the alert_id."),
+        _doc("32 hex digits: a pure function of stream, sequence, first position and start; equal to the alert_id."),
     ]
     stream: _Stream
     sequence: _Sequence

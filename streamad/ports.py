@@ -91,6 +91,9 @@ class ResumableSource(Protocol):
         Raises SourceError if the records before the cursor are no longer those that were read.
         """
 
+    def check_cursors(self, cursors: Mapping[str, str | None]) -> None:
+        """Raise SourceError if a checkpoint with these cursors by partition excludes the present options."""
+
 
 @runtime_checkable
 class RangedSource(Protocol):

@@ -7,6 +7,7 @@ Event and record times are integer microseconds since the Unix epoch (one tick =
 from __future__ import annotations
 
 __all__ = [
+    "FILE_OFFSETS",
     "BoolArray",
     "ChannelSpec",
     "FinishedSequence",
@@ -55,6 +56,10 @@ class ChannelSpec(msgspec.Struct, frozen=True):
 
     name: str
     unit: str = ""
+
+
+FILE_OFFSETS = 2**40
+"""Offsets of one file of several that are one partition: the n-th file has those from n x 2^40 on."""
 
 
 class Position(NamedTuple):
@@ -128,11 +133,13 @@ class PartitionEnded:
     """A finite partition was read to its end: its open sequences end with ``end_of_input``.
 
     ``next_offset`` is that of its last batch, or the offset sought: an end from before the last ``seek`` is ignored.
-    None if a source never delivers such an end.
+    None if a source never delivers such an end. ``holds_open``: the rest of its open sequences may come in the next
+    run, so they stay open.
     """
 
     partition: str
     next_offset: int | None = None
+    holds_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

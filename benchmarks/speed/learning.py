@@ -39,7 +39,7 @@ def judged(number: int, channels: int, length: int, rng: np.random.Generator) ->
     """Return a judged sequence of noise around a common course."""
     end_us = START_US + number * 60_000_000
     verdict = Verdict(
-        verdict_id=alert_id("s", f"B-{number}", Position(number, 0)),
+        verdict_id=alert_id("s", f"B-{number}", Position(number, 0), 0),
         stream="s",
         sequence=f"B-{number}",
         decision="normal",

@@ -18,15 +18,17 @@ from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration, score_of
 from streamad.messages import Alert, Attribution, ChannelShare, ModelRef, TermShare, Verdict
 from streamad.settings.plant_yaml import AlertSettings
-from streamad.types import ChannelSpec, FinishedSequence, FloatArray, Position, from_us
+from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, FloatArray, Position, from_us
 
 
-def alert_id(stream: str, sequence: str, first_position: Position) -> str:
+def alert_id(stream: str, sequence: str, first_position: Position, start_us: int) -> str:
     """Return the id of the sequence's verdict, alert and attribution: 32 hex digits of the SHA-256 of its identity.
 
-    The identity is hashed as a JSON array, because joined text could be ambiguous.
+    The identity is hashed as a JSON array, because joined text could be ambiguous. Of joined files the offset is that
+    in the file, and the time ``start_us`` of the first sample tells equal ids at equal offsets of two files apart.
     """
-    identity = msgspec.json.encode([stream, sequence, first_position.offset, first_position.index])
+    offset = first_position.offset % FILE_OFFSETS
+    identity = msgspec.json.encode([stream, sequence, offset, first_position.index, start_us])
     return hashlib.sha256(identity).hexdigest()[:32]
 
 
@@ -132,7 +134,7 @@ def make_attribution(
 
 def _identity(sequence: FinishedSequence, now_us: int) -> dict[str, Any]:
     return {
-        "verdict_id": alert_id(sequence.stream, sequence.sequence, sequence.first_position),
+        "verdict_id": alert_id(sequence.stream, sequence.sequence, sequence.first_position, sequence.start_us),
         "stream": sequence.stream,
         "sequence": sequence.sequence,
         "reason": sequence.reason,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -66,11 +66,19 @@ class LocalCommitter:
 
     A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
     crash the outputs are cut back to the lengths of the newest commit, which removes uncommitted messages. Sinks that
-    cannot be cut back (stdout) may repeat uncommitted messages.
+    cannot be cut back (stdout) may repeat uncommitted messages. ``check_cursors`` gets the cursor of each partition
+    before anything is changed.
     """
 
-    def __init__(self, folder: Path, sinks: Mapping[Role, Sink], names: Mapping[Role, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        sinks: Mapping[Role, Sink],
+        names: Mapping[Role, str],
+        check_cursors: Callable[[Mapping[str, str | None]], None] | None = None,
+    ) -> None:
         self._folder = folder
+        self._check_cursors = check_cursors
         self._sinks = sinks
         self._names = names
         self._number = 0
@@ -82,7 +90,10 @@ class LocalCommitter:
         self._failure: BaseException | None = None
 
     async def open(self) -> None:
-        """Lock the folder, cut the outputs back to the newest commit. Raises CheckpointError, OutputError."""
+        """Lock the folder, cut the outputs back to the newest commit.
+
+        Raises CheckpointError, OutputError, and what ``check_cursors`` raises.
+        """
         with writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock = try_lock(self._folder / "lock")
@@ -90,6 +101,9 @@ class LocalCommitter:
             raise CheckpointError(f"{self._folder}: another streamad is running with this checkpoint; stop it first")
         saved = read_checkpoint(self._folder)
         self._number, self._progress = saved.number, saved.progress
+        if self._check_cursors is not None:
+            cursors = {name: progress.cursor for name, progress in saved.progress.items()}
+            await asyncio.to_thread(self._check_cursors, cursors)
         for role, sink in self._durable().items():
             length = saved.outputs.get(self._names[role])
             if length is not None:

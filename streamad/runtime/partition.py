@@ -95,6 +95,7 @@ class Partition:
     moved: bool = False
     ending: bool = False
     ended: bool = False
+    holds_open: bool = False
     caught_up: bool = False
     committed_us: int = 0
     commit_took_us: int = 0

@@ -14,6 +14,7 @@ from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
 from streamad.partition_progress import ProgressUpdate
 from streamad.ports import Clock, Committer, Source
+from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.partition import Committing, InFlight, Partition, Restoring
 from streamad.runtime.status import Status
 from streamad.runtime.stream_homes import StreamHomes
@@ -251,14 +252,20 @@ class Pipeline:
         partition = self._partitions.get(event.partition)
         if partition is None or not partition.is_through(event):
             return
-        partition.ending = True
+        partition.ending, partition.holds_open = True, event.holds_open
         self._homes.leave_unshared(partition.name)
         if not partition.in_flight and partition.committing is None:
             self._finish(partition)
 
     def _finish(self, partition: Partition) -> None:
-        """End the open sequences of an ended partition, once all verdicts before are committed."""
-        self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
+        """End the open sequences of an ended partition, once all verdicts before are committed, or hold them.
+
+        Without a checkpoint no next run would know them, so none is held.
+        """
+        if partition.holds_open and not isinstance(self._committer, UnsavedCommitter):
+            self.counters.held += partition.intake.assembler.open_sequences
+        else:
+            self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
         partition.ended = True
         self._homes.leave(partition.name, self._partitions)
 

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
-from streamad.ports import Committer, Sink, Source, TransactionalSource
+from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
 from streamad.settings.plant_yaml import Settings
 
@@ -60,4 +60,5 @@ def committer_for(plant: Plant, source: Source) -> Committer:
         return source.committer(sinks)
     if settings.run.checkpoint is None:
         return UnsavedCommitter(sinks)
-    return LocalCommitter(plant.base_dir / settings.run.checkpoint, sinks, sink_urls(settings))
+    check = source.check_cursors if isinstance(source, ResumableSource) else None
+    return LocalCommitter(plant.base_dir / settings.run.checkpoint, sinks, sink_urls(settings), check)

@@ -40,8 +40,8 @@ class Counters:
 
     ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + samples still held: no sample is lost (records
     read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
-    counts the aborted ones. ``trained_model`` counts judged sequences that trained or
-    calibrated the model. ``learning`` is by model, and empty if the plant does not learn.
+    counts the aborted ones. ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
+    those left open at the end of a finite input. ``learning`` is by model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:
@@ -57,6 +57,7 @@ class Counters:
         self.rebalances = 0
         self.alerts = 0
         self.trained_model = 0
+        self.held = 0
         self.dead_letters: Counter[str] = Counter()
         self.sequences: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()

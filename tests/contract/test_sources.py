@@ -85,6 +85,11 @@ async def test_file_source(write: Callable[[Path], str], tmp_path: Path, context
     await check_source(lambda: connect_source(url, {}, context))
 
 
+async def test_joined_files(tmp_path: Path, context: ConnectorContext) -> None:
+    url = write_folder(tmp_path)
+    await check_source(lambda: connect_source(url, {"files": "joined"}, context))
+
+
 @pytest.fixture
 def memory_name() -> Iterator[str]:
     yield "contract"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamad.errors import SourceError
+from tests.support.runtime.pipeline import line, outputs, settings_of
 from tests.support.runtime.recordings import batches_of, run_recordings, verdicts, write_recording
 
 
@@ -33,3 +38,206 @@ async def test_a_recording_that_grew_is_continued(tmp_path: Path) -> None:
         write_recording(tmp_path / "in" / "a.jsonl", batches_of(names(0, after)))
         await run_recordings(tmp_path)
         assert verdicts(tmp_path) == dict.fromkeys(((name, "normal", 2) for name in names(0, after)), 1)
+
+
+# --- joined files ----------------------------------------------------------------------------------------------------
+
+CHANGE = settings_of(sequences={"end": ["change"]}, run={"commit_interval": "1ms", "batch_windows": 2})
+
+
+def days() -> list[list[bytes]]:
+    """Four days of one historian: batches over midnight, an empty day, and a dead letter."""
+    samples = batches_of([f"B-{number}" for number in range(7)], samples=3)
+    samples[6:9] = [line("a", "B-2", [float(time_s)], 10.0) for time_s in (6, 7, 8)]
+    return [samples[:4], [*samples[4:10], b"{"], [], samples[10:]]
+
+
+def write_days(folder: Path, written: Sequence[Sequence[bytes]]) -> None:
+    for number, messages in enumerate(written, 8):  # day-10 comes after day-9
+        write_recording(folder / "in" / f"day-{number}.jsonl", messages)
+
+
+async def joined(folder: Path, **options: Any) -> int:
+    """Run with joined files; return the number of sequences held."""
+    pipeline = await run_recordings(folder, settings=CHANGE, files="joined", **options)
+    return pipeline.counters.held
+
+
+@pytest.fixture
+async def at_once(tmp_path: Path) -> dict[str, list[str]]:
+    """The outputs of all days in one run."""
+    write_days(tmp_path / "at-once", days())
+    assert await joined(tmp_path / "at-once") == 1
+    return outputs(tmp_path / "at-once")
+
+
+async def test_a_batch_over_midnight_gets_one_verdict(tmp_path: Path) -> None:
+    write_days(tmp_path, days())
+    assert await joined(tmp_path) == 1
+    expected = [(f"B-{number}", "anomalous" if number == 2 else "normal", 3) for number in range(6)]
+    assert verdicts(tmp_path) == dict.fromkeys(expected, 1)
+    assert await joined(tmp_path, at_end="judge") == 0
+    assert verdicts(tmp_path) == dict.fromkeys([*expected, ("B-6", "normal", 3)], 1)
+    await joined(tmp_path, at_end="judge")
+    assert verdicts(tmp_path).total() == 7
+
+
+async def test_day_by_day_equals_all_at_once(tmp_path: Path, at_once: dict[str, list[str]]) -> None:
+    for n_days in range(1, 5):
+        write_days(tmp_path, days()[:n_days])
+        await joined(tmp_path)
+        await joined(tmp_path)  # a run without anything new changes nothing
+    assert outputs(tmp_path) == at_once
+
+
+async def test_a_run_at_every_record_equals_all_at_once(tmp_path: Path, at_once: dict[str, list[str]]) -> None:
+    """The last file grows by one record between two runs, until the next one begins."""
+    written: list[list[bytes]] = []
+    for day in days():
+        written.append([])
+        write_days(tmp_path, written)
+        await joined(tmp_path)
+        for message in day:
+            written[-1].append(message)
+            write_days(tmp_path, written)
+            await joined(tmp_path)
+    assert outputs(tmp_path) == at_once
+
+
+async def test_files_below_the_low_watermark_may_vanish(tmp_path: Path, at_once: dict[str, list[str]]) -> None:
+    write_days(tmp_path, days()[:2])
+    await joined(tmp_path)
+    (tmp_path / "in" / "day-8.jsonl").unlink()  # B-3, open, began on day 9
+    await joined(tmp_path)
+    for number, messages in ((10, days()[2]), (11, days()[3])):
+        write_recording(tmp_path / "in" / f"day-{number}.jsonl", messages)
+    await joined(tmp_path)
+    assert outputs(tmp_path) == at_once
+
+
+async def test_a_file_read_and_judged_whole_may_vanish_before_the_next_comes(tmp_path: Path) -> None:
+    write_days(tmp_path, [batches_of(["B-0"])])
+    await joined(tmp_path, at_end="judge")
+    write_days(tmp_path, [batches_of(["B-0"]), batches_of(["B-1"], start_s=10)])
+    (tmp_path / "in" / "day-8.jsonl").unlink()
+    await joined(tmp_path, at_end="judge")
+    assert verdicts(tmp_path) == {("B-0", "normal", 2): 1, ("B-1", "normal", 2): 1}
+
+
+async def refused(folder: Path, text: str, **options: Any) -> None:
+    """The run is refused in one line, and the outputs stay as they are."""
+    before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
+    with pytest.raises(SourceError, match=text) as caught:
+        await run_recordings(folder, settings=CHANGE, **{"files": "joined", **options})
+    assert "\n" not in str(caught.value)
+    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
+
+
+async def test_what_does_not_continue_joined_files_is_refused(tmp_path: Path, at_once: dict[str, list[str]]) -> None:
+    write_days(tmp_path, days()[:2])
+    await joined(tmp_path)
+    first, second = (tmp_path / "in" / f"day-{number}.jsonl" for number in (8, 9))
+
+    content = first.read_bytes()
+    first.write_bytes(content + days()[3][0] + b"\n")
+    await refused(tmp_path, r"day-8\.jsonl: grew after it was finished; put what was added into a new file")
+    first.write_bytes(content.replace(b"B-0", b"B-9"))
+    await refused(tmp_path, r"day-8\.jsonl: no longer holds the records that were judged")
+    first.write_bytes(content)
+
+    later = second.read_bytes()
+    second.write_bytes(later.replace(b"B-2", b"B-9"))
+    await refused(tmp_path, r"day-9\.jsonl: no longer holds the records that were judged")
+    second.unlink()
+    await refused(tmp_path, r"in/day-9\.jsonl: is gone, but holds samples without a verdict; put it back")
+    second.write_bytes(later)
+
+    write_recording(tmp_path / "in" / "day-8b.jsonl", days()[3])
+    await refused(tmp_path, r"day-8b\.jsonl: is new, but comes before in/day-9\.jsonl, where reading stands")
+    (tmp_path / "in" / "day-8b.jsonl").unlink()
+
+    write_days(tmp_path, days())
+    await joined(tmp_path)
+    assert outputs(tmp_path) == at_once
+
+
+async def test_an_unreadable_file_amid_a_set_ends_the_run_before_it(
+    tmp_path: Path, at_once: dict[str, list[str]]
+) -> None:
+    write_days(tmp_path, days())
+    place = tmp_path / "in" / "day-9.jsonl"
+    content = place.read_bytes()
+    place.unlink()
+    place.with_name("day-9.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.raises(SourceError, match=r"day-9\.jsonl\.gz: cannot be read"):
+        await joined(tmp_path, url="in/*.jsonl*")
+    place.with_name("day-9.jsonl.gz").unlink()
+    place.write_bytes(content)
+    await joined(tmp_path, url="in/*.jsonl*")
+    assert outputs(tmp_path)["verdicts"] == at_once["verdicts"]
+
+
+@pytest.mark.parametrize(("first", "then"), [("separate", "joined"), ("joined", "separate")])
+async def test_a_checkpoint_of_the_other_kind_is_refused(first: str, then: str, tmp_path: Path) -> None:
+    write_days(tmp_path, days())
+    await run_recordings(tmp_path, settings=CHANGE, files=first)
+    await refused(tmp_path, f"the checkpoint was made with files: {first}.* set source.options.files to", files=then)
+    await run_recordings(tmp_path, settings=CHANGE, files=first)
+
+
+async def test_joined_files_under_another_url_are_refused(tmp_path: Path) -> None:
+    write_days(tmp_path, days())
+    await joined(tmp_path)
+    await refused(tmp_path, r"the checkpoint has these files as in/\*\.jsonl", url="in")
+
+
+async def test_equal_ids_of_two_days_at_equal_offsets_differ(tmp_path: Path) -> None:
+    for number, names_of_day in enumerate((["1", "2"], ["1", "3"])):
+        messages = batches_of(names_of_day, start_s=(number - 1) * 86_400)
+        write_recording(tmp_path / "in" / f"day-{number}.jsonl", messages)
+    settings = settings_of(
+        sequences={"end": ["change"], "max_duration": "1h", "closed_memory": "1h"}, run={"commit_interval": "1ms"}
+    )
+    await run_recordings(tmp_path, settings=settings, files="joined", at_end="judge")
+    lines = (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()
+    assert verdicts(tmp_path) == {("1", "normal", 2): 2, ("2", "normal", 2): 1, ("3", "normal", 2): 1}
+    assert len({json.loads(text)["verdict_id"] for text in lines}) == 4
+
+
+async def test_ids_do_not_depend_on_whether_files_are_joined(tmp_path: Path) -> None:
+    samples = batches_of([f"B-{number}" for number in range(4)])
+    ids = []
+    for kind in ("joined", "separate"):
+        write_recording(tmp_path / kind / "in" / "a.jsonl", samples)
+        await run_recordings(tmp_path / kind, settings=CHANGE, files=kind, at_end="judge")
+        lines = (tmp_path / kind / "out" / "verdicts.jsonl").read_text().splitlines()
+        ids.append([json.loads(text)["verdict_id"] for text in lines])
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 4
+
+
+async def test_the_order_of_change(tmp_path: Path) -> None:
+    samples = batches_of([f"B-{number}" for number in range(4)], samples=3)
+    for age, (name, part) in enumerate({"z": samples[:4], "a": samples[4:8], "m": samples[8:]}.items()):
+        write_recording(tmp_path / "in" / f"{name}.jsonl", part)
+        os.utime(tmp_path / "in" / f"{name}.jsonl", (1000 + age, 1000 + age))
+    assert await joined(tmp_path, order="time") == 1
+    assert verdicts(tmp_path) == dict.fromkeys([(f"B-{number}", "normal", 3) for number in range(3)], 1)
+    write_recording(tmp_path / "in" / "b.jsonl", batches_of(["B-9"], start_s=99))
+    os.utime(tmp_path / "in" / "b.jsonl", (1001, 1001))
+    await refused(tmp_path, r"b\.jsonl: is new, but comes before in/m\.jsonl", order="time")
+    os.utime(tmp_path / "in" / "b.jsonl", (1003, 1003))
+    await joined(tmp_path, order="time")
+    assert verdicts(tmp_path).total() == 4
+
+
+async def test_a_recording_cut_amid_a_batch_gives_no_verdict_on_its_half(tmp_path: Path) -> None:
+    messages = batches_of(["B-0", "B-1"], samples=4)
+    for n in (5, 6, 7):
+        write_recording(tmp_path / "in" / "a.jsonl", messages[:n])
+        pipeline = await run_recordings(tmp_path, settings=CHANGE, at_end="hold")
+        assert pipeline.counters.held == 1
+        assert verdicts(tmp_path) == {("B-0", "normal", 4): 1}
+    write_recording(tmp_path / "in" / "a.jsonl", messages)
+    await run_recordings(tmp_path, settings=CHANGE, at_end="judge")
+    assert verdicts(tmp_path) == {("B-0", "normal", 4): 1, ("B-1", "normal", 4): 1}

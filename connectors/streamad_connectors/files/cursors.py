@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,7 +21,7 @@ _SPREAD_BLOCKS = 16
 _DIGEST_BYTES = 12
 
 
-class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="file"):
     """How far a file was read, and what it held.
 
     ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
@@ -36,16 +37,50 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     n_bytes: int = 0
 
 
+class FinishedFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file that was read to its end before the next one was begun: its name, size, digest and time of change."""
+
+    name: str
+    size: int
+    digest: str
+    mtime_ns: int
+
+
+class JoinedCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="joined"):
+    """How far joined files were read.
+
+    ``current`` is the file with the ordinal ``ordinal``, changed at ``mtime_ns`` when reading it began;
+    ``is_complete``: it was read to its end. ``finished`` are those before it, in the order of their
+    ordinals, without the first ``dropped``, the last of which was ``through``.
+    """
+
+    ordinal: int
+    current: FileCursor
+    mtime_ns: int
+    is_complete: bool = False
+    finished: tuple[FinishedFile, ...] = ()
+    dropped: int = 0
+    through: str = ""
+    through_ns: int = 0
+
+    @property
+    def names(self) -> set[str]:
+        """Return the names of the files that it knows."""
+        return {self.current.name, *(file.name for file in self.finished)}
+
+
+Cursor: TypeAlias = FileCursor | JoinedCursor
+
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(FileCursor)
+_decoder: msgspec.json.Decoder[Cursor] = msgspec.json.Decoder(Cursor)
 
 
-def encode_cursor(cursor: FileCursor) -> str:
+def encode_cursor(cursor: Cursor) -> str:
     """Return the text of ``cursor``."""
     return _encoder.encode(cursor).decode()
 
 
-def decode_cursor(text: str, partition: str) -> FileCursor:
+def decode_cursor(text: str, partition: str) -> Cursor:
     """Return the cursor of ``text``. Raises SourceError if it is none of this version."""
     try:
         return _decoder.decode(text)
@@ -95,16 +130,19 @@ class Watch:
         if batch.next_offset <= cursor.next_offset:
             return cursor
         values = b"".join([record.value for record in batch.records if record.offset >= cursor.next_offset])
-        size = self._path.stat().st_size
-        digest = cursor.digest if size == cursor.size else sample_digest(self._path, size)
         self.cursor = msgspec.structs.replace(
             cursor,
-            size=size,
-            digest=digest,
             next_offset=batch.next_offset,
             crc=zlib.crc32(values, cursor.crc),
             n_bytes=cursor.n_bytes + len(values),
         )
+        return self.finish()
+
+    def finish(self) -> FileCursor:
+        """Return the cursor with the file's present size and digest. Raises OSError."""
+        size = self._path.stat().st_size
+        if size != self.cursor.size:
+            self.cursor = msgspec.structs.replace(self.cursor, size=size, digest=sample_digest(self._path, size))
         return self.cursor
 
 
@@ -120,6 +158,8 @@ def check_unchanged(path: Path, cursor: FileCursor, records: Callable[[], Iterat
 
     If the bytes differ (a file packed or written anew), ``records`` from ``cursor.begin`` on decide. Raises OSError.
     """
+    if cursor.next_offset == cursor.begin:
+        return
     size = path.stat().st_size
     is_same = size >= cursor.size and sample_digest(path, cursor.size) == cursor.digest
     if not is_same and not _are_same(cursor, records()):

@@ -59,6 +59,12 @@ def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFil
     return [FoundFile(item, _partition(item, base), _format_of(item, options)) for item in sorted(paths)]
 
 
+def joined_name(rest: str, base_dir: Path) -> str:
+    """Return the name of the partition that the files of ``rest`` are together."""
+    base = _normal(base_dir)
+    return _partition(_normal(base / Path(rest).expanduser()), base)
+
+
 def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path.absolute()))
 

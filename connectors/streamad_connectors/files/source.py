@@ -1,6 +1,6 @@
 """Files as sources (JSON lines, raw records, CSV, Parquet, NPZ, UEA .ts), as sinks and as feeds.
 
-The URL names a file, a folder or a glob pattern; every file is one partition.
+The URL names a file, a folder or a glob pattern; every file is one partition, or all are one together.
 """
 
 from __future__ import annotations
@@ -16,8 +16,16 @@ from streamad.errors import SourceError, UsageError
 from streamad.plugins import ConnectorContext
 from streamad.ranges import EVERYTHING, Span
 from streamad.types import PartitionAssigned, PartitionEnded, SourceEvent
-from streamad_connectors.files.cursors import FileCursor, Watch, check_unchanged, decode_cursor, with_cursors
-from streamad_connectors.files.finding import FoundFile, find_files
+from streamad_connectors.files.cursors import (
+    Cursor,
+    FileCursor,
+    JoinedCursor,
+    Watch,
+    check_unchanged,
+    decode_cursor,
+    with_cursors,
+)
+from streamad_connectors.files.finding import FoundFile, find_files, joined_name
 from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records, ts
 from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
 from streamad_connectors.files.formats.reading import (
@@ -29,6 +37,7 @@ from streamad_connectors.files.formats.reading import (
     read_error,
 )
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
+from streamad_connectors.files.joined import JoinedFiles
 
 _READERS: dict[FileFormat, Reader] = {
     "jsonl": jsonl.read_jsonl,
@@ -42,10 +51,12 @@ _LABELS = {"npz": npz.npz_labels, "ts": ts.ts_labels}
 
 
 class FileSource:
-    """Reads recordings from files, one after the other in the order of their paths; finite.
+    """Reads recordings from files, one after the other; finite.
 
-    A partition is a file, named by its path below the plant's folder, else by its absolute path. Offsets count bytes
-    (jsonl), the topic's offsets (records), rows (csv, parquet) or chunks (npz, ts). Files may grow between two runs.
+    Separate files are partitions, in the order of their paths, each named by its path below the plant's folder, else by
+    its absolute path. Joined ones are one partition, named as the URL's path is (see ``joined``). Offsets in a file
+    count bytes (jsonl), the topic's offsets (records), rows (csv, parquet) or chunks (npz, ts). Files may grow between
+    two runs.
     """
 
     options_model: type[BaseModel] = FileOptions
@@ -55,22 +66,25 @@ class FileSource:
         self._options = cast("FileOptions", options)
         self._context = context
         self._span = EVERYTHING
-        self._offered: dict[str, FoundFile] = {}
-        self._seeks: dict[str, int] = {}
-        self._cursors: dict[str, FileCursor] = {}
+        self._holds_open = (self._options.at_end or ("hold" if self._is_joined else "judge")) == "hold"
+        self._offered: dict[str, FoundFile | JoinedFiles] = {}
+        self._seeks: dict[str, tuple[int, Cursor | None]] = {}
         self._changed = asyncio.Event()
         self._closed = False
 
+    @property
+    def _is_joined(self) -> bool:
+        return self._options.files == "joined"
+
     async def batches(self) -> AsyncIterator[SourceEvent]:
-        """Yield each file as a partition with its records, once ``seek`` was called for it. Raises SourceError."""
-        offered = self._offered
-        for file in await asyncio.to_thread(self.files):
-            offered[file.partition] = file
-            yield PartitionAssigned(file.partition, await asyncio.to_thread(self._is_seen_from_start, file))
-            while file.partition not in self._seeks and not self._closed:
-                self._changed.clear()
+        """Yield each partition with its records, once ``seek`` was called for it. Raises SourceError."""
+        for partition, files in (await asyncio.to_thread(self._partitions)).items():
+            self._offered[partition] = files
+            yield PartitionAssigned(partition, await asyncio.to_thread(self._is_seen_from_start, files))
+            while partition not in self._seeks and not self._closed:
                 await self._changed.wait()
-            while (sought := self._sought(offered)) is not None:
+                self._changed.clear()
+            while (sought := self._sought()) is not None:
                 reader = self._open(sought)
                 try:
                     while (batch := await reader.next_batch()) is not None and not self._stale(sought):
@@ -80,24 +94,43 @@ class FileSource:
                 finally:
                     reader.close()
                 if not self._stale(sought):
-                    yield PartitionEnded(sought.partition)
+                    yield PartitionEnded(sought, holds_open=self._holds_open)
             if self._closed:
                 return
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset`` (None: at its beginning), also while it is being read."""
-        self._cursors.pop(partition, None)
-        self._seeks[partition] = offset or 0
-        self._changed.set()
-        return self._seeks[partition]
+        return self._begin(partition, offset or 0, None)
 
     async def resume(self, partition: str, offset: int, cursor: str) -> int:
-        """Begin ``partition`` at ``offset`` if its file still holds the records of ``cursor``. Raises SourceError."""
+        """Begin ``partition`` at ``offset`` if its files still hold the records of ``cursor``. Raises SourceError."""
         known = decode_cursor(cursor, partition)
-        await asyncio.to_thread(self._check_unchanged, self._offered[partition], known)
-        begin = await self.seek(partition, offset)
-        self._cursors[partition] = known
-        return begin
+        await asyncio.to_thread(self._check, self._offered[partition], offset, known)
+        return self._begin(partition, offset, known)
+
+    def check_cursors(self, cursors: Mapping[str, str | None]) -> None:
+        """Raise SourceError if files were read joined and are separate now, or the other way round."""
+        known = {name: decode_cursor(text, name) for name, text in cursors.items() if text is not None}
+        found = {file.partition for file in self.files()}
+        if not self._is_joined:
+            if any(isinstance(cursor, JoinedCursor) and cursor.names & found for cursor in known.values()):
+                raise self._other_kind("joined")
+            return
+        if any(name in cursors and not isinstance(known.get(name), JoinedCursor) for name in found):
+            raise self._other_kind("separate")
+        own = joined_name(self._rest, self._context.base_dir)
+        for name, cursor in known.items():
+            if name != own and isinstance(cursor, JoinedCursor) and cursor.names & found:
+                raise SourceError(
+                    f"{self._rest}: the checkpoint has these files as {name}, so they would be judged again; "
+                    "put the URL back, or move the checkpoint and the outputs away to begin anew"
+                )
+
+    def _other_kind(self, kind: str) -> SourceError:
+        return SourceError(
+            f"{self._rest}: the checkpoint was made with files: {kind}, so verdicts would come again or be lost; "
+            f"set source.options.files to {kind}, or move the checkpoint and the outputs away to begin anew"
+        )
 
     async def close(self) -> None:
         """End the iterator; safe to call twice."""
@@ -111,6 +144,7 @@ class FileSource:
         """
         between = FileSource(self._rest, self._options, self._context)
         between._span = Span(since_us, until_us)
+        between._holds_open = self._options.at_end == "hold"
         if between._span != EVERYTHING:
             for file in self.files():
                 if file.format != "records":
@@ -137,7 +171,9 @@ class FileSource:
         return named.pop() if len(named) == 1 else None
 
     def files(self) -> list[FoundFile]:
-        """Return the URL's present files in reading order. Raises SourceError if there are none."""
+        """Return the URL's present files in the order of their paths. Raises SourceError if there are none."""
+        if "order" in self._options.model_fields_set and not self._is_joined:
+            raise SourceError(f"{self._rest}: option 'order' is for files: joined only; leave it out")
         found = find_files(self._rest, self._options, self._context.base_dir)
         for name, formats in options_without_use(self._options, (file.format for file in found)).items():
             raise SourceError(f"{self._rest}: option {name!r} is for {', '.join(formats)} files only; leave it out")
@@ -152,30 +188,54 @@ class FileSource:
                     )
         return found
 
-    def _sought(self, offered: Mapping[str, FoundFile]) -> FoundFile | None:
+    def _partitions(self) -> dict[str, FoundFile | JoinedFiles]:
+        files = self.files()
+        if not self._is_joined:
+            return {file.partition: file for file in files}
+        name = joined_name(self._rest, self._context.base_dir)
+        return {name: JoinedFiles(name, files, self._options.order, self._records)}
+
+    def _begin(self, partition: str, offset: int, cursor: Cursor | None) -> int:
+        self._seeks[partition] = (offset, cursor)
+        self._changed.set()
+        return offset
+
+    def _sought(self) -> str | None:
         if self._closed:
             return None
-        return next((file for partition, file in offered.items() if partition in self._seeks), None)
+        return next((partition for partition in self._offered if partition in self._seeks), None)
 
-    def _stale(self, file: FoundFile) -> bool:
-        return self._closed or file.partition in self._seeks
+    def _stale(self, partition: str) -> bool:
+        return self._closed or partition in self._seeks
 
-    def _open(self, file: FoundFile) -> BatchReader:
-        offset = self._seeks.pop(file.partition)
-        watch = Watch(file.path, file.partition, offset, self._cursors.pop(file.partition, None))
-        batches = batched(self._records(file, offset), file.partition)
-        return BatchReader(with_cursors(batches, watch), file.path)
+    def _open(self, partition: str) -> BatchReader:
+        offset, known = self._seeks.pop(partition)
+        files = self._offered[partition]
+        if isinstance(files, JoinedFiles):
+            assert not isinstance(known, FileCursor)
+            return BatchReader(files.batches(offset, known), files.first.path)
+        assert not isinstance(known, JoinedCursor)
+        watch = Watch(files.path, partition, offset, known)
+        return BatchReader(with_cursors(batched(self._records(files, offset), partition), watch), files.path)
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format == "records":
             return records.read_records(file.path, offset, self._options, self._context, self._span)
         return _READERS[file.format](file.path, offset, self._options, self._context)
 
-    def _check_unchanged(self, file: FoundFile, cursor: FileCursor) -> None:
+    def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
+        if isinstance(files, JoinedFiles):
+            if not isinstance(cursor, JoinedCursor):
+                raise self._other_kind("separate")
+            files.check(offset, cursor)
+            return
+        if not isinstance(cursor, FileCursor):
+            raise self._other_kind("joined")
         try:
-            check_unchanged(file.path, cursor, lambda: self._records(file, cursor.begin))
+            check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin))
         except READ_FAILURES as error:
-            raise read_error(file.path, error) from error
+            raise read_error(files.path, error) from error
 
-    def _is_seen_from_start(self, file: FoundFile) -> bool:
+    def _is_seen_from_start(self, files: FoundFile | JoinedFiles) -> bool:
+        file = files.first if isinstance(files, JoinedFiles) else files
         return file.format != "records" or records.is_seen_from_start(file.path, self._options, self._span)

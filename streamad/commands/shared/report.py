@@ -36,6 +36,9 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         count = sum(value.values()) if isinstance(value, dict) else value
         if count:
             table.add_row(name.replace("_", " "), str(count))
+    if held := report.counters.get("held"):
+        what = "sequence" if held == 1 else "sequences"
+        table.add_row("open", f"{held} {what} held: the next run may bring the rest")
     if report.counters.get("trained_model"):
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:

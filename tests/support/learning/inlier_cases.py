@@ -55,7 +55,7 @@ def judged_as(
     rng = np.random.default_rng(number)
     values = level + rng.normal(0, 1, (n_channels, 1)) + rng.normal(0, 0.1, (n_channels, length))
     given: dict[str, Any] = {
-        "verdict_id": alert_id("s", f"B-{number}", Position(number, 0)),
+        "verdict_id": alert_id("s", f"B-{number}", Position(number, 0), 0),
         "stream": "s",
         "sequence": f"B-{number}",
         "reason": "marker",

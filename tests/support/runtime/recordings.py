@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from streamad.judge.scoring import MicroBatcher
 from streamad.plugins import ConnectorContext, connect_source
@@ -14,6 +14,7 @@ from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
+from streamad_connectors.files.source import FileSource
 from tests.support.runtime.pipeline import ROLES, TickingClock, line, model_of, settings_of
 
 
@@ -26,7 +27,8 @@ async def run_recordings(
     context = ConnectorContext(settings.channel_specs, clock, folder)
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     source = connect_source(url, options, context)
-    committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
+    names = {role: f"out/{role}.jsonl" for role in ROLES}
+    committer = LocalCommitter(folder / "checkpoint", sinks, names, cast("FileSource", source).check_cursors)
     batcher = MicroBatcher(model_of(), clock, settings.run)
     pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
     try:

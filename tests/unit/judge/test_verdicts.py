@@ -14,7 +14,7 @@ from streamad.judge.calibration import Calibration
 from streamad.judge.verdicts import alert_id, make_alert, make_attribution, scored, unscorable
 from streamad.messages import ModelRef, NearestSequence
 from streamad.settings.plant_yaml import AlertSettings
-from streamad.types import ChannelSpec, FinishedSequence, Position
+from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, Position
 
 START_US = 1_772_352_930_250_000
 NOW_US = START_US + 60_000_000
@@ -45,23 +45,27 @@ def judged(terms, policy=POLICY, calibration=CALIBRATION):
 
 
 def test_alert_id_is_fixed_by_its_documented_encoding():
-    expected = hashlib.sha256(b'["reactor-1","B-1042",17,3]').hexdigest()[:32]
-    assert alert_id("reactor-1", "B-1042", Position(17, 3)) == expected
+    expected = hashlib.sha256(b'["reactor-1","B-1042",17,3,1000]').hexdigest()[:32]
+    assert alert_id("reactor-1", "B-1042", Position(17, 3), 1000) == expected
+    of_the_second_file = Position(FILE_OFFSETS + 17, 3)
+    assert alert_id("reactor-1", "B-1042", of_the_second_file, 1000) == expected
+    assert alert_id("reactor-1", "B-1042", of_the_second_file, 1001) != expected
 
 
-_identity = st.tuples(st.text(max_size=4), st.text(max_size=4), st.integers(0, 20), st.integers(0, 20))
+_small = st.integers(0, 9)
+_identity = st.tuples(st.text(max_size=4), st.text(max_size=4), _small, _small, _small)
 
 
 @given(_identity, _identity)
 def test_alert_ids_are_equal_only_for_equal_identities(one, other):
-    ids = [alert_id(stream, sequence, Position(*at)) for stream, sequence, *at in (one, other)]
+    ids = [alert_id(stream, sequence, Position(*at), start_us) for stream, sequence, *at, start_us in (one, other)]
     assert (ids[0] == ids[1]) == (one == other)
 
 
 def test_alert_id_does_not_confuse_where_names_end():
     at = Position(0, 0)
-    assert alert_id('a","b', "c", at) != alert_id("a", 'b","c', at)
-    assert alert_id("a", "b", Position(1, 11)) != alert_id("a", "b", Position(11, 1))
+    assert alert_id('a","b', "c", at, 0) != alert_id("a", 'b","c', at, 0)
+    assert alert_id("a", "b", Position(1, 11), 0) != alert_id("a", "b", Position(11, 1), 0)
 
 
 @pytest.mark.parametrize(("score", "decision"), [(193.0, "normal"), (193.5, "anomalous")])
@@ -76,7 +80,7 @@ def test_alert_repeats_the_verdict():
     verdict = judged([100, 200])
     alert = make_alert(verdict, POLICY)
     assert alert is not None
-    assert alert.alert_id == verdict.verdict_id == alert_id("reactor-1", "B-1042", Position(17, 3))
+    assert alert.alert_id == verdict.verdict_id == alert_id("reactor-1", "B-1042", Position(17, 3), START_US)
     assert (alert.score, alert.p_value, alert.false_alarm_rate, alert.tail) == (300.0, 0.02, 0.02, "empirical")
     assert (alert.stream, alert.sequence, alert.reason, alert.n_samples) == ("reactor-1", "B-1042", "marker", 2)
     assert alert.start_time == datetime(2026, 3, 1, 8, 15, 30, 250_000, tzinfo=UTC)

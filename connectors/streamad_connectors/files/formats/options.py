@@ -42,6 +42,19 @@ class FileOptions(ConfigSection):
     format: Literal["auto", "jsonl", "ndjson", "records", "csv", "parquet", "npz", "ts"] = Field(
         "auto", description="file format; auto: by the ending of the file's name"
     )
+    files: Literal["joined", "separate"] = Field(
+        "separate",
+        description="separate: every file is a partition of its own; joined: one partition, one file after the other, "
+        "so that a sequence may begin in one file and end in the next",
+    )
+    order: Literal["name", "time"] = Field(
+        "name", description="joined: by names with numbers compared as numbers, or by the time of change"
+    )
+    at_end: Literal["hold", "judge"] | None = Field(
+        None,
+        description="what happens at the end to sequences still open: judge, or hold until the next run brings the "
+        "rest; default hold for joined files in streamad run, else judge",
+    )
     max_record_bytes: Size = Field(
         16 * 1024 * 1024,
         ge=1,

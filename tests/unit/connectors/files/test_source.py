@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamad.errors import ConfigError, SourceError
-from streamad.types import PartitionAssigned, RecordBatch
+from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 from tests.support.files import read, read_one, source
 
 
@@ -174,3 +174,40 @@ async def test_two_files_may_not_be_one_stream(tmp_path: Path) -> None:
         np.savez(tmp_path / folder / "press.npz", x=np.zeros((1, 1, 1)))
     with pytest.raises(SourceError, match=r"would both be stream 'press'; rename one"):
         await read("*/press.npz", tmp_path)
+
+
+async def test_joined_files_are_one_partition_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for number in (10, 9, 1):
+        write(tmp_path / "in" / f"day-{number}.jsonl", f"{number}")
+    records = await read_one("in/day-*.jsonl", tmp_path, files="joined")
+    assert [record.value for record in records] == [b"1", b"9", b"10"]
+    assert [record.offset for record in records] == [0, 2**40, 2**41]
+    assert list(await read("in", tmp_path, files="joined")) == ["in"]
+
+
+async def test_an_order_needs_joined_files(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", "1")
+    with pytest.raises(SourceError, match=r"option 'order' is for files: joined only; leave it out"):
+        await read("a.jsonl", tmp_path, order="time")
+
+
+@pytest.mark.parametrize(
+    ("options", "holds_open"),
+    [
+        ({}, False),
+        ({"files": "joined"}, True),
+        ({"files": "joined", "at_end": "judge"}, False),
+        ({"at_end": "hold"}, True),
+    ],
+)
+async def test_whether_the_end_holds_open_sequences(options: dict[str, str], holds_open: bool, tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", "1")
+    opened = source("a.jsonl", tmp_path, **options)
+    ends = []
+    for one in (opened, opened.between(None, None)):  # replay reads between limits
+        async for event in one.batches():
+            if isinstance(event, PartitionAssigned):
+                await one.seek(event.partition, None)
+            elif isinstance(event, PartitionEnded):
+                ends.append(event.holds_open)
+    assert ends == [holds_open, options.get("at_end") == "hold"]

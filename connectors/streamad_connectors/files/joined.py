@@ -1,0 +1,237 @@
+"""Several files as one partition, one after the other: a sequence may begin in one file and end in the next.
+
+An offset is the ordinal of the file x 2^40 + the offset in the file; a file keeps its ordinal for good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace as replace_fields
+
+from streamad.errors import SourceError
+from streamad.types import FILE_OFFSETS, Record, RecordBatch
+from streamad_connectors.files.cursors import (
+    FileCursor,
+    FinishedFile,
+    JoinedCursor,
+    Watch,
+    check_unchanged,
+    encode_cursor,
+    sample_digest,
+)
+from streamad_connectors.files.finding import FoundFile
+from streamad_connectors.files.formats.reading import READ_FAILURES, ReadRecord, batched, read_error
+
+REMEMBERED_FILES = 1000
+_Key: TypeAlias = tuple[int, list[str | int], str]
+
+
+def order_key(name: str, mtime_ns: int, order: Literal["name", "time"]) -> _Key:
+    """Return what files are ordered by: numbers in names compare as numbers; ``time``: the time of change first."""
+    parts: list[str | int] = [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
+    return (mtime_ns if order == "time" else 0, parts, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One file to read: its ordinal, the local offset to begin at, and its time of change when reading began."""
+
+    file: FoundFile
+    ordinal: int
+    begin: int
+    mtime_ns: int
+
+
+class JoinedFiles:
+    """Reads ``files`` as ``partition``; ``read`` yields the records of one file from a local offset on."""
+
+    def __init__(
+        self,
+        partition: str,
+        files: Sequence[FoundFile],
+        order: Literal["name", "time"],
+        read: Callable[[FoundFile, int], Iterator[ReadRecord]],
+    ) -> None:
+        self.partition = partition
+        self._order = order
+        self._read = read
+        keyed = [(order_key(file.partition, mtime_ns, order), mtime_ns, file) for file, mtime_ns in map(_aged, files)]
+        self._files = [(file, key, mtime_ns) for key, mtime_ns, file in sorted(keyed, key=lambda item: item[0])]
+
+    @property
+    def first(self) -> FoundFile:
+        """Return the file that comes first."""
+        return self._files[0][0]
+
+    def plan(self, offset: int, known: JoinedCursor | None) -> list[_Part]:
+        """Return the files to read from ``offset`` on, after reading went as far as ``known``.
+
+        Raises SourceError if the files do not continue what was read.
+        """
+        if known is None:
+            parts = [_Part(file, ordinal, 0, mtime_ns) for ordinal, (file, _, mtime_ns) in enumerate(self._files)]
+        else:
+            parts = [*self._known_parts(offset, known), *self._new_parts(known)]
+        ordinal, local = divmod(offset, FILE_OFFSETS)
+        parts = [part for part in parts if part.ordinal >= ordinal]
+        return [replace(part, begin=local) if part.ordinal == ordinal else part for part in parts]
+
+    def check(self, offset: int, known: JoinedCursor) -> None:
+        """Raise SourceError if the files do not continue what was read as far as ``known``, or hold other records."""
+        self.plan(offset, known)
+        found = {file.partition: file for file, _, _ in self._files}
+        for old in known.finished:
+            if old.name in found:
+                _check_finished(found[old.name], old)
+        current = known.current
+        if (file := found.get(current.name)) is not None:
+            with _named(file.path):
+                check_unchanged(file.path, current, lambda: self._read(file, current.begin))
+
+    def _known_parts(self, offset: int, known: JoinedCursor) -> list[_Part]:
+        """Return the files of ``known`` that are there."""
+        found = {file.partition: (file, mtime_ns) for file, _, mtime_ns in self._files}
+        done = offset // FILE_OFFSETS
+        if done < known.dropped:
+            raise SourceError(
+                f"{self.partition}: a sequence is open since {known.dropped - done} files before the oldest of the "
+                f"{REMEMBERED_FILES} that the checkpoint remembers; lower sequences.max_duration, or begin anew"
+            )
+        parts = []
+        for ordinal, old in enumerate(known.finished, known.dropped):
+            if old.name in found:
+                file, mtime_ns = found[old.name]
+                parts.append(_Part(file, ordinal, 0, mtime_ns))
+            elif ordinal >= done:
+                raise self._gone(old.name)
+        current = known.current
+        if current.name in found:
+            parts.append(_Part(found[current.name][0], known.ordinal, 0, known.mtime_ns))
+        elif not known.is_complete or offset < known.ordinal * FILE_OFFSETS + current.next_offset:
+            raise self._gone(current.name)
+        return parts
+
+    def _new_parts(self, known: JoinedCursor) -> list[_Part]:
+        """Return the files that ``known`` does not name; all must come after it."""
+        names = {known.current.name, *(old.name for old in known.finished)}
+        position = order_key(known.current.name, known.mtime_ns, self._order)
+        forgotten = order_key(known.through, known.through_ns, self._order) if known.dropped else None
+        new = [
+            (file, key, mtime_ns)
+            for file, key, mtime_ns in self._files
+            if file.partition not in names and (forgotten is None or key > forgotten)
+        ]
+        for file, key, _ in new:
+            if key < position:
+                raise SourceError(
+                    f"{file.path}: is new, but comes before {known.current.name}, where reading stands; "
+                    "give it a later name, or read it with another checkpoint"
+                )
+        return [_Part(file, ordinal, 0, mtime) for (file, _, mtime), ordinal in zip(new, count(known.ordinal + 1))]
+
+    def _gone(self, name: str) -> SourceError:
+        return SourceError(
+            f"{name}: is gone, but holds samples without a verdict; put it back until a run has judged them"
+        )
+
+    def batches(self, offset: int, known: JoinedCursor | None) -> Generator[RecordBatch, None, None]:
+        """Yield the records from ``offset`` on, with cursors. Raises SourceError."""
+        history = _History(known)
+        for part in self.plan(offset, known):
+            path, base = part.file.path, part.ordinal * FILE_OFFSETS
+            is_read_again = known is not None and part.ordinal < known.ordinal
+            is_current = known is not None and part.ordinal == known.ordinal
+            watch = Watch(path, part.file.partition, part.begin, known.current if known and is_current else None)
+            if not is_read_again:
+                history.begin(part, watch.cursor)
+                yield RecordBatch(self.partition, (), base + part.begin, cursor=history.cursor(watch.cursor))
+            after = part.begin
+            with _named(path), closing(batched(self._read(part.file, part.begin), self.partition)) as batches:
+                for batch in batches:
+                    after = batch.next_offset
+                    cursor = None if is_read_again else history.cursor(watch.take(batch))
+                    yield _shifted(batch, base, path, cursor)
+            if not is_read_again:
+                with _named(path):
+                    complete = history.cursor(watch.finish(), is_complete=True)
+                yield RecordBatch(self.partition, (), base + after, cursor=complete)
+
+
+class _History:
+    """The finished files of a partition, and the cursors that name them."""
+
+    def __init__(self, known: JoinedCursor | None) -> None:
+        self._cursor = known
+        self._finished = list(known.finished) if known is not None else []
+
+    def begin(self, part: _Part, current: FileCursor) -> None:
+        """Go on to the file of ``part``: the one before is finished."""
+        before = self._cursor
+        if before is not None and before.ordinal == part.ordinal:
+            return
+        dropped, through, through_ns = part.ordinal, "", 0
+        if before is not None:
+            old = before.current
+            self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns))
+            dropped, through, through_ns = before.dropped, before.through, before.through_ns
+            if len(self._finished) > REMEMBERED_FILES:
+                first = self._finished.pop(0)
+                dropped, through, through_ns = dropped + 1, first.name, first.mtime_ns
+        self._cursor = JoinedCursor(
+            ordinal=part.ordinal,
+            current=current,
+            mtime_ns=part.mtime_ns,
+            finished=tuple(self._finished),
+            dropped=dropped,
+            through=through,
+            through_ns=through_ns,
+        )
+
+    def cursor(self, current: FileCursor, *, is_complete: bool = False) -> str:
+        """Return the text of the cursor whose current file stands at ``current``."""
+        assert self._cursor is not None
+        self._cursor = replace_fields(self._cursor, current=current, is_complete=is_complete)
+        return encode_cursor(self._cursor)
+
+
+def _aged(file: FoundFile) -> tuple[FoundFile, int]:
+    with _named(file.path):
+        return file, file.path.stat().st_mtime_ns
+
+
+def _check_finished(file: FoundFile, old: FinishedFile) -> None:
+    with _named(file.path):
+        size = file.path.stat().st_size
+        is_same = size >= old.size and sample_digest(file.path, old.size) == old.digest
+    if is_same and size > old.size:
+        raise SourceError(
+            f"{file.path}: grew after it was finished; put what was added into a new file that comes after all others"
+        )
+    if not is_same:
+        raise SourceError(
+            f"{file.path}: no longer holds the records that were judged: it was replaced or cut; "
+            "put the file back, or give the new one a later name"
+        )
+
+
+def _shifted(batch: RecordBatch, base: int, path: Path, cursor: str | None) -> RecordBatch:
+    if batch.next_offset >= FILE_OFFSETS:
+        raise SourceError(f"{path}: has offsets of 2^40 and above, too many for files: joined; split the file")
+    records = tuple(Record(base + r.offset, r.value, r.timestamp_us, r.key, r.native) for r in batch.records)
+    return RecordBatch(batch.partition, records, base + batch.next_offset, cursor=cursor)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turn failures of reading into errors that name ``path``."""
+    try:
+        yield
+    except READ_FAILURES as error:
+        raise read_error(path, error) from error
