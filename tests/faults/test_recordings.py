@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamad.errors import SourceError
+from tests.support.runtime.disk import Disk
 from tests.support.runtime.pipeline import line, outputs, settings_of
 from tests.support.runtime.recordings import batches_of, run_recordings, verdicts, write_recording
 
@@ -241,3 +244,21 @@ async def test_a_recording_cut_amid_a_batch_gives_no_verdict_on_its_half(tmp_pat
     write_recording(tmp_path / "in" / "a.jsonl", messages)
     await run_recordings(tmp_path, settings=CHANGE, at_end="judge")
     assert verdicts(tmp_path) == {("B-0", "normal", 4): 1, ("B-1", "normal", 4): 1}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the dying disk finds paths in /proc")
+@pytest.mark.parametrize("loses_power", [False, True])
+async def test_crashes_in_a_row_change_no_output_of_joined_files(
+    loses_power: bool, tmp_path: Path, at_once: dict[str, list[str]]
+) -> None:
+    folder, crashes = tmp_path / "run", 0
+    for n_days in range(1, 5):
+        write_days(folder, days()[:n_days])
+        for dies_at in count(1):  # each run goes one operation further than the one that died before
+            with Disk(folder, dies_at, loses_power=loses_power) as disk:
+                await joined(folder)
+            if not disk.is_dead:
+                break
+            crashes += 1
+    assert crashes > 40
+    assert outputs(folder) == at_once

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from streamad.commands.check.source import check_source
 from streamad.commands.init.config import config_text, duration_text, trial_settings
+from streamad.commands.init.files import read_joined
 from streamad.commands.init.layout import Layout, find_layout
 from streamad.commands.init.names import plain_name
 from streamad.commands.init.records import RawSample, read_raw
@@ -48,10 +49,16 @@ def init(
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
     layout = find_layout(raw, named)
     options = dict(raw.options)
+    readable = url
     if layout.as_text:
         options["text"] = list(layout.as_text)
-        raw = read_raw(f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}", home)
+        readable = f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}"
+        raw = read_raw(readable, home)
     title = plain_name(name or Path(split_url(url)[1]).name.split(".")[0], "plant")
+    if (joined := read_joined(readable, home, raw, trial_settings(layout, url, options, title, None))) is not None:
+        raw, why = joined
+        options["files"] = "joined"
+        layout.notes.append(f"{why} (source.options.files: joined)")
     pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
     if pauses.gap_us is None and not layout.end and not layout.sequence:
         layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")

@@ -444,3 +444,27 @@ def test_names_in_an_archive_are_found_whatever_the_options_of_its_url(tmp_path:
     (tmp_path / "strokes").write_bytes(named.read_bytes())  # the option says the format, not the ending
     assert init(tmp_path / "strokes?format=npz", "--force").exit_code == 0
     assert [channel.name for channel in load_settings(tmp_path / "plant.yaml").channels] == ["ax", "gyro"]
+
+
+def days(folder: Path, *, overlap: bool) -> None:
+    """Write the rows of two files, named so that their paths are not in order, or of two files side by side."""
+    folder.mkdir()
+    cells = [[stream, batch, iso(time), *readings] for stream, batch, time, *readings, _ in rows()]
+    parts = [cells[::2], cells[1::2]] if overlap else [cells[:20], cells[20:]]
+    for number, part in zip((9, 10), parts, strict=True):
+        table(folder / f"day-{number}.csv", ["unit", "batch", "time", "temp", "pressure"], part)
+
+
+def test_files_that_continue_each_other_are_joined(tmp_path: Path) -> None:
+    days(tmp_path / "in", overlap=False)
+    settings = settings_of(tmp_path / "in")
+    assert settings.source.options == {"files": "joined"}
+    found = "the 2 files were taken for one recording: reactor-1 goes on in 2 of them (source.options.files: joined)"
+    assert found in (tmp_path / "plant.yaml").read_text().replace("\n# ", " ")
+    sequences, _ = asyncio.run(sequences_of(tmp_path / "plant.yaml"))
+    assert sorted(sequence.n_samples for sequence in sequences) == sorted(LENGTHS)
+
+
+def test_files_side_by_side_stay_separate(tmp_path: Path) -> None:
+    days(tmp_path / "in", overlap=True)
+    assert settings_of(tmp_path / "in").source.options == {}
