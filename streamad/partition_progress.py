@@ -47,7 +47,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     sequence has no committed verdict, else N; ``clock_us`` the partition's record clock before LWM, and
     ``low_watermark_us`` after the record at LWM, for its age (without one the same as ``clock_us``). Streams first seen
     while ``clock_us`` is at most ``partial_until_us`` may lack their beginning; ``unseen``: they may, and no record has
-    fixed that limit yet. ``cursor`` is the source's own text about N (see ``RecordBatch.cursor``).
+    fixed that limit yet. ``cursor`` is the source's own text about N (see ``RecordBatch.cursor``). ``untold`` names
+    sequences that the memory limit ended while records were read again (stream, hash of the id), with the offset from
+    which their samples below N are late and not yet reported.
     """
 
     partition: str
@@ -60,6 +62,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     unseen: bool = False
     cursor: str | None = None
+    untold: tuple[tuple[str, str, int], ...] = ()
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +78,7 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     unseen: bool = False
     cursor: str | None = None
+    untold: tuple[tuple[str, str, int], ...] = ()
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:

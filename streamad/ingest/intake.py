@@ -11,7 +11,7 @@ import msgspec
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
-from streamad.ingest.sequence_ends import Closed, LateSamples
+from streamad.ingest.sequence_ends import Closed, LateSamples, hash_of
 from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
@@ -67,7 +67,7 @@ class Intake:
         self._cursor = progress.cursor if progress is not None else None
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
-        self._cut_anew: set[tuple[str, str | None]] = set()
+        self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
     def is_recovering(self) -> bool:
@@ -131,7 +131,8 @@ class Intake:
         """
         finished = self.assembler.evict_largest()
         if self.is_recovering:
-            self._cut_anew |= {(c.sequence.stream, c.key) for c in finished if c.sequence.reason == "memory"}
+            cut = [closed for closed in finished if closed.sequence.reason == "memory"]
+            self._untold |= {(closed.sequence.stream, hash_of(closed.key)): self.next_offset for closed in cut}
         self._set_late_aside(is_new=not self.is_recovering, now_us=now_us)
         return self._counted(finished)
 
@@ -143,7 +144,10 @@ class Intake:
     def progress(self, *, ended: bool = False) -> ProgressUpdate:
         """Return what changed since the last call; ``ended``: a finite partition was read to its end."""
         update = self.assembler.progress(max(self.next_offset, self._resume_at))
-        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor)
+        untold: tuple[tuple[str, str, int], ...] = ()
+        if self.is_recovering:
+            untold = tuple((*cut, max(begin, self.next_offset)) for cut, begin in self._untold.items())
+        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor, untold=untold)
 
     def _counted(self, finished: list[Closed]) -> list[Closed]:
         for closed in finished:
@@ -161,13 +165,17 @@ class Intake:
         if not found:
             return
         if not is_new:
-            found = [late for late in found if late.closed and (late.stream, late.sequence) in self._cut_anew]
+            found = [late for late in found if late.closed and self._is_untold(late)]
         self._counters.merged += sum(late.merged for late in found)
         self._counters.late_samples += sum(len(late.times_us) for late in found)
         if self._settings.sequences.late == "sink":
             for _, together in groupby(found, key=_message_of):
                 record = self._late_record(list(together), now_us)
                 self._aside.append(OutputRecord("late", record.stream, record))
+
+    def _is_untold(self, late: LateSamples) -> bool:
+        begin = self._untold.get((late.stream, hash_of(late.sequence)))
+        return begin is not None and late.offset >= begin
 
     def _late_record(self, together: list[LateSamples], now_us: int) -> LateRecord:
         first = together[0]
