@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from streamad.judge.scoring import MicroBatcher
 from streamad.plugins import ConnectorContext, connect_source
+from streamad.ports import Clock
 from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
@@ -19,11 +20,15 @@ from tests.support.runtime.pipeline import ROLES, TickingClock, line, model_of, 
 
 
 async def run_recordings(
-    folder: Path, url: str = "in/*.jsonl", settings: Settings | None = None, **options: Any
+    folder: Path,
+    url: str = "in/*.jsonl",
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    **options: Any,
 ) -> Pipeline:
     """Run from the checkpoint in ``folder`` to the end of its recordings; return the ended pipeline."""
     settings = settings or settings_of(run={"commit_interval": "1ms", "batch_windows": 2})
-    clock = TickingClock(0.001)
+    clock = clock or TickingClock(0.001)
     context = ConnectorContext(settings.channel_specs, clock, folder)
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     source = connect_source(url, options, context)

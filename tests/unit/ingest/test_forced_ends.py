@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from streamad.ingest import sequence_ends
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequence_ends import Closed
+from streamad.ingest.sequences import sequence_ends
+from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.messages import LateRecord
 from streamad.partition_progress import ForcedEnd, Progress, StreamProgress, merge
 from streamad.settings.plant_yaml import SequenceSettings
