@@ -42,7 +42,7 @@ class ConnectorContext:
 
     Channels, clock, the folder of relative paths, the plant's name, and its source: a sink of the same system may leave
     out what they share (``kafka:///alerts``). ``max_duration_us`` is the longest duration of a sequence, for which its
-    records must be kept (None: unknown).
+    records must be kept (None: unknown). ``ids_from_files``: records need the id that their file's name gives.
     """
 
     channels: tuple[ChannelSpec, ...]
@@ -52,6 +52,7 @@ class ConnectorContext:
     source_url: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
     max_duration_us: int | None = None
+    ids_from_files: bool = False
 
     @property
     def feedback_group(self) -> str:

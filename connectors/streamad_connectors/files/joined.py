@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace as replace_fields
 
 from streamad.errors import SourceError
-from streamad.types import FILE_OFFSETS, Record, RecordBatch
+from streamad.types import FILE_OFFSETS, RecordBatch
 from streamad_connectors.files.cursors import (
     FileCursor,
     FinishedFile,
@@ -224,7 +224,7 @@ def _check_finished(file: FoundFile, old: FinishedFile) -> None:
 def _shifted(batch: RecordBatch, base: int, path: Path, cursor: str | None) -> RecordBatch:
     if batch.next_offset >= FILE_OFFSETS:
         raise SourceError(f"{path}: has offsets of 2^40 and above, too many for files: joined; split the file")
-    records = tuple(Record(base + r.offset, r.value, r.timestamp_us, r.key, r.native) for r in batch.records)
+    records = tuple(replace_fields(record, offset=base + record.offset) for record in batch.records)
     return RecordBatch(batch.partition, records, base + batch.next_offset, cursor=cursor)
 
 

@@ -25,6 +25,7 @@ from streamad_connectors.files.cursors import (
     decode_cursor,
     with_cursors,
 )
+from streamad_connectors.files.file_ids import check_file_ids, with_file_id
 from streamad_connectors.files.finding import FoundFile, find_files, joined_name
 from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records, ts
 from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
@@ -177,6 +178,8 @@ class FileSource:
         found = find_files(self._rest, self._options, self._context.base_dir)
         for name, formats in options_without_use(self._options, (file.format for file in found)).items():
             raise SourceError(f"{self._rest}: option {name!r} is for {', '.join(formats)} files only; leave it out")
+        if self._context.ids_from_files:
+            check_file_ids(found)
         streams: dict[str, Path] = {}
         for file in found:
             if file.format in _LABELS:
@@ -221,7 +224,8 @@ class FileSource:
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format == "records":
             return records.read_records(file.path, offset, self._options, self._context, self._span)
-        return _READERS[file.format](file.path, offset, self._options, self._context)
+        found = _READERS[file.format](file.path, offset, self._options, self._context)
+        return with_file_id(found, file.path) if self._context.ids_from_files else found
 
     def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
         if isinstance(files, JoinedFiles):

@@ -41,15 +41,16 @@ class RawSample:
         return self.n_records >= MAX_RECORDS or self.n_bytes >= MAX_BYTES
 
 
-def read_raw(url: str, base_dir: Path) -> RawSample:
+def read_raw(url: str, base_dir: Path, *, ids_from_files: bool = False) -> RawSample:
     """Read the sample, also CSV with decimal commas. Raises SourceError, PluginError, ConfigError."""
-    sample = run_async(_read(_source(url, {}, base_dir)))
+    context = ConnectorContext((), SystemClock(), base_dir, ids_from_files=ids_from_files)
+    sample = run_async(_read(_source(url, {}, context)))
     if not sample.messages:
         what = f"none of its {sample.unreadable} records is a message" if sample.unreadable else "it holds no record"
         raise SourceError(f"{url}: {what}; give a recording in JSON lines, CSV, Parquet, NPZ or .ts")
     if not sample.native and _has_decimal_commas(sample) and "decimal=" not in url:
         try:
-            again = run_async(_read(_source(url, {"decimal": ","}, base_dir)))
+            again = run_async(_read(_source(url, {"decimal": ","}, context)))
         except SourceError:
             return sample  # not CSV: the texts stay texts
         again.options = {"decimal": ","}
@@ -57,8 +58,8 @@ def read_raw(url: str, base_dir: Path) -> RawSample:
     return sample
 
 
-def _source(url: str, options: dict[str, Any], base_dir: Path) -> Source:
-    return connect_source(url, options, ConnectorContext((), SystemClock(), base_dir), where="sample")
+def _source(url: str, options: dict[str, Any], context: ConnectorContext) -> Source:
+    return connect_source(url, options, context, where="sample")
 
 
 def _has_decimal_commas(sample: RawSample) -> bool:
