@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 
 from streamad.errors import ConfigError, Problem
+from streamad.ingest.record_times import times_for
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
@@ -20,7 +22,8 @@ def source_for(plant: Plant, url: str | None = None) -> Source:
 
     That is the same scheme, and for files the same suffix. Raises PluginError, ConfigError, SourceError.
     """
-    settings, context = plant.settings, plant.context
+    settings = plant.settings
+    context = replace(plant.context, times=times_for(settings))
     if url is not None and context.ids_from_files:
         _check_file_ids(url)
     if url is None or _kind(url) == _kind(settings.source.url):

@@ -25,7 +25,8 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """How far a file was read, and what it held.
 
     ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
-    and length of the values of the records from offset ``begin`` on and below ``next_offset``.
+    and length of the values of the records from offset ``begin`` on and below ``next_offset``. ``order`` says what
+    sorted the records, if any did.
     """
 
     name: str
@@ -35,6 +36,7 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     next_offset: int
     crc: int = 0
     n_bytes: int = 0
+    order: str = ""
 
 
 class FinishedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -118,11 +120,11 @@ class Watch:
     Records below the known cursor are read again, and are in it already.
     """
 
-    def __init__(self, path: Path, name: str, offset: int, known: FileCursor | None = None) -> None:
+    def __init__(self, path: Path, name: str, offset: int, known: FileCursor | None = None, *, order: str = "") -> None:
         self._path = path
         if known is None or known.next_offset < offset:
             known = FileCursor(name=name, size=-1, digest="", begin=offset, next_offset=offset)
-        self.cursor = known
+        self.cursor = msgspec.structs.replace(known, order=order)
 
     def take(self, batch: RecordBatch) -> FileCursor:
         """Return the cursor after ``batch``. Raises OSError."""
@@ -153,16 +155,30 @@ def with_cursors(batches: Generator[RecordBatch, None, None], watch: Watch) -> G
             yield replace(batch, cursor=encode_cursor(watch.take(batch)))
 
 
-def check_unchanged(path: Path, cursor: FileCursor, records: Callable[[], Iterator[ReadRecord]]) -> None:
+def check_unchanged(
+    path: Path, cursor: FileCursor, records: Callable[[], Iterator[ReadRecord]], *, order: str = ""
+) -> None:
     """Raise SourceError unless ``path`` still holds the records of ``cursor``; it may have grown.
 
-    If the bytes differ (a file packed or written anew), ``records`` from ``cursor.begin`` on decide. Raises OSError.
+    If the bytes differ (a file packed or written anew), or what sorts them, or a file to be sorted has grown,
+    ``records`` from ``cursor.begin`` on decide. Raises OSError.
     """
     if cursor.next_offset == cursor.begin:
         return
     size = path.stat().st_size
-    is_same = size >= cursor.size and sample_digest(path, cursor.size) == cursor.digest
+    is_long = size == cursor.size if order else size >= cursor.size
+    is_same = order == cursor.order and is_long and sample_digest(path, cursor.size) == cursor.digest
     if not is_same and not _are_same(cursor, records()):
+        if order != cursor.order:
+            raise SourceError(
+                f"{path}: its records come in another order than those that were judged: set source.options.sort and "
+                "decode back, or move the checkpoint and the outputs away to begin anew"
+            )
+        if order and size > cursor.size:
+            raise SourceError(
+                f"{path}: grew by records that sort before those that were judged; "
+                "put them into another file, or move the checkpoint and the outputs away to begin anew"
+            )
         raise SourceError(
             f"{path}: no longer holds the records that were judged: it was replaced or cut; "
             "put the file back, or give the new one another name"

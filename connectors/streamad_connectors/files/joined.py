@@ -58,10 +58,12 @@ class JoinedFiles:
         files: Sequence[FoundFile],
         order: Literal["name", "time"],
         read: Callable[[FoundFile, int], Iterator[ReadRecord]],
+        sorting: str = "",
     ) -> None:
         self.partition = partition
         self._order = order
         self._read = read
+        self._sorting = sorting
         keyed = [(order_key(file.partition, mtime_ns, order), mtime_ns, file) for file, mtime_ns in map(_aged, files)]
         self._files = [(file, key, mtime_ns) for key, mtime_ns, file in sorted(keyed, key=lambda item: item[0])]
 
@@ -93,7 +95,7 @@ class JoinedFiles:
         current = known.current
         if (file := found.get(current.name)) is not None:
             with _named(file.path):
-                check_unchanged(file.path, current, lambda: self._read(file, current.begin))
+                check_unchanged(file.path, current, lambda: self._read(file, current.begin), order=self._sorting)
 
     def _known_parts(self, offset: int, known: JoinedCursor) -> list[_Part]:
         """Return the files of ``known`` that are there."""
@@ -148,7 +150,8 @@ class JoinedFiles:
             path, base = part.file.path, part.ordinal * FILE_OFFSETS
             is_read_again = known is not None and part.ordinal < known.ordinal
             is_current = known is not None and part.ordinal == known.ordinal
-            watch = Watch(path, part.file.partition, part.begin, known.current if known and is_current else None)
+            of_file = known.current if known and is_current else None
+            watch = Watch(path, part.file.partition, part.begin, of_file, order=self._sorting)
             if not is_read_again:
                 history.begin(part, watch.cursor)
                 yield RecordBatch(self.partition, (), base + part.begin, cursor=history.cursor(watch.cursor))

@@ -38,6 +38,7 @@ from streamad_connectors.files.formats.reading import (
     read_error,
 )
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
+from streamad_connectors.files.formats.sorting import sorted_records, sorting_of
 from streamad_connectors.files.joined import JoinedFiles
 
 _READERS: dict[FileFormat, Reader] = {
@@ -66,6 +67,9 @@ class FileSource:
         self._rest = rest
         self._options = cast("FileOptions", options)
         self._context = context
+        if self._options.sort and context.times is None:
+            raise SourceError(f"{rest}: option 'sort' needs absolute times in the messages; leave it out")
+        self._sorting = sorting_of(context.times) if self._options.sort and context.times is not None else ""
         self._span = EVERYTHING
         self._holds_open = (self._options.at_end or ("hold" if self._is_joined else "judge")) == "hold"
         self._offered: dict[str, FoundFile | JoinedFiles] = {}
@@ -196,7 +200,7 @@ class FileSource:
         if not self._is_joined:
             return {file.partition: file for file in files}
         name = joined_name(self._rest, self._context.base_dir)
-        return {name: JoinedFiles(name, files, self._options.order, self._records)}
+        return {name: JoinedFiles(name, files, self._options.order, self._records, self._sorting)}
 
     def _begin(self, partition: str, offset: int, cursor: Cursor | None) -> int:
         self._seeks[partition] = (offset, cursor)
@@ -218,13 +222,17 @@ class FileSource:
             assert not isinstance(known, FileCursor)
             return BatchReader(files.batches(offset, known), files.first.path)
         assert not isinstance(known, JoinedCursor)
-        watch = Watch(files.path, partition, offset, known)
+        watch = Watch(files.path, partition, offset, known, order=self._sorting)
         return BatchReader(with_cursors(batched(self._records(files, offset), partition), watch), files.path)
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format == "records":
             return records.read_records(file.path, offset, self._options, self._context, self._span)
-        found = _READERS[file.format](file.path, offset, self._options, self._context)
+        if self._options.sort and self._context.times is not None and file.format not in _LABELS:
+            unsorted = _READERS[file.format](file.path, 0, self._options, self._context)
+            found = sorted_records(file.path, offset, unsorted, self._context.times)
+        else:
+            found = _READERS[file.format](file.path, offset, self._options, self._context)
         return with_file_id(found, file.path) if self._context.ids_from_files else found
 
     def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
@@ -236,7 +244,7 @@ class FileSource:
         if not isinstance(cursor, FileCursor):
             raise self._other_kind("joined")
         try:
-            check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin))
+            check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin), order=self._sorting)
         except READ_FAILURES as error:
             raise read_error(files.path, error) from error
 

@@ -174,7 +174,7 @@ def _order(plant: Plant, sample: Sample) -> list[Finding]:
     if sample.counters.late_samples:
         message = f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late"
         behind = f"some lie {sample.lateness_us / 1e6:g} s behind the newest of their stream"
-        advice = f"{behind}: raise sequences.allowed_lateness, or sort the recordings by time"
+        advice = f"{behind}: raise sequences.allowed_lateness, or sort recordings by time (source.options.sort)"
         findings.append(warning("sequences", message, advice))
     elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
         message = "one channel per message, and no lateness allowed: a channel behind the others would be dropped"

@@ -15,6 +15,7 @@ from streamad.commands.init.file_ids import read_file_ids
 from streamad.commands.init.files import read_joined
 from streamad.commands.init.layout import Layout, find_layout
 from streamad.commands.init.names import plain_name
+from streamad.commands.init.order import read_sorted
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
 from streamad.commands.shared.console import JsonOption, err, local_url, out, print_json
@@ -65,6 +66,11 @@ def init(
         options["files"] = "joined"
         layout.notes.append(f"{why} (source.options.files: joined)")
     pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
+    settings = trial_settings(layout, url, options, title, None)
+    if (in_order := read_sorted(home, raw, layout, pauses, settings)) is not None:
+        raw = in_order
+        options["sort"] = True
+        pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
     if pauses.gap_us is None and not layout.end and not layout.has_ids:
         layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")
     rhythm = measure(raw, trial_settings(layout, url, options, title, pauses))

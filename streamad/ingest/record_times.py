@@ -1,0 +1,38 @@
+"""The event time of a raw record, for sources that sort by it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode import Decoder
+from streamad.settings.plant_yaml import Settings
+from streamad.types import Record
+
+_NEVER_AHEAD_US = 2**62
+
+
+class DecodedTimes:
+    """Reads event times as the pipeline will, whatever the clock says."""
+
+    def __init__(self, settings: Settings) -> None:
+        decode = settings.decode.model_copy(update={"sequence_from": "message"})
+        self._decoder = Decoder(decode, settings.channels, settings.route_field)
+        channels = [channel.model_dump(mode="json") for channel in settings.channels]
+        self.identity = msgspec.json.encode([settings.decode.model_dump(mode="json"), channels]).decode()
+
+    def of(self, record: Record) -> int | None:
+        """Return the time of the record's first sample in microseconds; None if it is unreadable or has none."""
+        try:
+            block = self._decoder.decode(record, _NEVER_AHEAD_US)
+        except DecodeError:
+            return None
+        return None if block is None or not len(block) else int(block.times_us[0])
+
+
+def times_for(settings: Settings) -> DecodedTimes | None:
+    """Return the times of the plant's records; None if they count from a sequence's start, or are the records' own."""
+    fields = settings.decode.fields
+    if settings.decode.time == "relative" or (fields is not None and fields.time == "record"):
+        return None
+    return DecodedTimes(settings)
