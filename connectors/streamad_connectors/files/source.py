@@ -6,6 +6,7 @@ The URL names a file, a folder or a glob pattern; every file is one partition, o
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import cast
@@ -76,6 +77,7 @@ class FileSource:
         self._seeks: dict[str, tuple[int, Cursor | None]] = {}
         self._changed = asyncio.Event()
         self._closed = False
+        self._interrupted = threading.Event()
 
     @property
     def _is_joined(self) -> bool:
@@ -140,6 +142,7 @@ class FileSource:
     async def close(self) -> None:
         """End the iterator; safe to call twice."""
         self._closed = True
+        self._interrupted.set()
         self._changed.set()
 
     def between(self, since_us: int | None, until_us: int | None) -> FileSource:
@@ -220,17 +223,18 @@ class FileSource:
         files = self._offered[partition]
         if isinstance(files, JoinedFiles):
             assert not isinstance(known, FileCursor)
-            return BatchReader(files.batches(offset, known), files.first.path)
+            return BatchReader(files.batches(offset, known), files.first.path, self._interrupted)
         assert not isinstance(known, JoinedCursor)
         watch = Watch(files.path, partition, offset, known, order=self._sorting)
-        return BatchReader(with_cursors(batched(self._records(files, offset), partition), watch), files.path)
+        batches = with_cursors(batched(self._records(files, offset), partition), watch)
+        return BatchReader(batches, files.path, self._interrupted)
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format == "records":
             return records.read_records(file.path, offset, self._options, self._context, self._span)
         if self._options.sort and self._context.times is not None and file.format not in _LABELS:
             unsorted = _READERS[file.format](file.path, 0, self._options, self._context)
-            found = sorted_records(file.path, offset, unsorted, self._context.times)
+            found = sorted_records(file.path, offset, unsorted, self._context.times, self._interrupted)
         else:
             found = _READERS[file.format](file.path, offset, self._options, self._context)
         return with_file_id(found, file.path) if self._context.ids_from_files else found

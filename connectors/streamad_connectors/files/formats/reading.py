@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -12,7 +13,7 @@ from typing import BinaryIO, TypeAlias, cast
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
-from streamad.system.tasks import finished
+from streamad.system.tasks import look_at
 from streamad.types import Record, RecordBatch
 from streamad_connectors.files.formats.options import FileOptions
 
@@ -40,14 +41,26 @@ def open_bytes(path: Path) -> BinaryIO:
 class BatchReader:
     """Reads batches in a thread, so that a slow disk does not block the event loop."""
 
-    def __init__(self, batches: Generator[RecordBatch, None, None], path: Path) -> None:
+    def __init__(
+        self, batches: Generator[RecordBatch, None, None], path: Path, interrupted: threading.Event | None = None
+    ) -> None:
         self._batches = batches
         self._path = path
+        self._interrupted = interrupted or threading.Event()
 
     async def next_batch(self) -> RecordBatch | None:
-        """Return the next batch, None at the end. Raises SourceError."""
+        """Return the next batch, None at the end. Raises SourceError.
+
+        If it is cancelled, ``interrupted`` is set, for work that takes long, and it waits for the thread.
+        """
+        reading = asyncio.ensure_future(asyncio.to_thread(next, self._batches, None))
         try:
-            return await finished(asyncio.to_thread(next, self._batches, None))
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            self._interrupted.set()
+            await asyncio.wait([reading])
+            look_at(reading)
+            raise
         except READ_FAILURES as error:
             raise read_error(self._path, error) from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from hashlib import blake2b
@@ -37,13 +38,24 @@ class _Keyed(NamedTuple):
 
 
 def sorted_records(
-    path: Path, offset: int, records: Iterator[ReadRecord], times: RecordTimes, run_bytes: int = RUN_BYTES
+    path: Path,
+    offset: int,
+    records: Iterator[ReadRecord],
+    times: RecordTimes,
+    interrupted: threading.Event,
+    *,
+    run_bytes: int = RUN_BYTES,
 ) -> Iterator[ReadRecord]:
-    """Yield ``records``, all of ``path``, sorted by time, from rank ``offset`` on. Raises SourceError, OSError."""
+    """Yield ``records``, all of ``path``, sorted by time, from rank ``offset`` on.
+
+    Raises SourceError, also once ``interrupted`` is set, and OSError.
+    """
     with ExitStack() as opened:
         runs = _Runs(opened, path, run_bytes)
         newest_us = _BEFORE_ALL
         for number, (record, _) in enumerate(records):
+            if interrupted.is_set():
+                raise SourceError(f"{path}: sorting it was interrupted; the next run begins anew")
             time_us = times.of(record)
             newest_us = newest_us if time_us is None else time_us
             runs.add(_Keyed(newest_us, number, record.value))

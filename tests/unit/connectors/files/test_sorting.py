@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
+import time
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +36,7 @@ assert TIMES is not None
 def sort(values: Sequence[bytes], offset: int = 0, run_bytes: int = sorting.RUN_BYTES) -> list[tuple[int, bytes, int]]:
     assert TIMES is not None
     records = ((Record(10 * number, value), 10 * number + 10) for number, value in enumerate(values))
-    found = sorted_records(Path("a.jsonl"), offset, records, TIMES, run_bytes)
+    found = sorted_records(Path("a.jsonl"), offset, records, TIMES, threading.Event(), run_bytes=run_bytes)
     return [(record.offset, record.value, after) for record, after in found]
 
 
@@ -72,7 +75,7 @@ def test_memory_is_bounded() -> None:
     assert TIMES is not None
     records = ((Record(number, value), number + 1) for number, value in enumerate(values))
     tracemalloc.start()
-    count = sum(1 for _ in sorted_records(Path("a.jsonl"), 0, records, TIMES, 256 * 1024))
+    count = sum(1 for _ in sorted_records(Path("a.jsonl"), 0, records, TIMES, threading.Event(), run_bytes=256 * 1024))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == n
@@ -132,6 +135,23 @@ async def test_a_shuffled_file_sorted_equals_the_sorted_file_offsets_included(ki
     plain = await read(write(tmp_path, kind, "sorted", rows), context)
     pairs = [rows[2 * i + k] for i in shuffled for k in range(2)]
     assert await read(write(tmp_path, kind, "shuffled", pairs), context, sort=True) == plain
+
+
+async def test_a_stop_does_not_wait_for_the_sort(tmp_path: Path) -> None:
+    lines = [message(time_s, time_s) for time_s in range(1000)]
+    write_recording(tmp_path / "a.jsonl", lines * 100)
+    source = connect_source("a.jsonl", {"sort": True}, context_of(tmp_path))
+    events = source.batches()
+    await source.seek((await anext(events)).partition, None)  # type: ignore[union-attr]
+    pull = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0.05)
+    began_s = time.perf_counter()
+    pull.cancel()
+    await asyncio.gather(pull, return_exceptions=True)
+    stopped_s = time.perf_counter() - began_s
+    assert pull.cancelled()
+    assert stopped_s < 0.5  # the sort takes seconds
+    await source.close()
 
 
 def test_formats_in_order_by_nature_are_refused(tmp_path: Path) -> None:
