@@ -137,6 +137,21 @@ async def test_a_shuffled_file_sorted_equals_the_sorted_file_offsets_included(ki
     assert await read(write(tmp_path, kind, "shuffled", pairs), context, sort=True) == plain
 
 
+async def test_a_sorted_file_may_name_its_sequence(tmp_path: Path) -> None:
+    found = settings_of(decode={"sequence_from": "file"})
+    context = ConnectorContext(
+        found.channel_specs, ManualClock(), tmp_path, times=times_for(found), ids_from_files=True
+    )
+    write_recording(tmp_path / "B-7.jsonl", [message(2, 0), message(1, 1)])
+    source = connect_source("B-7.jsonl", {"sort": True}, context)
+    async for event in source.batches():
+        if isinstance(event, PartitionAssigned):
+            await source.seek(event.partition, None)
+        elif isinstance(event, RecordBatch):
+            expected = [(0, message(1, 1), "B-7"), (1, message(2, 0), "B-7")]
+            assert [(one.offset, one.value, one.sequence) for one in event.records] == expected
+
+
 async def test_a_stop_does_not_wait_for_the_sort(tmp_path: Path) -> None:
     lines = [message(time_s, time_s) for time_s in range(1000)]
     write_recording(tmp_path / "a.jsonl", lines * 100)
