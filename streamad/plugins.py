@@ -40,8 +40,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
 class RecordTimes(Protocol):
     """Reads the event time of a raw record."""
 
-    identity: str
-    """Text that differs if the same bytes may have other times."""
+    @property
+    def identity(self) -> str:
+        """Text that differs if the same bytes may have other times."""
 
     def of(self, record: Record) -> int | None:
         """Return the time of the record's first sample in microseconds; None if it is unreadable or has none."""

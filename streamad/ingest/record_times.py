@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from streamad.errors import DecodeError
@@ -16,10 +18,19 @@ class DecodedTimes:
     """Reads event times as the pipeline will, whatever the clock says."""
 
     def __init__(self, settings: Settings) -> None:
-        decode = settings.decode.model_copy(update={"sequence_from": "message"})
-        self._decoder = Decoder(decode, settings.channels, settings.route_field)
-        channels = [channel.model_dump(mode="json") for channel in settings.channels]
-        self.identity = msgspec.json.encode([settings.decode.model_dump(mode="json"), channels]).decode()
+        self._settings = settings
+
+    @cached_property
+    def identity(self) -> str:
+        """Text that differs if the same bytes may have other times."""
+        channels = [channel.model_dump(mode="json") for channel in self._settings.channels]
+        return msgspec.json.encode([self._settings.decode.model_dump(mode="json"), channels]).decode()
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        # Made when it is needed: a source that does not sort has no problems with it.
+        decode = self._settings.decode.model_copy(update={"sequence_from": "message"})
+        return Decoder(decode, self._settings.channels, self._settings.route_field)
 
     def of(self, record: Record) -> int | None:
         """Return the time of the record's first sample in microseconds; None if it is unreadable or has none."""
