@@ -101,7 +101,8 @@ def _nothing_found(path: Path, given: Path) -> str:
 
 
 def _partition(path: Path, base: Path) -> str:
-    return (path.relative_to(base) if path.is_relative_to(base) else path).as_posix()
+    folder = base.as_posix().rstrip("/") + "/"
+    return path.as_posix().removeprefix(folder)  # pathlib's relative_to takes half of the time of a long listing
 
 
 def _format(path: Path) -> FileFormat | None:

@@ -6,6 +6,7 @@ An offset is the ordinal of the file x 2^40 + the offset in the file; a file kee
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +24,8 @@ from streamad_connectors.files.cursors import (
     JoinedCursor,
     Watch,
     check_unchanged,
-    encode_cursor,
+    encode_finished,
+    encode_joined,
     sample_digest,
 )
 from streamad_connectors.files.finding import FoundFile
@@ -173,6 +175,7 @@ class _History:
     def __init__(self, known: JoinedCursor | None) -> None:
         self._cursor = known
         self._finished = list(known.finished) if known is not None else []
+        self._encoded = deque(map(encode_finished, self._finished))
 
     def begin(self, part: _Part, current: FileCursor) -> None:
         """Go on to the file of ``part``: the one before is finished."""
@@ -183,9 +186,11 @@ class _History:
         if before is not None:
             old = before.current
             self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns))
+            self._encoded.append(encode_finished(self._finished[-1]))
             dropped, through, through_ns = before.dropped, before.through, before.through_ns
             if len(self._finished) > REMEMBERED_FILES:
                 first = self._finished.pop(0)
+                self._encoded.popleft()
                 dropped, through, through_ns = dropped + 1, first.name, first.mtime_ns
         self._cursor = JoinedCursor(
             ordinal=part.ordinal,
@@ -201,7 +206,7 @@ class _History:
         """Return the text of the cursor whose current file stands at ``current``."""
         assert self._cursor is not None
         self._cursor = replace_fields(self._cursor, current=current, is_complete=is_complete)
-        return encode_cursor(self._cursor)
+        return encode_joined(self._cursor, self._encoded)
 
 
 def _aged(file: FoundFile) -> tuple[FoundFile, int]:
