@@ -47,14 +47,20 @@ def step(folder: Path, kind: str, name: str) -> dict[str, Any]:
     source = FileSource("in/*.jsonl", FileOptions.model_validate({"files": kind}), context)
     place = folder / f"cursor-{kind}.json"
     known = json.loads(place.read_text()) if name == "resumed" else None
-    before_mb, began_s = memory_mb(), time.perf_counter()
+    before_mb, began_s, began_cpu_s = memory_mb(), time.perf_counter(), time.process_time()
     if name == "listed":
         count = len(source.files())
     else:
         count, last = asyncio.run(read(source, known, until_first=name == "begun"))
         place.write_text(json.dumps(last))
-    seconds = time.perf_counter() - began_s
-    return {"step": name, "files": kind, "count": count, "seconds": seconds, "memory_mb": memory_mb() - before_mb}
+    return {
+        "step": name,
+        "files": kind,
+        "count": count,
+        "seconds": time.perf_counter() - began_s,
+        "cpu_seconds": time.process_time() - began_cpu_s,
+        "memory_mb": memory_mb() - before_mb,
+    }
 
 
 async def read(
@@ -104,7 +110,8 @@ def main() -> None:
         print(json.dumps({"files": options.files, "steps": found}))
         return
     for each in found:
-        print(f"{each['files']:<9} {each['step']:<8} {each['seconds']:8.2f} s {each['memory_mb']:8.1f} MB")
+        times = f"{each['seconds']:8.2f} s {each['cpu_seconds']:8.2f} s CPU"
+        print(f"{each['files']:<9} {each['step']:<8} {times} {each['memory_mb']:8.1f} MB")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from streamad.settings.plant_yaml import Settings
 from streamad.types import Record
 
 _NEVER_AHEAD_US = 2**62
+_WITHOUT_EFFECT = {"sequence_from", "max_clock_skew", "max_dead_letter_bytes"}
 
 
 class DecodedTimes:
@@ -23,8 +24,9 @@ class DecodedTimes:
     @cached_property
     def identity(self) -> str:
         """Text that differs if the same bytes may have other times."""
+        decode = self._settings.decode.model_dump(mode="json", exclude=_WITHOUT_EFFECT)
         channels = [channel.model_dump(mode="json") for channel in self._settings.channels]
-        return msgspec.json.encode([self._settings.decode.model_dump(mode="json"), channels]).decode()
+        return msgspec.json.encode([decode, channels]).decode()
 
     @cached_property
     def _decoder(self) -> Decoder:

@@ -322,3 +322,14 @@ async def test_another_order_than_before_is_refused(tmp_path: Path) -> None:
     await refused(
         tmp_path, r"a\.jsonl: its records come in another order than those that were judged", files="separate"
     )
+
+
+async def test_another_order_of_an_earlier_joined_file_is_refused(tmp_path: Path) -> None:
+    """B-3 is open since the first day, which alone is out of order; the day that was read last is in order."""
+    first, second = batches_of(["B-0", "B-1", "B-2", "B-3"], samples=3)[:-1], [line("a", "B-3", [11.5])]
+    write_days(tmp_path, [[*first[3:6], *first[:3], *first[6:]], second])
+    await sorted_run(tmp_path, files="joined")
+    assert verdicts(tmp_path) == dict.fromkeys(((name, "normal", 3) for name in names(0, 3)), 1)
+    await refused(tmp_path, r"day-8\.jsonl: its records come in another order than those that were judged")
+    await sorted_run(tmp_path, files="joined", at_end="judge")
+    assert verdicts(tmp_path).total() == 4

@@ -181,10 +181,7 @@ def check_unchanged(
     is_same = order == cursor.order and is_long and sample_digest(path, cursor.size) == cursor.digest
     if not is_same and not _are_same(cursor, records()):
         if order != cursor.order:
-            raise SourceError(
-                f"{path}: its records come in another order than those that were judged: set source.options.sort and "
-                "decode back, or move the checkpoint and the outputs away to begin anew"
-            )
+            raise other_order_error(path)
         if order and size > cursor.size:
             raise SourceError(
                 f"{path}: grew by records that sort before those that were judged; "
@@ -194,6 +191,14 @@ def check_unchanged(
             f"{path}: no longer holds the records that were judged: it was replaced or cut; "
             "put the file back, or give the new one another name"
         )
+
+
+def other_order_error(path: Path) -> SourceError:
+    """Return the error that the records of ``path`` are sorted otherwise than when they were judged."""
+    return SourceError(
+        f"{path}: its records come in another order than those that were judged: set source.options.sort and "
+        "decode back, or move the checkpoint and the outputs away to begin anew"
+    )
 
 
 def _are_same(cursor: FileCursor, records: Iterator[ReadRecord]) -> bool:

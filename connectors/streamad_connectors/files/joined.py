@@ -26,6 +26,7 @@ from streamad_connectors.files.cursors import (
     check_unchanged,
     encode_finished,
     encode_joined,
+    other_order_error,
     sample_digest,
 )
 from streamad_connectors.files.finding import FoundFile
@@ -89,7 +90,9 @@ class JoinedFiles:
 
     def check(self, offset: int, known: JoinedCursor) -> None:
         """Raise SourceError if the files do not continue what was read as far as ``known``, or hold other records."""
-        self.plan(offset, known)
+        first = self.plan(offset, known)[:1]
+        if known.current.order != self._sorting and first and first[0].ordinal < known.ordinal:
+            raise other_order_error(first[0].file.path)  # nothing would tell whether the offset means the same there
         found = {file.partition: file for file, _, _ in self._files}
         for old in known.finished:
             if old.name in found:
