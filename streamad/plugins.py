@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConnectorContext",
+    "RecordTimes",
     "available",
     "connect_feed",
     "connect_sink",
@@ -21,19 +22,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, PluginError, Problem
 from streamad.ports import Clock, Detector, Feed, Sink, Source, Subscription
-from streamad.types import ChannelSpec
+from streamad.types import ChannelSpec, Record
 
 Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
+
+
+class RecordTimes(Protocol):
+    """Reads the event time of a raw record."""
+
+    @property
+    def identity(self) -> str:
+        """Text that differs if the same bytes may have other times."""
+
+    def of(self, record: Record) -> int | None:
+        """Return the time of the record's first sample in microseconds; None if it is unreadable or has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,8 @@ class ConnectorContext:
 
     Channels, clock, the folder of relative paths, the plant's name, and its source: a sink of the same system may leave
     out what they share (``kafka:///alerts``). ``max_duration_us`` is the longest duration of a sequence, for which its
-    records must be kept (None: unknown).
+    records must be kept (None: unknown). ``ids_from_files``: records need the id that their file's name gives.
+    ``times``: the event times of raw records; None where they are not in the messages, or not known.
     """
 
     channels: tuple[ChannelSpec, ...]
@@ -52,6 +65,8 @@ class ConnectorContext:
     source_url: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
     max_duration_us: int | None = None
+    ids_from_files: bool = False
+    times: RecordTimes | None = None
 
     @property
     def feedback_group(self) -> str:

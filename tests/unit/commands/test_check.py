@@ -189,6 +189,15 @@ def test_sequences_that_end_only_by_limits_are_a_warning(tmp_path: Path) -> None
 ONE_CHANNEL = {"fields": {"channel": "tag", "value": "v"}}
 
 
+def test_a_file_that_is_sorted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read whole before its first record comes, so the limit for silent sources does not hold."""
+    monkeypatch.setattr("streamad.commands.check.sample.MAX_WAIT_S", 0.0)
+    config = plant(tmp_path, good()[::-1])
+    assert "no record came within ten seconds" in findings(config)[0]["message"]
+    for source in ({"url": "in/day.jsonl", "options": {"sort": True}}, {"url": "in/day.jsonl?sort=true"}):
+        assert not [one for one in findings(plant(tmp_path, good()[::-1], source=source)) if one["check"] == "source"]
+
+
 def per_channel() -> list[dict[str, Any]]:
     return [
         {"stream": "r1", "sequence": f"B-{i // 10}", "time": 1_772_000_000 + i, "tag": tag, "v": i, "end": i % 10 == 9}

@@ -55,6 +55,10 @@ class FileOptions(ConfigSection):
         description="what happens at the end to sequences still open: judge, or hold until the next run brings the "
         "rest; default hold for joined files in streamad run, else judge",
     )
+    sort: bool = Field(
+        False,
+        description="csv, parquet, jsonl: sort the records of each file by time, for exports that are out of order",
+    )
     max_record_bytes: Size = Field(
         16 * 1024 * 1024,
         ge=1,
@@ -91,6 +95,7 @@ class FileOptions(ConfigSection):
 
 
 _USED_BY: dict[str, tuple[FileFormat, ...]] = {
+    "sort": ("jsonl", "csv", "parquet"),
     "max_record_bytes": ("jsonl", "records", "csv"),
     "delimiter": ("csv",),
     "decimal": ("csv",),
