@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.detector import calibration
+from benchmarks.detector import calibration, faults
 from benchmarks.detector.cells import Cell
 from benchmarks.detector.choices import GRID, Choice, default
 from benchmarks.detector.measure import CHOICES
@@ -24,6 +24,12 @@ _PEERS: Final = {
     "nearest": "raw 1-NN",
     "lof": "LOF",
     "rockad": "ROCKAD",
+    "hydra": "Hydra + 1-NN",
+    "minirocket_lof": "MiniRocket + LOF",
+    "quant_forest": "QUANT + isolation forest",
+    "pca": "PCA",
+    "ecod": "ECOD",
+    "lunar": "LUNAR",
     "neutral_ad": "NeuTraL AD",
 }
 _PROTOCOLS: Final = {"one_vs_rest": "1vR", "n_vs_rest": "nvR"}
@@ -55,6 +61,7 @@ def tables(cells: Sequence[Cell]) -> str:
             "False alarms at a configured 2 % if few sequences calibrate, 200 draws",
             calibration.table(calibration.stored()),
         ),
+        ("By the kind of fault, simulated plants", faults.table(faults.stored())),
     ]
     return "\n".join(f"### {title}\n\n{part}" for title, part in parts if part.strip())
 
