@@ -13,10 +13,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.commands.models.figures import figures_table
+from streamad.commands.models.show import show_page
 from streamad.commands.models.status import progress_text
 from streamad.commands.models.training import how_to_resume, same_as_before
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
@@ -285,6 +287,18 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
     text = " ".join(said(trained, "compare", "0001", second).split())
     assert "broken is left out: detector 'broken' (streamad_test_detector:Missing) cannot be loaded" in text
+
+
+def test_a_version_shows_its_effort_and_its_members_weights(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = registry_at(trained).manifest("default", "0001")
+    page = said(trained, "show")
+    assert "effort " not in page
+    assert "weights " not in page
+    settings = {"effort": "normal", "weights": {"hydra.leverage": 1.0, "neutral_ad_1.contrast": 0.25}}
+    show_page(replace(manifest, training=replace(manifest.training, settings=settings)), "0001")
+    page = capsys.readouterr().out
+    assert "\neffort      normal\n" in page
+    assert "\nweights     hydra.leverage 1.0, neutral_ad_1.contrast 0.25\n" in page
 
 
 def test_an_unknown_simple_kind_is_refused_before_the_comparison(trained: Path) -> None:
