@@ -286,6 +286,10 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
         assert record["n_held_out"] <= found["n_sequences"]
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
     text = " ".join(said(trained, "compare", "0001", second).split())
+    assert "difference from 0001 (in service)" not in text
+    assert "difference from 0001 " in text
+    assert "difference from 0002 (in service)" in text
+    assert "(90 % interval)" in text
     assert "broken is left out: detector 'broken' (streamad_test_detector:Missing) cannot be loaded" in text
 
 
