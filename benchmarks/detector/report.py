@@ -18,7 +18,6 @@ from benchmarks.detector.sets import BUNDLED, PAPER, SETS, Row
 from streamad.errors import UsageError
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "model" / "detector.md"
-_BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 _PEERS: Final = {
     "minirocket": "MiniRocket + 1-NN",
     "nearest": "raw 1-NN",
@@ -39,17 +38,28 @@ _AIMS: Final = {
 """The best AUC known of any method, or a little above, for each of the paper's sets: what the default aims at."""
 _PROTOCOLS: Final = {"one_vs_rest": "1vR", "n_vs_rest": "nvR"}
 _REFERENCE: Final = "minirocket"
+"""Of the tables of few windows: rows without it are left out."""
 
 Aucs = npt.NDArray[np.float64]
 
 
 def updated(page: str, cells: Sequence[Cell]) -> str:
     """Return ``page`` with the tables of ``cells``. Raises UsageError if the page lacks the marks."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise UsageError(f"{PAGE.name} lacks {_BEGIN} and {_END}")
-    return f"{before}{_BEGIN}\n\n{tables(cells)}\n{_END}{after}"
+    for name, text in (("summary", summary(cells)), ("measured", tables(cells))):
+        marks = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, begin, rest = page.partition(marks[0])
+        _, end, after = rest.partition(marks[1])
+        if not begin or not end:
+            raise UsageError(f"{PAGE.name} lacks {' and '.join(marks)}")
+        page = f"{before}{begin}\n\n{text}\n{end}{after}"
+    return page
+
+
+def summary(cells: Sequence[Cell]) -> str:
+    """Return the means over the sets beside the peers', and the aims."""
+    whole = [cell for cell in cells if cell.n_training == 0]
+    grid, peers = _of_grid(whole), _of_peers(whole)
+    return _means_table(grid, peers) + "\n" + _aims_table(grid)
 
 
 def tables(cells: Sequence[Cell]) -> str:
@@ -57,9 +67,7 @@ def tables(cells: Sequence[Cell]) -> str:
     whole = [cell for cell in cells if cell.n_training == 0]
     grid, peers = _of_grid(whole), _of_peers(whole)
     parts = [
-        ("On each set", _rows_table(grid, peers, _seeds(whole))),
-        ("The left-out figure minus each peer", _paired_table(grid, peers)),
-        ("Against the aims", _aims_table(grid)),
+        ("On each set", _rows_table(grid, peers, _seeds(whole)) + _peers_seeds(whole)),
         ("One choice at a time, the others as in the default", _members_table(grid)),
         ("Few training windows", _sizes_table(cells)),
         ("Networks as members", _networks_table(peers)),
@@ -103,6 +111,16 @@ def _seeds(cells: Iterable[Cell]) -> dict[Row, str]:
         if cell.method == CHOICES:
             found[Row(cell.dataset, cell.protocol)][cell.label] += 1
     return {row: _range(counts.values()) for row, counts in found.items()}
+
+
+def _peers_seeds(cells: Iterable[Cell]) -> str:
+    """Return a sentence with the number of seeds of each peer's tasks."""
+    found: dict[str, dict[tuple[Row, int], int]] = defaultdict(lambda: defaultdict(int))
+    for cell in cells:
+        if cell.method in _PEERS:
+            found[cell.method][Row(cell.dataset, cell.protocol), cell.label] += 1
+    said = ", ".join(f"{name} {_range(found[each].values())}" for each, name in _PEERS.items() if each in found)
+    return f"\nSeeds of the peers' tasks: {said}.\n" if said else ""
 
 
 def _range(counts: Collection[int]) -> str:
@@ -152,26 +170,37 @@ def _line(labels: Sequence[str], figures: Sequence[float | np.floating]) -> str:
     return "| " + " | ".join([*labels, *("-" if np.isnan(each) else f"{each:.1f}" for each in figures)]) + " |"
 
 
-def _paired_table(grid: Mapping[Row, Aucs], peers: Mapping[str, Mapping[Row, float]]) -> str:
-    """Return the paired differences to each peer, with intervals by resampling sets."""
-    lines = ["| peer | sets | mean (90 % interval over sets) | lowest set | highest set |", "|---|---|---|---|---|"]
+def _means_table(grid: Mapping[Row, Aucs], peers: Mapping[str, Mapping[Row, float]]) -> str:
+    """Return the mean of the default and of each peer over its rows, and the paired difference by sets."""
+    ours = {row: float(aucs[left_out(grid, row.dataset)]) for row, aucs in grid.items()}
+    lines = [
+        "| | one class normal | all but one normal | left out minus it (90 % interval) | lowest set | highest set |",
+        "|---|---|---|---|---|---|",
+        _line(["default, left out"], _means(ours, grid)) + " | | |",
+    ]
     for method in (each for each in _PEERS if each in peers):
         by_set: dict[str, list[float]] = defaultdict(list)
-        for row, aucs in grid.items():
-            if row in peers[method]:
-                by_set[row.dataset].append(float(aucs[left_out(grid, row.dataset)]) - peers[method][row])
-        if by_set:
-            lines.append(f"| {_PEERS[method]} | {len(by_set)} | " + _paired({k: _mean(v) for k, v in by_set.items()}))
-    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+        for row in grid.keys() & peers[method].keys():
+            by_set[row.dataset].append(ours[row] - peers[method][row])
+        if len(by_set) > 1:
+            means = {name: _mean(by_set[name]) for name in SETS if name in by_set}
+            lines.append(_line([_PEERS[method]], _means(peers[method], grid)) + f" {_paired(means)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _means(of_rows: Mapping[Row, float], rows: Iterable[Row]) -> list[float]:
+    """Return the mean over the ``rows`` of each protocol, NaN unless all were measured."""
+    return [_mean(of_rows.get(row, np.nan) for row in rows if row.protocol == each) for each in _PROTOCOLS]
 
 
 def _paired(by_set: Mapping[str, float]) -> str:
+    """Return mean, interval by resampling sets, and the extremes, as cells."""
     means = np.array(list(by_set.values()))
     draws = np.random.default_rng(0).integers(0, len(means), (10_000, len(means)))
     low, high = np.quantile(means[draws].mean(axis=1), [0.05, 0.95])
     least, most = (pick(by_set, key=lambda name: by_set[name]) for pick in (min, max))
     return (
-        f"{means.mean():+.1f} ({low:+.1f} to {high:+.1f}) | {by_set[least]:+.1f} {least} | {by_set[most]:+.1f} {most} |"
+        f"{means.mean():+.1f} ({low:+.1f} to {high:+.1f}) | {by_set[least]:+.1f} {least} | {by_set[most]:+.1f} {most}"
     )
 
 

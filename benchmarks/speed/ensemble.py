@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -140,12 +140,12 @@ def _peak_mb() -> float:
     return kilobytes / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def reduced() -> None:
+def reduced(references: Sequence[int] = REFERENCES) -> None:
     """Print the AUC by the number of reference windows."""
     recordings = read_sequences("spoken_arabic_digits")
     for digit in DIGITS:
         task = class_task(recordings, tuple(c for c in range(10) if c != digit))
-        for n in REFERENCES:
+        for n in references:
             with patch.object(models, "MAX_REFERENCES", n):
                 found, fit_s = _judged(task)
             print(
@@ -191,15 +191,18 @@ def effort() -> None:
         )
 
 
-OTHERS = {"size": size, "many": many, "reduced": reduced, "dimensions": dimensions, "effort": effort}
+OTHERS = {"size": size, "many": many, "dimensions": dimensions, "effort": effort}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("scoring", *OTHERS))
+    parser.add_argument("what", choices=("scoring", "reduced", *OTHERS))
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--references", type=int, nargs="+", default=REFERENCES, help="for reduced; more than all: all")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.what == "scoring":
         scoring(arguments.rounds)
+    elif arguments.what == "reduced":
+        reduced(arguments.references)
     else:
         OTHERS[arguments.what]()

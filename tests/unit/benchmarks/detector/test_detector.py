@@ -11,7 +11,7 @@ from benchmarks.detector.cells import Cell, add_cell, read_cells
 from benchmarks.detector.choices import GRID, default
 from benchmarks.detector.measure import CHOICES, measure
 from benchmarks.detector.peers import PEERS, Ecod
-from benchmarks.detector.report import PAGE, left_out, tables, updated
+from benchmarks.detector.report import PAGE, left_out, summary, tables, updated
 from benchmarks.detector.sets import Case, Row, cases
 from benchmarks.paper.data.datasets import Task
 from streamad.errors import UsageError
@@ -81,10 +81,11 @@ def test_the_table_of_faults_has_the_mean_over_plants() -> None:
 
 
 def test_rows_say_their_seeds_and_differences_to_peers_are_paired() -> None:
-    peer = Cell(dataset="ACSF1", protocol="one_vs_rest", label=0, method="hydra", auc=45.0)
-    text = tables([cell("ACSF1", 3), replace(cell("ACSF1", 3), seed=1), cell("GunPoint", 5), peer])
-    assert "| ACSF1 | 1vR | 2 | 50.0 | 50.0 | 45.0 | 90.0 |" in text
-    assert "| Hydra + 1-NN | 1 | +5.0 (+5.0 to +5.0) | +5.0 ACSF1 | +5.0 ACSF1 |" in text
+    rows = [cell("ACSF1", 3), replace(cell("ACSF1", 3), seed=1), cell("GunPoint", 5)]
+    peers = [replace(rows[0], method="hydra", aucs=(), auc=45.0), replace(rows[2], method="hydra", aucs=(), auc=47.0)]
+    assert "| ACSF1 | 1vR | 2 | 50.0 | 50.0 | 45.0 | 90.0 |" in tables([*rows, *peers])
+    found = summary([*rows, *peers])
+    assert "| Hydra + 1-NN | 46.0 | - | +4.0 (+3.0 to +5.0) | +3.0 GunPoint | +5.0 ACSF1 |" in found
 
 
 def test_a_figure_on_a_set_owes_its_choice_to_the_other_sets() -> None:
