@@ -86,6 +86,8 @@ def test_rows_say_their_seeds_and_differences_to_peers_are_paired() -> None:
     assert "| ACSF1 | 1vR | 2 | 50.0 | 50.0 | 45.0 | 90.0 |" in tables([*rows, *peers])
     found = summary([*rows, *peers])
     assert "| Hydra + 1-NN | 46.0 | - | +4.0 (+3.0 to +5.0) | +3.0 GunPoint | +5.0 ACSF1 |" in found
+    assert "The best of these" not in found
+    assert "is better on 1 of 2 rows: ACSF1 1vR 2.5." in summary([*rows, replace(peers[0], auc=52.5), peers[1]])
 
 
 def test_a_figure_on_a_set_owes_its_choice_to_the_other_sets() -> None:
