@@ -6,6 +6,7 @@ __all__ = [
     "ConnectorContext",
     "RecordTimes",
     "available",
+    "check_known",
     "connect_feed",
     "connect_sink",
     "connect_source",
@@ -94,13 +95,19 @@ def available(group: Group) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"streamad.{group}")}
 
 
-def load(group: Group, name: str) -> Any:
-    """Load the plug-in ``name``. Raises PluginError with the known names and the nearest one."""
+def check_known(group: Group, name: str) -> None:
+    """Raise PluginError with the known names and the nearest one unless the plug-in ``name`` is installed."""
     known = available(group)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise PluginError(f"no {group[:-1]} {name!r}{hint} (installed: {', '.join(sorted(known)) or 'none'})")
+
+
+def load(group: Group, name: str) -> Any:
+    """Load the plug-in ``name``. Raises PluginError with the known names and the nearest one."""
+    check_known(group, name)
+    known = available(group)
     try:
         return known[name].load()
     except Exception as error:

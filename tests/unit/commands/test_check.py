@@ -327,6 +327,18 @@ def test_wrong_detector_options_fail(tmp_path: Path) -> None:
     assert "model.detector" not in last["message"]
 
 
+def test_an_unknown_reference_is_refused_before_anything_trains(tmp_path: Path) -> None:
+    config = plant(tmp_path, model={"references": ["pca", "pcaa", "nearest"]})
+    report = json.loads(CliRunner().invoke(app, ["check", "-c", str(config), "--json"]).stdout)["checks"]
+    (told,) = [each["message"] for each in report if each["outcome"] == "failed"]
+    assert "model.references.1" in told
+    assert "no detector 'pcaa'; did you mean 'pca'? (installed: " in told
+    assert "minirocket" in told
+    result = CliRunner().invoke(app, ["train", "-c", str(config)])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception) == f"{config}: 1 problem\n  {told}"
+
+
 def test_options_of_another_kind_than_the_default_are_told_to_name_it(tmp_path: Path) -> None:
     config = plant(tmp_path, model={"options": {"epochs": 3}})
     result = CliRunner().invoke(app, ["check", "-c", str(config), "--json"])
