@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "ArtifactError",
     "CheckpointError",
+    "ClockError",
     "ConfigError",
     "DecodeError",
     "DetectorError",
@@ -87,6 +88,10 @@ class OutputError(StreamadError):
 
 class CheckpointError(StreamadError):
     """Raised when progress cannot be restored or does not fit the outputs on disk."""
+
+
+class ClockError(StreamadError):
+    """Raised when the machine's clock shows a time that has passed."""
 
 
 class PartitionLost(StreamadError):  # noqa: N818 - a signal: the pipeline restores the partition

@@ -178,10 +178,13 @@ SourceEvent: TypeAlias = RecordBatch | PartitionAssigned | PartitionRevoked | Pa
 class SampleBlock(msgspec.Struct, gc=False):
     """The samples of one record: one stream, one sequence id (None if the messages carry none).
 
-    ``times_us`` int64 [n], never decreasing; ``values`` float32 [n, C] with NaN for missing; ``indexes`` int64 [n]
-    indexes of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as the sequence's end.
+    ``times_us`` int64 [n], never decreasing without ``later_us``; ``values`` float32 [n, C] with NaN for missing;
+    ``indexes`` int64 [n] indexes of the samples inside their record, None for 0..n-1. ``end`` marks the last sample as
+    the sequence's end.
     ``relative``: the times count from the sequence's start instead of the epoch. ``route`` is the value of the field
-    that chooses the model (``models.field``), if any.
+    that chooses the model (``models.field``), if any. ``later_us`` int64 [n] holds the second readings of local times
+    that come twice when clocks are set back (else the same as ``times_us``), the samples in the record's order; None if
+    there are none.
     """
 
     stream: str
@@ -193,6 +196,7 @@ class SampleBlock(msgspec.Struct, gc=False):
     indexes: IntArray | None = None
     relative: bool = False
     route: str | None = None
+    later_us: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.times_us)

@@ -95,26 +95,26 @@ class Assembler:
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
             block = self._absolute(stream, block, record_us)
-        for run in runs_of(block, before, self._clock_at(block)):
+        for found in runs_of(block, before, self._clock_at(block)):
+            run = found if block.later_us is None else found.in_time(block.later_us, stream.watermark_us)
             if stream.held is not None:
                 self._resolve(stream, run.first_us, block.offset)
             if block.relative or not self.jumps.is_ahead(run, stream.max_time_us, record_us):
-                self._take_run(stream, run, record_us)
+                self._take_run(stream, run, record_us, moves=block.later_us is None)
                 continue
-            last = run
             if len(run) > 1:
-                head, last = run.split(len(run) - 1)
+                head, run = run.split(len(run) - 1)
                 self._take_run(stream, head, record_us)
-            stream.held = last
-            self.jumps.hold(stream.name, last, record_us)
+            stream.held = run
+            self.jumps.hold(stream.name, run, record_us)
         if block.relative and block.end and block.sequence is None and "marker" in self._settings.end:
             stream.end_relative()
         self._collect(stream)
         return self._take_finished()
 
-    def _take_run(self, stream: StreamState, run: Run, record_us: int | None) -> None:
+    def _take_run(self, stream: StreamState, run: Run, record_us: int | None, *, moves: bool = True) -> None:
         if record_us is None:
-            self._take_untimed(stream, run)
+            self._take_untimed(stream, run, moves=moves)
         else:
             stream.last_record_us = self.clock_us
             self._take(stream, run)
@@ -123,8 +123,8 @@ class Assembler:
 
     def _resolve_held(self, block: SampleBlock) -> None:
         """Decide on held samples before the record of ``block``, whose clocks must include them."""
-        for time_us in self.jumps.moves_before(block.offset):
-            self._move(time_us)
+        for moved_us in self.jumps.moves_before(block.offset):
+            self._move(moved_us)
         for name in self.jumps.count():
             self._accept_held(self._streams[name], block.offset)
         stream = self._streams.get(block.stream) if self.jumps.held else None
@@ -158,7 +158,8 @@ class Assembler:
 
     def _move_by_done(self, block: SampleBlock) -> None:
         """Move the clock by a record without its own time that is read again and done, as its first reading did."""
-        for time_us in self.jumps.moves_of(block.offset, block.times_us):
+        times_us = block.times_us if block.later_us is None else block.times_us[:0]
+        for time_us in self.jumps.moves_of(block.offset, times_us):
             self._move(time_us)
 
     def observe(self, record_us: int) -> list[Closed]:
@@ -176,16 +177,18 @@ class Assembler:
     def _clock_at(self, block: SampleBlock) -> int:
         return int(block.times_us[0]) if self.clock_us is None else self.clock_us
 
-    def _take_untimed(self, stream: StreamState, run: Run) -> None:
-        """Take samples whose record has no time of its own.
+    def _take_untimed(self, stream: StreamState, run: Run, *, moves: bool) -> None:
+        """Take samples whose record has no time of its own; ``moves``: their times move the clock.
 
         Event time cuts this stream before it moves the clock; otherwise a chunk would end sequences that the same
-        samples in single records would not.
+        samples in single records would not. Times that come twice move no clock: read again, done, they would be
+        taken for the first ones.
         """
         run.arrived_us = self.clock_us if self.clock_us is not None else run.first_us
         stream.last_record_us = max(run.arrived_us, run.last_us)
         self._take(stream, run)
-        self._move(run.last_us)
+        if moves:
+            self._move(run.last_us)
 
     def _take(self, stream: StreamState, run: Run) -> None:
         was_waiting, was_open, n_late = stream.is_waiting, bool(stream.open), len(stream.entries)

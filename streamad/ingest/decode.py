@@ -17,11 +17,12 @@ import numpy as np
 from streamad.errors import ConfigError, Problem
 from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
-from streamad.ingest.decode_times import TimeReader
+from streamad.ingest.decode_times import TimeReader, may_come_twice
 from streamad.ingest.decode_values import FieldPath, Samples, fail, read_id
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
-from streamad.types import Record, SampleBlock
+from streamad.types import IntArray, Record, SampleBlock
 
+_HOUR_US = 3_600_000_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -38,6 +39,7 @@ class Decoder:
         self._ids_from_files = settings.sequence_from == "file"
         self._native = _Readers(settings, channels, route, native=True)
         self._plain = _Readers(settings, channels, route, native=False)
+        self._later = _Readers(settings, channels, route, native=False, fold=1) if self._plain.zone else None
         self._json = msgspec.json.Decoder()
         self._msgpack = msgspec.msgpack.Decoder()
 
@@ -59,13 +61,26 @@ class Decoder:
             samples = readers.fields.read(self._parse(value, wire), record)
         if samples is None:
             return None
+        later_us = self._second_reading(samples, record, wire) if readers.zone is not None else None
         if self._ids_from_files and not record.native:
             samples = samples._replace(sequence=read_id(record.sequence, "the file's name"))
         if not readers.relative:
             reference_us = written_us if record.timestamp_us is None else record.timestamp_us
             if reference_us is not None:
                 self._check_skew(samples, reference_us)
-        return _block(samples, record.offset, relative=readers.relative)
+        return _block(samples, record.offset, relative=readers.relative, later_us=later_us)
+
+    def _second_reading(self, samples: Samples, record: Record, wire: Wire) -> IntArray | None:
+        """Return the times read as the second ones where local times come twice; None if there are none."""
+        zone = self._plain.zone
+        assert zone is not None
+        assert self._later is not None
+        if not any(may_come_twice(hour, zone) for hour in np.unique(samples.times_us // _HOUR_US).tolist()):
+            return None
+        later = self._later.fields.read(self._parse(record.value, wire), record)
+        if later is None or np.array_equal(later.times_us, samples.times_us):
+            return None
+        return later.times_us
 
     def _parse(self, value: bytes, wire: Wire) -> Any:
         if wire == "msgpack":
@@ -104,12 +119,19 @@ class _Readers:
     """
 
     def __init__(
-        self, settings: DecodeSettings, channels: Sequence[ChannelSettings], route: str | None, *, native: bool
+        self,
+        settings: DecodeSettings,
+        channels: Sequence[ChannelSettings],
+        route: str | None,
+        *,
+        native: bool,
+        fold: Literal[0, 1] = 0,
     ) -> None:
         path = None if route is None else FieldPath(route)
         self.relative = settings.time == "relative" and not native
-        zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
-        times = TimeReader("s" if native else settings.time_unit, relative=self.relative, zone=zone)
+        self.zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
+        unit = "s" if native else settings.time_unit
+        times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold)
         own = (native or settings.fields is None) and OwnReader.serves(path)
         self.fields = FieldReader(settings, channels, times, native=native, route=path)
         self.own = OwnReader(channels, times, settings.max_samples_per_message, path) if own else None
@@ -125,13 +147,13 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
         raise ConfigError(problems)
 
 
-def _block(samples: Samples, offset: int, *, relative: bool) -> SampleBlock:
+def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray | None = None) -> SampleBlock:
     stream, sequence, times_us, values, end, indexes, route = samples
-    if len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
+    if later_us is None and len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]
-    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route)
+    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us)
 
 
 def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -23,13 +24,21 @@ class TimeReader:
     """Reads event times into integer microseconds: since the Unix epoch, or since the sequence's start (``relative``).
 
     Numbers are in ``unit`` and rounded to the nearest microsecond; integers never pass through a float. Texts are
-    numbers or RFC 3339 (absolute times only; without a UTC offset only if ``zone`` is given). 0 is accepted, earlier
-    is not.
+    numbers or RFC 3339 (absolute times only; without a UTC offset only if ``zone`` is given; of times that come twice
+    there, when clocks are set back, ``fold`` 0 is the first and 1 the second, PEP 495). 0 is accepted, earlier is not.
     """
 
-    def __init__(self, unit: Literal["s", "ms", "us", "ns"], *, relative: bool, zone: tzinfo | None = None) -> None:
+    def __init__(
+        self,
+        unit: Literal["s", "ms", "us", "ns"],
+        *,
+        relative: bool,
+        zone: tzinfo | None = None,
+        fold: Literal[0, 1] = 0,
+    ) -> None:
         self._relative = relative
         self._zone = zone
+        self._fold = fold
         self._factor = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}[unit]
         self._latest = MAX_TIME_US // self._factor if self._factor else MAX_TIME_US * 1_000
 
@@ -83,5 +92,15 @@ class TimeReader:
         if value.tzinfo is None:
             if self._zone is None:
                 fail("bad_time", f"{value.isoformat()} has no UTC offset: write ...Z or set decode.timezone")
-            value = value.replace(tzinfo=self._zone)
+            value = value.replace(tzinfo=self._zone, fold=self._fold)
         return (value - _EPOCH) // _TICK
+
+
+@lru_cache(maxsize=1_000)
+def may_come_twice(hour: int, zone: tzinfo) -> bool:
+    """Return whether local times of the hour ``hour`` (since the epoch) come again in ``zone``, clocks set back."""
+    for seconds in (0, 1_800, 3_599):
+        local = datetime.fromtimestamp(hour * 3_600 + seconds, zone)
+        if local.fold == 0 and local.replace(fold=1).utcoffset() != local.utcoffset():
+            return True
+    return False

@@ -35,12 +35,15 @@ class DecodedTimes:
         return Decoder(decode, self._settings.channels, self._settings.route_field)
 
     def of(self, record: Record) -> int | None:
-        """Return the time of the record's first sample in microseconds; None if it is unreadable or has none."""
+        """Return the time of the record's first sample in microseconds.
+
+        None if it is unreadable, has none, or is a local time that comes twice: its place in the file tells them apart.
+        """
         try:
             block = self._decoder.decode(record, _NEVER_AHEAD_US)
         except DecodeError:
             return None
-        return None if block is None or not len(block) else int(block.times_us[0])
+        return None if block is None or not len(block) or block.later_us is not None else int(block.times_us[0])
 
 
 def times_for(settings: Settings) -> DecodedTimes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -47,6 +47,15 @@ def read_checkpoint(folder: Path) -> SavedState:
     newest = max(commits, key=lambda commit: commit.number, default=_Commit(number=0, outputs={}))
     progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
     return SavedState(newest.number, progress, newest.outputs)
+
+
+def newest_commit_us(folder: Path) -> int | None:
+    """Return when the newest file of a checkpoint was written, in Unix microseconds; None if there is none."""
+    times_ns = []
+    for path in folder.glob("*.json"):
+        with suppress(OSError):
+            times_ns.append(path.stat().st_mtime_ns)
+    return max(times_ns) // 1_000 if times_ns else None
 
 
 def _read(path: Path) -> _Commit:

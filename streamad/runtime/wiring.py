@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePath
 
-from streamad.errors import ConfigError, Problem
+from streamad.errors import ClockError, ConfigError, Problem
 from streamad.ingest.record_times import times_for
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
 from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
-from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
+from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter, newest_commit_us
 from streamad.settings.plant_yaml import Settings, check_file_ids
+from streamad.types import from_us
 
 OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+
+_RELEASED_US = 1_792_800_000_000_000
+"""2026-10-24: no machine that runs this release has a clock before it. Raise it with each release."""
+_CLOCK_TOLERANCE_US = 3_600_000_000
 
 
 def source_for(plant: Plant, url: str | None = None) -> Source:
@@ -64,6 +69,24 @@ def sink_for(plant: Plant, role: Role, url: str) -> Sink:
     """Make the sink of ``role`` at ``url``. Raises PluginError, ConfigError, OutputError."""
     options = plant.settings.sinks.options.get(split_url(url)[0], {})
     return connect_sink(url, options, plant.context, f"sinks.{role}")
+
+
+def check_clock(plant: Plant) -> None:
+    """Raise ClockError if the machine's clock shows a time that has passed: before this release or the checkpoint.
+
+    An hour of tolerance is left for clocks that are set back.
+    """
+    now_us = plant.clock.now_us()
+    passed = {"this release of streamad": _RELEASED_US}
+    checkpoint = plant.settings.run.checkpoint
+    if checkpoint is not None and (written_us := newest_commit_us(plant.base_dir / checkpoint)) is not None:
+        passed["the checkpoint"] = written_us
+    for name, time_us in passed.items():
+        if now_us + _CLOCK_TOLERANCE_US < time_us:
+            raise ClockError(
+                f"the machine's clock shows {from_us(now_us):%Y-%m-%d %H:%M} UTC, but {name} is from "
+                f"{from_us(time_us):%Y-%m-%d %H:%M}: set the clock, because alerts and models carry its time"
+            )
 
 
 def committer_for(plant: Plant, source: Source) -> Committer:

@@ -19,7 +19,7 @@ from streamad.commands.shared.report import print_summary
 from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.ports import TransactionalSource
-from streamad.runtime.wiring import committer_for, source_for
+from streamad.runtime.wiring import check_clock, committer_for, source_for
 
 
 def run(
@@ -69,6 +69,7 @@ def run(
     settings = plant.settings
 
     async def work() -> None:
+        check_clock(plant)
         source = source_for(plant)
         monitor = Monitor(plant, quiet=quiet, learns=True, on_start=stop_with_parent if supervised else None)
         report = await monitor.run(

@@ -103,6 +103,27 @@ class Run:
             return self, None
         return self.split(int(np.searchsorted(self.times_us, time_us)))
 
+    def in_time(self, later_us: IntArray, watermark_us: int | None) -> Run:
+        """Return this run of one sample at the earliest of its two readings that is not behind ``watermark_us``.
+
+        ``later_us`` int64 [n] holds the second readings of the samples of its record.
+        """
+        if watermark_us is None or self.first_us >= watermark_us:
+            return self
+        index = self.position.index
+        times_us = later_us[index : index + 1]
+        position, before = self.position, self.before
+        return Run(
+            self.sequence,
+            times_us,
+            self.values,
+            position,
+            before,
+            arrived_us=self.arrived_us,
+            end=self.end,
+            routes=self.routes,
+        )
+
     def absorb(self, later: Run) -> None:
         """Merge a single sample of the same time that came later: its readings replace ours by channel."""
         present = ~np.isnan(later.values)
@@ -128,7 +149,11 @@ def runs_of(block: SampleBlock, before: Clocks, arrived_us: int) -> list[Run]:
         end=block.end,
         routes=() if block.route is None else ((block.offset, block.route),),
     )
-    if block.indexes is None and (len(block) == 1 or bool((block.times_us[1:] > block.times_us[:-1]).all())):
+    if (
+        block.indexes is None
+        and block.later_us is None
+        and (len(block) == 1 or bool((block.times_us[1:] > block.times_us[:-1]).all()))
+    ):
         return [whole]
     indexes = range(len(block)) if block.indexes is None else block.indexes.tolist()
     return [whole.part(i, i + 1, index) for index, i in sorted(zip(indexes, range(len(block)), strict=True))]

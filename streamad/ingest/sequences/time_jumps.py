@@ -130,11 +130,11 @@ class TimeJumps:
     def moves_of(self, offset: int, times_us: IntArray) -> list[int]:
         """Return the times to which a done record at ``offset`` with ``times_us`` [n] moved the clock at first.
 
-        Its held samples did so later, or not at all: ``moves_before`` yields those.
+        Without times it moved none. Its held samples did so later, or not at all: ``moves_before`` yields those.
         """
         jumps = self._past.get(offset)
         if jumps is None:
-            return [int(times_us[-1])]
+            return [int(time_us) for time_us in times_us[-1:]]
         self._repeat(jumps)
         others = np.setdiff1d(times_us, np.array([jump.time_us for jump in jumps]))
         return [*others[-1:].tolist(), *self.moves_before(offset)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -24,8 +27,9 @@ HOUR_S = 3_600.0
 class Reader:
     """Reads lines without record times, one by one, and remembers what came of them."""
 
-    def __init__(self, **sequences: Any) -> None:
-        self.settings = settings_of(sequences={"end": ["marker"], "max_duration": "1d", **sequences})
+    def __init__(self, *, decode: dict[str, Any] | None = None, **sequences: Any) -> None:
+        limits = {"end": ["marker"], "max_duration": "1d", **sequences}
+        self.settings = settings_of(sequences=limits, decode=decode or {})
         self.counters = Counters()
         self.intake = self.anew()
         self.found: list[FinishedSequence] = []
@@ -157,3 +161,69 @@ def test_a_sample_far_ahead_is_accepted_if_its_record_agrees_or_at_the_end() -> 
     assert reader.found == []
     reader.end()
     assert sorted(s.sequence for s in reader.found) == ["A", "B"]
+
+
+# --- the hour that comes twice ---------------------------------------------------------------------------------------
+
+
+def local_lines(*, samples_a_line: int = 1) -> list[bytes]:
+    """150 sequences of two minutes through the night of 25 October 2026 in Berlin, local times without an offset."""
+    start = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)
+    found = []
+    for number in range(150):
+        times = [start + timedelta(minutes=2 * number, seconds=20 * k) for k in range(6)]
+        texts = [time.astimezone(ZoneInfo("Europe/Berlin")).replace(tzinfo=None).isoformat() for time in times]
+        for first in range(0, 6, samples_a_line):
+            part = texts[first : first + samples_a_line]
+            message = {
+                "stream": "press",
+                "sequence": f"B{number}",
+                "times": part,
+                "values": [[1.0, 2.0, 3.0]] * len(part),
+            }
+            found.append(json.dumps({**message, "end": first + samples_a_line >= 6}).encode())
+    return found
+
+
+def night(messages: list[bytes], crash: int | None = None) -> list[tuple[str, str, int, int, tuple[int, int]]]:
+    """Return the sequences of ``messages``, read with a restart before the record ``crash``."""
+    reader = Reader(decode={"timezone": "Europe/Berlin"})
+    if crash is not None:
+        reader.read(*messages[:crash])
+        progress = merge(None, reader.intake.progress())
+        reader.intake = reader.anew(progress)
+        reader.read(*messages[progress.low_watermark :], first=progress.low_watermark)
+    else:
+        reader.read(*messages)
+    return [(s.sequence, s.reason, s.n_samples, s.start_us, s.first_position) for s in reader.found]
+
+
+def test_a_night_in_which_clocks_are_set_back_gives_each_sequence_its_verdict() -> None:
+    found = night(local_lines())
+    start_us = round(datetime(2026, 10, 24, 22, 0, tzinfo=UTC).timestamp() * 1e6)
+    assert [each[:4] for each in found] == [
+        (f"B{number}", "marker", 6, start_us + number * 120_000_000) for number in range(150)
+    ]
+
+
+@pytest.mark.parametrize("samples_a_line", [2, 4, 6])
+def test_the_hour_that_comes_twice_is_read_the_same_from_chunks(samples_a_line: int) -> None:
+    chunked, single = night(local_lines(samples_a_line=samples_a_line)), night(local_lines())
+    assert [each[:4] for each in chunked] == [each[:4] for each in single]
+
+
+def test_the_hour_that_comes_twice_is_read_the_same_after_a_restart_at_every_record() -> None:
+    messages = local_lines(samples_a_line=3)[110:230]  # from 23:50 UTC on, one reading after the other
+    at_once = night(messages)
+    assert len(at_once) == 60
+    for crash in range(len(messages)):
+        assert night(messages, crash) == at_once
+
+
+def test_times_with_an_offset_are_no_question() -> None:
+    texts = ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:01+02:00"]
+    message = {"stream": "press", "times": texts, "values": [[1.0, 2.0, 3.0]] * 2}
+    settings = settings_of(decode={"timezone": "Europe/Berlin"})
+    block = Decoder(settings.decode, settings.channels).decode(Record(0, json.dumps(message).encode()), None)
+    assert block is not None
+    assert block.later_us is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,27 @@ from typer.testing import CliRunner
 
 from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
-from streamad.errors import ConfigError
+from streamad.errors import ClockError, ConfigError
 from streamad.plant import Plant
-from streamad.runtime.wiring import source_for
+from streamad.runtime.wiring import check_clock, source_for
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, RecordBatch
+
+
+def test_a_clock_that_shows_a_time_that_has_passed_is_refused(tmp_path: Path) -> None:
+    settings = Settings(channels=[{"name": "temp_c"}], source={"url": "rec"})  # type: ignore[list-item, arg-type]
+    in_1970, in_2030 = ManualClock(0), ManualClock(1_900_000_000_000_000)
+    with pytest.raises(ClockError, match=r"shows 1970-01-01 00:00 UTC, but this release of streamad is from 2026-"):
+        check_clock(Plant(settings, tmp_path, in_1970))
+    check_clock(Plant(settings, tmp_path, in_2030))
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "start.json").touch()
+    os.utime(tmp_path / "checkpoint" / "start.json", (1_900_003_600, 1_900_003_600))
+    check_clock(Plant(settings, tmp_path, in_2030))
+    os.utime(tmp_path / "checkpoint" / "start.json", (1_900_003_601, 1_900_003_601))
+    with pytest.raises(ClockError, match=r"shows 2030-03-17 17:46 UTC, but the checkpoint is from 2030-03-17 18:46"):
+        check_clock(Plant(settings, tmp_path, in_2030))
 
 
 def problems(folder: Path, source: str, recordings: str | None = None, **sinks: str) -> dict[str, str]:
