@@ -1,0 +1,200 @@
+"""Followed files as a source without an end: looks again and again for what was appended, begun or rotated."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from streamad.errors import ConfigError, Problem, SourceError
+from streamad.plugins import ConnectorContext
+from streamad.system.tasks import finished, wait_for_either
+from streamad.telemetry.logs import get_logger
+from streamad.types import PartitionAssigned, RecordBatch, SourceEvent
+from streamad_connectors.files.cursors import Cursor, JoinedCursor, other_kind_error
+from streamad_connectors.files.finding import joined_name, known_format
+from streamad_connectors.files.follow.chain import Chain
+from streamad_connectors.files.follow.listing import ListedFile, Listing, check_growing
+from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.reading import READ_FAILURES, read_error
+
+_LOOKING_SHARE = 9  # pauses are at least so many times as long as the looks between them, up to
+_LONGEST_PAUSE_S = 5.0
+_TAKEN_AT_ONCE = 16
+_MAX_OPEN_FILES = 256
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """A partition; ``version`` counts its seeks, ``polled`` is the one for which its files were last looked for."""
+
+    chain: Chain
+    version: int = 0
+    polled: int = 0
+    grew: int = 0
+
+
+class Following:
+    """Reads the files of a URL as they grow, until closed: every log a partition, or all of them together one.
+
+    A log is a path with the files that were rotated out of it. Empty batches with ``caught_up`` come with every look
+    that finds nothing.
+    """
+
+    def __init__(self, rest: str, options: FileOptions, context: ConnectorContext) -> None:
+        path = Path(rest)
+        if path.suffix.lower() == ".gz" or known_format(path) is not None:
+            try:
+                check_growing(path, options)
+            except SourceError as error:
+                raise ConfigError([Problem("source.options.follow", str(error))]) from error
+        self._rest, self._options, self._context = rest, options, context
+        self._listing = Listing(rest, options, context.base_dir)
+        self._listed: list[ListedFile] = []
+        self._followed: dict[str, _Followed] = {}
+        self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._worked_s = 0.0
+        self._n_looks = 0
+        self._is_waiting = False
+        self._closed = False
+
+    # --- the laws of Source ---
+
+    async def batches(self) -> AsyncGenerator[SourceEvent, None]:
+        """Yield partitions and their records until closed. Raises SourceError."""
+        while not self._closed:
+            self._changed.clear()
+            self._worked_s = 0.0
+            for partition, is_whole in await self._in_thread(self._look):
+                yield PartitionAssigned(partition, seen_from_start=is_whole)
+            is_idle = True
+            async with aclosing(self._further()) as batches:
+                async for batch in batches:
+                    is_idle = False
+                    yield batch
+            if not is_idle:
+                continue
+            for followed in list(self._followed.values()):
+                if followed.polled == followed.version > 0 and followed.chain.is_caught_up:
+                    yield followed.chain.beat()
+            await self._in_thread(self._rest_some)
+            pause_s = min(_LOOKING_SHARE * self._worked_s, _LONGEST_PAUSE_S)
+            await wait_for_either(self._changed, timeout_s=max(pause_s, self._options.follow_interval / 1e6))
+
+    async def begin(self, partition: str, offset: int, known: Cursor | None) -> int:
+        """Begin ``partition`` at ``offset``, after reading went as far as ``known``. Raises SourceError."""
+        followed = self._followed[partition]
+        cursor = None if known is None else self._as_joined(known)
+        followed.version += 1
+        await self._in_thread(lambda: followed.chain.begin(offset, cursor, self._listed))
+        self._changed.set()
+        return offset
+
+    async def close(self) -> None:
+        """End the iterator and close all files; safe to call twice."""
+        self._closed = True
+        self._changed.set()
+        async with self._lock:
+            for followed in self._followed.values():
+                followed.chain.close()
+
+    # --- checkpoints ---
+
+    def names(self) -> set[str]:
+        """Return the names of the present files, of rotated ones those that they were written under."""
+        return {self._listing.name(file.log) for file in self._listing.files()}
+
+    def _as_joined(self, cursor: Cursor) -> JoinedCursor | None:
+        is_joined = self._options.files == "joined"
+        if isinstance(cursor, JoinedCursor):
+            if cursor.is_log is is_joined:
+                raise other_kind_error(self._rest, cursor)
+            return cursor
+        if is_joined:
+            raise other_kind_error(self._rest, cursor)
+        return None if cursor.is_unread else JoinedCursor(ordinal=0, current=cursor, mtime_ns=0, is_log=True)
+
+    # --- in a thread ---
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        async with self._lock:
+            began_s = time.monotonic()
+            try:
+                return await finished(asyncio.to_thread(work))
+            finally:
+                self._worked_s += time.monotonic() - began_s
+
+    def _look(self) -> list[tuple[str, bool]]:
+        """Look for files; return the new partitions, each with whether it is seen from its beginning."""
+        self._listed = self._listing.files()
+        if not self._listed and not self._is_waiting:
+            get_logger().warning("no file to follow is there yet: waiting", url=self._rest)
+        self._is_waiting = not self._listed
+        self._n_looks += 1
+        by_name: dict[str, list[ListedFile]] = {}
+        for file in self._listed:
+            by_name.setdefault(self._name(file), []).append(file)
+        for name, followed in self._followed.items():
+            if followed.version:
+                with _reading(followed.chain):
+                    followed.chain.poll(by_name.get(name, ()))
+            followed.polled = followed.version
+        return [(name, self._add(name, files)) for name, files in by_name.items() if name not in self._followed]
+
+    def _name(self, file: ListedFile) -> str:
+        if self._options.files == "joined":
+            return joined_name(self._rest, self._context.base_dir)
+        return self._listing.name(file.log)
+
+    def _add(self, name: str, files: list[ListedFile]) -> bool:
+        log = None if self._options.files == "joined" else files[0].log
+        chain = Chain(name, log, self._listing, self._options, self._context)
+        self._followed[name] = _Followed(chain)
+        return not chain.has_older(files)
+
+    async def _further(self) -> AsyncGenerator[RecordBatch, None]:
+        """Yield what can be read of all partitions in turn, until nothing is left."""
+        waiting = [followed for followed in self._followed.values() if followed.version]
+        while waiting and not self._closed:
+            left = []
+            for begin in range(0, len(waiting), _TAKEN_AT_ONCE):
+                some = waiting[begin : begin + _TAKEN_AT_ONCE]
+                versions = [followed.version for followed in some]
+                for followed, version, batches in zip(some, versions, await self._take(some), strict=True):
+                    for batch in batches:
+                        if self._closed or followed.version != version:
+                            break
+                        yield batch
+                    if batches:
+                        followed.grew = self._n_looks
+                        left.append(followed)
+            waiting = left
+
+    async def _take(self, some: Iterable[_Followed]) -> list[list[RecordBatch]]:
+        def take() -> Iterator[list[RecordBatch]]:
+            for followed in some:
+                with _reading(followed.chain):
+                    yield followed.chain.take()
+
+        return await self._in_thread(lambda: list(take()))
+
+    def _rest_some(self) -> None:
+        """Close files if many are open, first those that grew longest ago."""
+        is_open = [followed for followed in self._followed.values() if followed.chain.is_open]
+        for followed in sorted(is_open, key=lambda followed: followed.grew)[: max(0, len(is_open) - _MAX_OPEN_FILES)]:
+            followed.chain.rest()
+
+
+@contextmanager
+def _reading(chain: Chain) -> Iterator[None]:
+    """Turn failures of reading into errors that name the file."""
+    try:
+        yield
+    except READ_FAILURES as error:
+        raise read_error(chain.path, error) from error
