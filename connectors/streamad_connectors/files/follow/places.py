@@ -10,7 +10,6 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import FILE_OFFSETS
 from streamad_connectors.files.cursors import (
-    FileCursor,
     FinishedFile,
     JoinedCursor,
     check_unchanged,

@@ -9,13 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamad.errors import ConfigError, SourceError
 from streamad.types import FILE_OFFSETS, Record
-from tests.support.files import read_one, source
+from tests.support.files import read_one
 from tests.support.follow import Tail, append, rotate
 
 
@@ -100,10 +98,9 @@ class Writer:
         """Offset in its generation and value of each record, as a finite source reads them."""
         found: list[tuple[int, bytes]] = []
         for number, content in enumerate(self._generations):
-            if number == len(self._generations) - 1:
-                content = content[: content.rfind(b"\n") + 1]
+            is_growing = number == len(self._generations) - 1
             path = self._path.with_name(f"finished-{number}{self._path.suffix}")
-            path.write_bytes(content)
+            path.write_bytes(content[: content.rfind(b"\n") + 1] if is_growing else content)
             found += [(record.offset, record.value) for record in await read_one(path, path.parent, **OPTIONS)]
         return found
 
