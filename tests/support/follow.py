@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 from streamad.types import FILE_OFFSETS, PartitionAssigned, Record, RecordBatch, SourceEvent
@@ -29,9 +28,11 @@ class Tail:
     async def __aenter__(self) -> Tail:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the source, as a run does that ends."""
         await self._events.aclose()
         await self.source.close()
 
@@ -88,3 +89,24 @@ def rotate(path: Path, *, copies: bool = False) -> None:
     else:
         path.rename(path.with_name(f"{path.name}.1"))
         path.touch()
+
+
+def write_anew(path: Path, content: bytes) -> None:
+    """Put ``content`` in the place of what the same file holds."""
+    with path.open("wb") as file:
+        file.write(content)
+
+
+def delete(path: Path) -> None:
+    """Delete a file."""
+    path.unlink()
+
+
+def move(path: Path, name: str) -> None:
+    """Give a file another name."""
+    path.rename(path.with_name(name))
+
+
+def n_open_files() -> int:
+    """The number of descriptors of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -248,6 +248,7 @@ class Chain:
         assert self._piece is not None
         self._file.close()
         self._file = None
+        self._later = []  # they came after the file that was taken for the current one
         piece = self._piece
         if piece.size is not None:
             raise self._places.replaced(piece.listed.path)

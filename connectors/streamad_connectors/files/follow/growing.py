@@ -41,6 +41,7 @@ class GrowingFile:
         self.whole, self.digest = 0, ""
         self.is_through = False
         self._kept_bytes, self._kept = 0, ""
+        self._has_records = False
         self._searched = 0
         self._stamp = (-1, -1)
         self._file = FileIO(path)
@@ -64,9 +65,9 @@ class GrowingFile:
         digest = digest_of(self._file, whole) if whole > self.whole or not self.digest else self.digest
         self._check()  # afterwards: what stands there now stood there while it was read
         self.whole, self.digest = whole, digest
-        # Before its first whole line, the beginning of that line is all that tells a file from its successor.
-        self._kept_bytes = whole or self.size
-        self._kept = digest if whole else digest_of(self._file, self.size)
+        # Before its first record, the beginning of a line may be all that tells a file from its successor.
+        self._kept_bytes = whole if self._has_records else self.size
+        self._kept = digest if self._has_records else digest_of(self._file, self.size)
 
     def take(self, cutter: Cutter) -> list[ReadRecord] | None:
         """Return the records of some further whole lines, None if no whole line is left. Raises as ``look``."""
@@ -101,6 +102,7 @@ class GrowingFile:
         if stamp != self._stamp:
             self._check()
         self.size = size
+        self._has_records |= bool(found)
         return found
 
     def _stat(self) -> tuple[int, int]:

@@ -141,6 +141,8 @@ class Places:
         return self._in_order(found for found in later if not self._is_finished(found, known))
 
     def _check_order(self, files: Iterable[ListedFile], position: Key, known: JoinedCursor) -> None:
+        if known.dropped and not known.through:
+            return  # reading began at a later file: those before it are not known
         finished = {old.name: old for old in known.finished}
         order = self._options.order
         forgotten = order_key(known.through, known.through_ns, order) if known.dropped else None
