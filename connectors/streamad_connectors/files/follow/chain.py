@@ -43,6 +43,7 @@ class Chain:
         self._history = History(None)
         self._plan: deque[Piece] = deque()
         self._later: list[ListedFile] = []
+        self._is_polled = False
         self._piece: Piece | None = None
         self._file: GrowingFile | None = None
         self._cutter: Cutter = JsonLines(options, 0, is_line_start=True)
@@ -73,7 +74,7 @@ class Chain:
         self.close()
         self._history = History(known)
         self._plan = deque(self._places.plan(offset, known, listed))
-        self._later = []
+        self._later, self._is_polled = [], False
         self._cursor = None if known is None else known.current
         self._mtime_ns = 0 if known is None else known.mtime_ns
         self.next_offset = offset
@@ -92,6 +93,7 @@ class Chain:
             raise grew_error(finished.path)
         if self._resting is not None:
             self._wake_if_changed()
+        self._is_polled = not self._plan or self._resting is not None
         if self._plan:
             return
         known = self._history.at
@@ -121,8 +123,9 @@ class Chain:
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether no file waits to be opened; for use after ``take`` returned nothing."""
-        return self._file is not None or self._resting is not None or not (self._plan or self._later)
+        """Return whether no file waits to be opened or looked for; for use after ``take`` returned nothing."""
+        is_there = self._file is not None or self._resting is not None
+        return self._is_polled and (is_there or not (self._plan or self._later))
 
     def beat(self) -> RecordBatch:
         """Return the batch that says that nothing waits to be read."""
@@ -130,7 +133,7 @@ class Chain:
 
     def rest(self) -> None:
         """Close the files until the current one changes, if nothing of it is left to be read."""
-        if self._file is None or self._piece is None or self._later or self._piece.size is not None:
+        if self._file is None or self._piece is None or self._later or self._piece.listed.is_rotated:
             return
         stamp, begin = self._file.stamp, self.next_offset - self._piece.ordinal * FILE_OFFSETS
         piece = with_fields(self._piece, begin=begin)
@@ -248,7 +251,7 @@ class Chain:
         assert self._piece is not None
         self._file.close()
         self._file = None
-        self._later = []  # they came after the file that was taken for the current one
+        self._later, self._is_polled = [], False  # they came after the file that was taken for the current one
         piece = self._piece
         if piece.size is not None:
             raise self._places.replaced(piece.listed.path)

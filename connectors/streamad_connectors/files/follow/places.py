@@ -172,7 +172,8 @@ class Places:
                 self._holds(file, old, is_named=True)
 
     def _find_finished(self, old: FinishedFile) -> ListedFile:
-        for file in self._written_under(self._path(old.name)):
+        files = self._written_under(self._path(old.name))
+        for file in sorted(files, key=lambda file: file.size != old.size):  # others may begin with the same bytes
             if self._holds(file, old, is_named=False):
                 return file
         raise gone_error(old.name)

@@ -31,11 +31,10 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """A partition; ``version`` counts its seeks, ``polled`` is the one for which its files were last looked for."""
+    """A partition; ``version`` counts its seeks, ``grew`` is the number of the look that last found something."""
 
     chain: Chain
     version: int = 0
-    polled: int = 0
     grew: int = 0
 
 
@@ -59,7 +58,7 @@ class Following:
         self._followed: dict[str, _Followed] = {}
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
-        self._worked_s = 0.0
+        self._looked_s = 0.0
         self._n_looks = 0
         self._is_waiting = False
         self._closed = False
@@ -70,22 +69,29 @@ class Following:
         """Yield partitions and their records until closed. Raises SourceError."""
         while not self._closed:
             self._changed.clear()
-            self._worked_s = 0.0
-            for partition, is_whole in await self._in_thread(self._look):
+            looked_s = time.monotonic()
+            found = await self._in_thread(self._look)
+            self._looked_s = time.monotonic() - looked_s
+            for partition, is_whole in found:
                 yield PartitionAssigned(partition, seen_from_start=is_whole)
-            is_idle = True
             async with aclosing(self._further()) as batches:
                 async for batch in batches:
-                    is_idle = False
                     yield batch
-            if not is_idle:
-                continue
-            for followed in list(self._followed.values()):
-                if followed.polled == followed.version > 0 and followed.chain.is_caught_up:
+            for followed in self._begun():
+                if followed.chain.is_caught_up:
                     yield followed.chain.beat()
             await self._in_thread(self._rest_some)
-            pause_s = min(_LOOKING_SHARE * self._worked_s, _LONGEST_PAUSE_S)
-            await wait_for_either(self._changed, timeout_s=max(pause_s, self._options.follow_interval / 1e6))
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait until it is time for the next look: at once if files were renamed during this one."""
+        pause_s = min(_LOOKING_SHARE * self._looked_s, _LONGEST_PAUSE_S)
+        if all(followed.chain.is_caught_up for followed in self._begun()):
+            pause_s = max(pause_s, self._options.follow_interval / 1e6)
+        await wait_for_either(self._changed, timeout_s=pause_s)
+
+    def _begun(self) -> list[_Followed]:
+        return [followed for followed in self._followed.values() if followed.version]
 
     async def begin(self, partition: str, offset: int, known: Cursor | None) -> int:
         """Begin ``partition`` at ``offset``, after reading went as far as ``known``. Raises SourceError."""
@@ -124,11 +130,7 @@ class Following:
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         async with self._lock:
-            began_s = time.monotonic()
-            try:
-                return await finished(asyncio.to_thread(work))
-            finally:
-                self._worked_s += time.monotonic() - began_s
+            return await finished(asyncio.to_thread(work))
 
     def _look(self) -> list[tuple[str, bool]]:
         """Look for files; return the new partitions, each with whether it is seen from its beginning."""
@@ -144,7 +146,6 @@ class Following:
             if followed.version:
                 with _reading(followed.chain):
                     followed.chain.poll(by_name.get(name, ()))
-            followed.polled = followed.version
         return [(name, self._add(name, files)) for name, files in by_name.items() if name not in self._followed]
 
     def _name(self, file: ListedFile) -> str:
@@ -160,7 +161,7 @@ class Following:
 
     async def _further(self) -> AsyncGenerator[RecordBatch, None]:
         """Yield what can be read of all partitions in turn, until nothing is left."""
-        waiting = [followed for followed in self._followed.values() if followed.version]
+        waiting = self._begun()
         while waiting and not self._closed:
             left = []
             for begin in range(0, len(waiting), _TAKEN_AT_ONCE):
