@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
 import signal
@@ -20,8 +21,8 @@ from streamad.types import FILE_OFFSETS
 from tests.support.follow import append, rotate
 from tests.support.forks import fork_server_context, forked
 from tests.support.runtime import child
-from tests.support.runtime.pipeline import messy_recordings, outputs, until
-from tests.support.runtime.recordings import committed, run_recordings
+from tests.support.runtime.pipeline import line, messy_recordings, outputs, settings_of, until
+from tests.support.runtime.recordings import committed, run_recordings, write_recording
 
 LIMIT_S = 60.0
 
@@ -109,6 +110,29 @@ async def test_restarts_at_any_moment_change_no_output(seed: int, tmp_path: Path
     assert n_runs > 5
     assert same_names(folder) == expected
     assert all(len(expected[role]) > 5 for role in ("verdicts", "alerts", "dead_letters"))
+
+
+async def test_silence_ends_a_sequence_by_the_wall_clock_once(tmp_path: Path) -> None:
+    """As with Kafka: on the clock of the pipeline, while its source says that nothing waits."""
+    settings = settings_of(sequences={"end": ["gap"], "gap": "50ms"}, run={"commit_interval": "1ms"})
+    log = tmp_path / "in" / "app.jsonl"
+    write_recording(log, [line("a", None, [n / 100]) for n in range(3)])
+
+    async def silent(_: Pipeline) -> None:
+        await until(lambda: read_verdicts() == [("gap", 3)])
+
+    async def broken(_: Pipeline) -> None:
+        append(log, line("a", None, [10.0]) + b"\n")
+        await until(lambda: read_verdicts() == [("gap", 3), ("gap", 1)])
+
+    def read_verdicts() -> list[tuple[str, int]]:
+        found = tmp_path / "out" / "verdicts.jsonl"
+        messages = [json.loads(text) for text in found.read_text().splitlines()] if found.exists() else []
+        return [(message["reason"], message["n_samples"]) for message in messages]
+
+    for act in (silent, silent, broken):
+        await run_recordings(tmp_path, "in/app.jsonl", settings, act, follow=True, follow_interval="1ms")
+    assert read_verdicts() == [("gap", 3), ("gap", 1)]
 
 
 # --- killed ----------------------------------------------------------------------------------------------------------

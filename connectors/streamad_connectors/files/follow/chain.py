@@ -72,6 +72,11 @@ class Chain:
         Raises SourceError if the files do not continue what was read.
         """
         self.close()
+        listed = list(listed)
+        if known is None and offset == 0 and self._places.has_older(listed):
+            get_logger().warning(
+                "rotated files are there that the URL does not name: they are not read", partition=self.name
+            )
         self._history = History(known)
         self._plan = deque(self._places.plan(offset, known, listed))
         self._later, self._is_polled = [], False
