@@ -130,6 +130,8 @@ class FileSource:
             for cursor in known.values():
                 if isinstance(cursor, JoinedCursor) and not (cursor.is_log and follows) and cursor.names & found:
                     raise other_kind_error(self._rest, cursor)
+            if self._following is not None:
+                self._following.check_renamed(known)
             return
         for name in found & cursors.keys():
             stored = known.get(name)

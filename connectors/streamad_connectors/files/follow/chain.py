@@ -62,6 +62,10 @@ class Chain:
         """Return whether a file is open."""
         return self._file is not None
 
+    def holds(self, listed: ListedFile) -> bool:
+        """Return whether ``listed`` is the file being read, or the one before, under whatever name."""
+        return any(file is not None and file.identity == listed.identity for file in (self._file, self._finished))
+
     def has_older(self, listed: Iterable[ListedFile]) -> bool:
         """Return whether files were rotated out of the first one that are not among the ``listed``."""
         return self._places.has_older(listed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 from streamad.errors import ConfigError, Problem, SourceError
@@ -15,7 +15,7 @@ from streamad.plugins import ConnectorContext
 from streamad.system.tasks import finished, wait_for_either
 from streamad.telemetry.logs import get_logger
 from streamad.types import PartitionAssigned, RecordBatch, SourceEvent
-from streamad_connectors.files.cursors import Cursor, JoinedCursor, other_kind_error
+from streamad_connectors.files.cursors import Cursor, JoinedCursor, other_kind_error, sample_digest
 from streamad_connectors.files.finding import joined_name, known_format
 from streamad_connectors.files.follow.chain import Chain
 from streamad_connectors.files.follow.listing import ListedFile, Listing, check_growing
@@ -116,6 +116,14 @@ class Following:
         """Return the names of the present files, of rotated ones those that they were written under."""
         return {self._listing.name(file.log) for file in self._listing.files()}
 
+    def check_renamed(self, known: Mapping[str, Cursor]) -> None:
+        """Raise SourceError if a file would be a new partition, but holds what was read under the name of another."""
+        for file in self._listing.files():
+            name = self._listing.name(file.log)
+            for other, cursor in known.items():
+                if name not in known and _was_read(file, cursor):
+                    raise renamed_error(file.path, other)
+
     def _as_joined(self, cursor: Cursor) -> JoinedCursor | None:
         is_joined = self._options.files == "joined"
         if isinstance(cursor, JoinedCursor):
@@ -146,6 +154,10 @@ class Following:
             if followed.version:
                 with _reading(followed.chain):
                     followed.chain.poll(by_name.get(name, ()))
+        for file in self._listed:
+            for name, followed in self._followed.items():
+                if self._name(file) not in self._followed and followed.chain.holds(file):
+                    raise renamed_error(file.path, name)
         return [(name, self._add(name, files)) for name, files in by_name.items() if name not in self._followed]
 
     def _name(self, file: ListedFile) -> str:
@@ -190,6 +202,23 @@ class Following:
         is_open = [followed for followed in self._followed.values() if followed.chain.is_open]
         for followed in sorted(is_open, key=lambda followed: followed.grew)[: max(0, len(is_open) - _MAX_OPEN_FILES)]:
             followed.chain.rest()
+
+
+def renamed_error(path: Path, before: str) -> SourceError:
+    """Return the error that ``path`` was read under the name ``before`` and would be read again."""
+    return SourceError(
+        f"{path}: was {before} before, so it would be judged again; let rotated files be named "
+        f"{PurePath(before).name}.1 or {PurePath(before).name}-20261124, or choose a pattern that does not match them"
+    )
+
+
+def _was_read(file: ListedFile, cursor: Cursor) -> bool:
+    """Return whether ``file`` holds all that was read of the current file of ``cursor``, or of a finished one."""
+    current = cursor.current if isinstance(cursor, JoinedCursor) else cursor
+    if file.identity.inode == current.inode and 0 < current.size <= file.size:
+        return sample_digest(file.path, current.size) == current.digest
+    finished = cursor.finished if isinstance(cursor, JoinedCursor) else ()
+    return any(0 < old.size == file.size and sample_digest(file.path, old.size) == old.digest for old in finished)
 
 
 @contextmanager

@@ -362,6 +362,19 @@ async def test_a_log_with_older_files_is_not_seen_from_its_start(log: Path) -> N
         assert read_numbers(tail) == [0, 1, 2, 3, 4, 5]
 
 
+async def test_a_rotated_file_that_would_be_a_new_partition_is_refused(log: Path) -> None:
+    async with following("*.jsonl", log.parent) as tail:
+        cursor = tail.batches[-1].cursor
+        move(log, "app-2026.jsonl")
+        await refused(tail, r"app-2026\.jsonl: was app\.jsonl before, so it would be judged again; let rotated files")
+    again = source("*.jsonl", log.parent, follow=True)
+    with pytest.raises(SourceError, match=r"app-2026\.jsonl: was app\.jsonl before"):
+        again.check_cursors({"app.jsonl": cursor})
+    append(log.with_name("b.jsonl"), numbers(0, 1))
+    move(log.with_name("app-2026.jsonl"), "app.jsonl")
+    again.check_cursors({"app.jsonl": cursor})
+
+
 async def test_many_files_are_not_all_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamad_connectors.files.follow.source._MAX_OPEN_FILES", 2)
     logs = [tmp_path / f"{name}.{kind}" for name in "abc" for kind in ("csv", "jsonl")]
