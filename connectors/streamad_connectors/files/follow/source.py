@@ -154,11 +154,12 @@ class Following:
             if followed.version:
                 with _reading(followed.chain):
                     followed.chain.poll(by_name.get(name, ()))
-        for file in self._listed:
+        new = {name: files for name, files in by_name.items() if name not in self._followed}
+        for file in (file for files in new.values() for file in files):
             for name, followed in self._followed.items():
-                if self._name(file) not in self._followed and followed.chain.holds(file):
+                if followed.chain.holds(file):
                     raise renamed_error(file.path, name)
-        return [(name, self._add(name, files)) for name, files in by_name.items() if name not in self._followed]
+        return [(name, self._add(name, files)) for name, files in new.items()]
 
     def _name(self, file: ListedFile) -> str:
         if self._options.files == "joined":

@@ -51,14 +51,21 @@ STEPS = st.one_of(
 )
 
 
-@given(name=st.sampled_from(sorted(FORMATS)), steps=st.lists(STEPS, max_size=25), data=st.data())
+@given(
+    name=st.sampled_from(sorted(FORMATS)), is_joined=st.booleans(), steps=st.lists(STEPS, max_size=25), data=st.data()
+)
 @settings(max_examples=150, deadline=None)
-async def test_followed_equals_finished(name: str, steps: list[int | str], data: st.DataObject) -> None:
-    """Written in any pieces, rotated and read again at any moment: the records of its generations, each once."""
+async def test_followed_equals_finished(
+    name: str, is_joined: bool, steps: list[int | str], data: st.DataObject
+) -> None:
+    """Written in any pieces, rotated and read again at any moment: the records of its generations, each once.
+
+    If it is joined, a new file begins instead of a rotation.
+    """
     header, rows = FORMATS[name]
     with tempfile.TemporaryDirectory() as folder:
-        writer = Writer(Path(folder) / name, header, rows(0, 60))
-        reader = Reader(name, Path(folder), data)
+        writer = Writer(Path(folder) / name, header, rows(0, 60), is_joined=is_joined)
+        reader = Reader(name, Path(folder), data, is_joined=is_joined)
         writer.write(5)
         await reader.look()
         for step in steps:
@@ -81,11 +88,17 @@ async def test_followed_equals_finished(name: str, steps: list[int | str], data:
 class Writer:
     """Writes a log in pieces; every generation begins with the header."""
 
-    def __init__(self, path: Path, header: bytes, rows: bytes) -> None:
-        self._path, self._header, self._rows = path, header, rows
+    def __init__(self, path: Path, header: bytes, rows: bytes, *, is_joined: bool) -> None:
+        self._log, self._header, self._rows = path, header, rows
+        self._is_joined = is_joined
         self._left = header + rows
         self._generations = [b""]
-        path.touch()
+        self._path.touch()
+
+    @property
+    def _path(self) -> Path:
+        """The file that is being written."""
+        return self._log.with_stem(f"app-{len(self._generations)}") if self._is_joined else self._log
 
     def write(self, n_bytes: int) -> None:
         piece, self._left = self._left[:n_bytes], self._left[n_bytes:]
@@ -95,10 +108,12 @@ class Writer:
     def rotate(self, *, copies: bool) -> None:
         if not self._generations[-1]:
             return
-        rotate(self._path, copies=copies)
+        if not self._is_joined:
+            rotate(self._path, copies=copies)
         if self._left:  # loggers rotate between two records: what was cut off begins as a record of its own
             self._left = self._header + self._left
         self._generations.append(b"")
+        self._path.touch()
 
     async def expected(self) -> list[tuple[int, bytes]]:
         """Offset in its generation and value of each record, as a finite source reads them."""
@@ -114,8 +129,10 @@ class Writer:
 class Reader:
     """Follows a log; a stop keeps what was committed, at any batch so far if it ``loses``."""
 
-    def __init__(self, name: str, folder: Path, data: st.DataObject) -> None:
-        self._name, self._folder, self._data = name, folder, data
+    def __init__(self, name: str, folder: Path, data: st.DataObject, *, is_joined: bool) -> None:
+        self._folder, self._data = folder, data
+        self._url = name.replace("app.", "app-*.") if is_joined else name
+        self._options = {**OPTIONS, "files": "joined" if is_joined else "separate"}
         self._tail: Tail | None = None
         self._committed: list[Record] = []
         self._after: tuple[int, str] | None = None
@@ -126,7 +143,7 @@ class Reader:
 
     async def look(self) -> None:
         if self._tail is None:
-            self._tail = Tail(self._name, self._folder, **OPTIONS)
+            self._tail = Tail(self._url, self._folder, **self._options)
             if self._after is None:
                 await self._tail.begin()
             else:
