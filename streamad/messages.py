@@ -37,7 +37,9 @@ import msgspec
 
 SCHEMA_VERSION = 2
 
-EndReason = Literal["marker", "change", "gap", "length", "max_duration", "max_samples", "memory", "end_of_input"]
+EndReason = Literal[
+    "marker", "change", "gap", "length", "max_duration", "max_samples", "memory", "end_of_input", "late"
+]
 Decision = Literal["normal", "anomalous", "unscorable", "learning"]
 Tail = Literal["empirical", "extrapolated"]
 Role = Literal["alerts", "attributions", "verdicts", "dead_letters", "late", "events", "feedback", "control"]

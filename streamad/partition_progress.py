@@ -26,7 +26,8 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     samples are recognised; ``closed_through_us`` does so for sequences without ids. ``partial``: the beginning of the
     stream's next sequence may have been missed. ``starts`` (relative times) maps the hash of a sequence id to the event
     time of its second 0 and the partition clock when it was first seen. ``forced`` holds the forced ends since
-    ``done_below``, in order: rereading repeats them at the same offsets.
+    ``done_below``, in order: rereading repeats them at the same offsets. ``closed_late`` is ``closed`` for sequences of
+    late samples only.
     """
 
     done_below: int
@@ -38,6 +39,7 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     partial: bool = False
     starts: dict[str, tuple[int, int]] = {}
     forced: tuple[ForcedEnd, ...] = ()
+    closed_late: dict[str, int] = {}
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +49,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     sequence has no committed verdict, else N; ``clock_us`` the partition's record clock before LWM, and
     ``low_watermark_us`` after the record at LWM, for its age (without one the same as ``clock_us``). Streams first seen
     while ``clock_us`` is at most ``partial_until_us`` may lack their beginning; ``unseen``: they may, and no record has
-    fixed that limit yet. ``cursor`` is the source's own text about N (see ``RecordBatch.cursor``).
+    fixed that limit yet. ``cursor`` is the source's own text about N (see ``RecordBatch.cursor``). ``untold`` names
+    sequences that the memory limit ended while records were read again (stream, hash of the id), with the offset from
+    which their samples below N are late and not yet reported. ``jumps``: records whose last sample was held because it
+    lay far ahead, with the offset of the record at which it moved the partition's clock (None: nowhere), and its time.
     """
 
     partition: str
@@ -60,6 +65,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     unseen: bool = False
     cursor: str | None = None
+    untold: tuple[tuple[str, str, int], ...] = ()
+    jumps: tuple[tuple[int, int | None, int], ...] = ()
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +82,8 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     unseen: bool = False
     cursor: str | None = None
+    untold: tuple[tuple[str, str, int], ...] = ()
+    jumps: tuple[tuple[int, int | None, int], ...] = ()
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:

@@ -98,6 +98,8 @@ class RecordBatch:
     distance from ``next_offset``.
     ``cursor`` is the source's own text about all up to ``next_offset``: it is committed with the progress and handed to
     ``ResumableSource.resume``. None if the source has none.
+    ``written`` says when records without a time of their own were written at the latest: pairs of the offset from which
+    on it holds, rising, and Unix microseconds. Empty: not known.
     """
 
     partition: str
@@ -107,6 +109,13 @@ class RecordBatch:
     begins_at: int | None = None
     end_offset: int | None = None
     cursor: str | None = None
+    written: tuple[tuple[int, int], ...] = ()
+
+    def written_us(self, offset: int) -> int | None:
+        """Return when the record at ``offset`` was written at the latest; None if that is not known."""
+        if not self.written:
+            return None
+        return next((time_us for begin, time_us in reversed(self.written) if begin <= offset), self.written[0][1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +203,8 @@ class FinishedSequence:
     ``first_position`` is the lowest position of its samples; ``partial``: its beginning may be missing;
     ``duplicates`` counts readings that a later one of the same time replaced. ``routes`` holds the different values of
     the field that chooses the model, in order of their positions; a sequence with more than one cannot be judged.
+    ``n_late`` > 0: all of its samples came late (reason ``late``); the times are the first and the last one, the values
+    NaN.
     """
 
     stream: str
@@ -205,6 +216,7 @@ class FinishedSequence:
     partial: bool = False
     duplicates: int = 0
     routes: tuple[str, ...] = ()
+    n_late: int = 0
 
     @property
     def start_us(self) -> int:
@@ -219,7 +231,7 @@ class FinishedSequence:
     @property
     def n_samples(self) -> int:
         """Return the number of samples, those of equal time merged."""
-        return len(self.times_us)
+        return self.n_late or len(self.times_us)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,47 +7,23 @@ result; rereading from a progress record repeats nothing that was committed and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 
 import msgspec
 
 from streamad.errors import DecodeError
-from streamad.ingest.runs import Clocks, Run, runs_of
-from streamad.ingest.sequence_ends import Closed, LateSamples, StreamState, hash_of
+from streamad.ingest.sequences.forced_ends import Repeats
+from streamad.ingest.sequences.late_entries import LateEntry
+from streamad.ingest.sequences.runs import Clocks, Run, runs_of
+from streamad.ingest.sequences.sequence_ends import NEVER_US, Closed, LateSamples, StreamState, hash_of
+from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
 from streamad.partition_progress import ForcedEnd, Progress, ProgressUpdate, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 
 _RELATIVE_PAUSE_US = 1_000_000
 _MAX_VOID_DEADLINES = 64
-
-
-class Repeats:
-    """The forced ends of a progress that are not repeated yet, in the order of their offsets."""
-
-    def __init__(self, streams: Mapping[str, StreamProgress]) -> None:
-        waiting = [(end.offset, name, end) for name, stream in streams.items() for end in stream.forced]
-        self._waiting = sorted(waiting, key=itemgetter(0))[::-1]
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    @property
-    def streams(self) -> set[str]:
-        """The streams with forced ends that are not repeated yet."""
-        return {name for _, name, _ in self._waiting}
-
-    def take_due(self, offset: int) -> Iterator[tuple[str, ForcedEnd]]:
-        """Remove and yield the forced ends due before the record at ``offset``, with the names of their streams."""
-        while self._waiting and self._waiting[-1][0] <= offset:
-            _, name, end = self._waiting.pop()
-            yield name, end
-
-    def of(self, stream: str) -> tuple[ForcedEnd, ...]:
-        """Return the forced ends of ``stream`` that are not repeated yet."""
-        return tuple(end for _, name, end in reversed(self._waiting) if name == stream)
 
 
 class Assembler:
@@ -65,9 +41,13 @@ class Assembler:
         *,
         seen_from_start: bool = True,
         progress: Progress | None = None,
+        max_clock_skew_us: int = 3_600_000_000,
     ) -> None:
         self.partition = partition
         self._settings = settings
+        past = [] if progress is None else [Jump(*jump) for jump in progress.jumps]
+        self.jumps = TimeJumps(settings, max_clock_skew_us, past, 0 if progress is None else progress.low_watermark)
+        self._late_without_id: list[tuple[str, LateEntry]] = []
         self._seen_from_start = seen_from_start
         self._streams: dict[str, StreamState] = {}
         self._retired: dict[str, list[StreamState]] = {}
@@ -103,27 +83,86 @@ class Assembler:
         self._read_below = block.offset + 1
         if self._unconfirmed:
             self._confirm(record_us)
+        self._resolve_held(block)
         partition_before = self.clock_us
         if record_us is not None:
             self._move(record_us)
         stream = self._streams.get(block.stream) or self._admit(block, record_us)
         if block.offset < stream.done_below:
             if record_us is None and not block.relative:
-                self._move(int(block.times_us[-1]))
+                self._move_by_done(block)
             return self._take_finished()
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
             block = self._absolute(stream, block, record_us)
         for run in runs_of(block, before, self._clock_at(block)):
-            if record_us is None:
-                self._take_untimed(stream, run)
-            else:
-                stream.last_record_us = self.clock_us
-                self._take(stream, run)
+            if stream.held is not None:
+                self._resolve(stream, run.first_us, block.offset)
+            if block.relative or not self.jumps.is_ahead(run, stream.max_time_us, record_us):
+                self._take_run(stream, run, record_us)
+                continue
+            last = run
+            if len(run) > 1:
+                head, last = run.split(len(run) - 1)
+                self._take_run(stream, head, record_us)
+            stream.held = last
+            self.jumps.hold(stream.name, last, record_us)
         if block.relative and block.end and block.sequence is None and "marker" in self._settings.end:
             stream.end_relative()
         self._collect(stream)
         return self._take_finished()
+
+    def _take_run(self, stream: StreamState, run: Run, record_us: int | None) -> None:
+        if record_us is None:
+            self._take_untimed(stream, run)
+        else:
+            stream.last_record_us = self.clock_us
+            self._take(stream, run)
+
+    # --- samples far ahead ---
+
+    def _resolve_held(self, block: SampleBlock) -> None:
+        """Decide on held samples before the record of ``block``, whose clocks must include them."""
+        for time_us in self.jumps.moves_before(block.offset):
+            self._move(time_us)
+        for name in self.jumps.count():
+            self._accept_held(self._streams[name], block.offset)
+        stream = self._streams.get(block.stream) if self.jumps.held else None
+        if stream is not None and stream.held is not None and block.offset >= stream.done_below:
+            first = 0 if block.indexes is None else int(block.indexes.argmin())
+            time_us = (self.clock_us or 0) if block.relative else int(block.times_us[first])
+            self._resolve(stream, time_us, block.offset)
+
+    def _resolve(self, stream: StreamState, time_us: int, offset: int | None) -> None:
+        """Decide on the held sample of ``stream`` by its next sample, at ``time_us`` in the record at ``offset``.
+
+        If the stream would be forgotten now, the partition's clock stands for its next sample (``offset`` None).
+        """
+        newest_us = stream.max_time_us or 0
+        if self.jumps.is_right(stream.name, time_us, newest_us):
+            self._accept_held(stream, offset)
+            return
+        self.jumps.reject(stream.name, newest_us)
+        stream.held = None
+        self._changed.add(stream.name)
+
+    def _accept_held(self, stream: StreamState, offset: int | None) -> None:
+        held = self.jumps.accept(stream.name, offset)
+        stream.held = None
+        held.run.arrived_us = self.clock_us if self.clock_us is not None else held.run.first_us
+        if offset is None:
+            self._take(stream, held.run)
+        else:
+            self._take_run(stream, held.run, held.record_us)
+        self._collect(stream)
+
+    def _move_by_done(self, block: SampleBlock) -> None:
+        """Move the clock by a record without its own time that is read again and done, as its first reading did."""
+        time_us = self.jumps.clock_of(block.offset, block.times_us)
+        if time_us is not None:
+            self._move(time_us)
+        for held_us in self.jumps.moves_before(block.offset):
+            self._move(held_us)
 
     def observe(self, record_us: int) -> list[Closed]:
         """Move the partition's record clock to ``record_us`` if that is later; return the sequences that this ended."""
@@ -152,9 +191,9 @@ class Assembler:
         self._move(run.last_us)
 
     def _take(self, stream: StreamState, run: Run) -> None:
-        was_waiting, was_open = stream.is_waiting, bool(stream.open)
+        was_waiting, was_open, n_late = stream.is_waiting, bool(stream.open), len(stream.entries)
         stream.accept(run)
-        if not was_waiting and (stream.is_waiting or not was_open):
+        if not was_waiting and (stream.is_waiting or not was_open or len(stream.entries) > n_late):
             self._schedule(stream)
 
     def _admit(self, block: SampleBlock, record_us: int | None) -> StreamState:
@@ -221,11 +260,18 @@ class Assembler:
         if forced is not None and deadline_us < now_us:
             stream.note(forced)
             self._unconfirmed.append((stream, forced))
-        while deadline_us < now_us and not stream.is_quiet:
-            stream.expire(deadline_us)
+        while deadline_us < now_us and not (stream.is_quiet and stream.held is None):
+            if not stream.is_quiet:
+                stream.expire(deadline_us)
+            elif forced is None:
+                self._resolve(stream, now_us, None)
+            else:
+                break  # only a record decides on a held sample
             deadline_us = stream.deadline_us
         self._collect(stream)
-        if deadline_us < now_us:
+        if deadline_us < now_us and stream.held is not None:
+            self._due_us[stream.name] = NEVER_US
+        elif deadline_us < now_us:
             self._retire(stream)
         else:
             self._due_us[stream.name] = deadline_us
@@ -252,10 +298,14 @@ class Assembler:
 
     def end_of_input(self) -> list[Closed]:
         """End all open sequences with reason ``end_of_input`` and return them."""
+        for name in list(self.jumps.held):
+            self._accept_held(self._streams[name], None)
         for stream in self._streams.values():
             stream.flush()
             for sequence in list(stream.open.values()):
                 stream.close(sequence, "end_of_input")
+            for entry in list(stream.entries.values()):
+                stream.close_late(entry)
             self._collect(stream)
         return self._take_finished()
 
@@ -303,6 +353,9 @@ class Assembler:
             self.merged += sum(late.merged for late in stream.late)
             self._late += stream.late
             stream.late = []
+        if stream.late_without_id:
+            self._late_without_id += [(stream.name, entry) for entry in stream.late_without_id]
+            stream.late_without_id = []
         if stream.finished:
             for closed in stream.finished:
                 self.merged += closed.merged
@@ -328,6 +381,11 @@ class Assembler:
         late, self._late = self._late, []
         return late
 
+    def take_late_without_id(self) -> list[tuple[str, LateEntry]]:
+        """Return the late samples without a sequence id, by stream, that have ended since the last call."""
+        found, self._late_without_id = self._late_without_id, []
+        return found
+
     def take_new_streams(self) -> list[str]:
         """Return the streams first seen since the last call."""
         new, self._new_streams = self._new_streams, []
@@ -342,7 +400,7 @@ class Assembler:
 
     @property
     def pending_samples(self) -> int:
-        """Return how many samples are held and not yet in a finished sequence."""
+        """Return how many samples are buffered and not yet in a finished sequence; those of ``jumps`` are others."""
         return sum(
             sum(len(run) + run.merged for run in stream.pending.runs)
             + sum(sequence.n + sequence.merged for sequence in stream.open.values())
@@ -394,6 +452,7 @@ class Assembler:
             partial_until_us=self._partial_until_us,
             unseen=not self._seen_from_start and self._partial_until_us is None,
             streams=changed,
+            jumps=self.jumps.past(low_watermark),
         )
 
     def _drop_retired(self, low_watermark: int, clock_us: int | None) -> None:

@@ -40,12 +40,13 @@ class Decoder:
         self._json = msgspec.json.Decoder()
         self._msgpack = msgspec.msgpack.Decoder()
 
-    def decode(self, record: Record, now_us: int) -> SampleBlock | None:
+    def decode(self, record: Record, written_us: int | None) -> SampleBlock | None:
         """Return the samples of ``record``, ordered by time; None if it holds only ignored channels.
 
-        ``now_us`` replaces a missing record time in the clock-skew check. ``end`` of an unordered message belongs to
-        its last sample in time. With ``decode.time: relative`` the times count from the sequence's start, except in
-        native records. Raises DecodeError for anything unreadable, and nothing else, whatever the bytes.
+        ``written_us`` replaces a missing record time in the clock-skew check (None: not checked). ``end`` of an
+        unordered message belongs to its last sample in time. With ``decode.time: relative`` the times count from the
+        sequence's start, except in native records. Raises DecodeError for anything unreadable, and nothing else,
+        whatever the bytes.
         """
         value = record.value
         if len(value) > self._settings.max_message_bytes:
@@ -58,7 +59,9 @@ class Decoder:
         if samples is None:
             return None
         if not readers.relative:
-            self._check_skew(samples, now_us if record.timestamp_us is None else record.timestamp_us)
+            reference_us = written_us if record.timestamp_us is None else record.timestamp_us
+            if reference_us is not None:
+                self._check_skew(samples, reference_us)
         return _block(samples, record.offset, relative=readers.relative)
 
     def _parse(self, value: bytes, wire: Wire) -> Any:
@@ -86,7 +89,7 @@ class Decoder:
             allowed_s = self._settings.max_clock_skew / 1e6
             fail(
                 "clock_skew",
-                f"the event time is {ahead_us / 1e6:.6g} s ahead of the record's own time,"
+                f"the event time is {ahead_us / 1e6:.6g} s ahead of the record's own time (of a file: its last change),"
                 f" decode.max_clock_skew is {allowed_s:.6g} s",
             )
 

@@ -8,15 +8,18 @@ from itertools import groupby
 
 import msgspec
 
-from streamad.errors import DecodeError
+from streamad.errors import DecodeError, SourceError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
-from streamad.ingest.sequence_ends import Closed, LateSamples
+from streamad.ingest.sequences.late_entries import LateEntry
+from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, hash_of
 from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
 from streamad.telemetry.metrics import Counters
 from streamad.types import Record, RecordBatch, from_us
+
+_FIRST_RECORDS = 100
 
 
 def dead_letter(
@@ -41,6 +44,43 @@ def dead_letter(
     )
 
 
+class FirstTimes:
+    """Notices that a partition's first records all lie in the future of their file: its time of change is wrong.
+
+    Nothing is committed meanwhile (``is_open``: nothing was before), so nothing is lost.
+    """
+
+    def __init__(self, partition: str, *, is_open: bool) -> None:
+        self._partition = partition
+        self._is_open = is_open
+        self._n_wrong = 0
+        self._written_us = 0
+
+    @property
+    def are_all_wrong(self) -> bool:
+        """Return whether all records so far, at least one, have wrong times."""
+        return self._is_open and self._n_wrong > 0
+
+    def found(self, record: Record, written_us: int | None, error: DecodeError | None) -> None:
+        """Note a record. Raises SourceError if it is the last of the first 100, and all are wrong."""
+        if not self._is_open:
+            return
+        if record.timestamp_us is None and written_us is not None and error is not None and error.kind == "clock_skew":
+            self._n_wrong, self._written_us = self._n_wrong + 1, written_us
+            if self._n_wrong >= _FIRST_RECORDS:
+                self.check()
+        else:
+            self._is_open = False
+
+    def check(self) -> None:
+        """Raise SourceError if all records so far, at least one, have wrong times."""
+        if self.are_all_wrong:
+            raise SourceError(
+                f"{self._partition}: its first {self._n_wrong} records all lie after the file's last change "
+                f"({from_us(self._written_us).isoformat()}): set the file's time (touch) or decode.max_clock_skew"
+            )
+
+
 class Intake:
     """Decodes and assembles the records of one partition.
 
@@ -60,25 +100,42 @@ class Intake:
     ) -> None:
         self.partition = partition
         self.next_offset = progress.low_watermark if progress is not None else 0
-        self.assembler = Assembler(partition, settings.sequences, seen_from_start=seen_from_start, progress=progress)
+        self.assembler = Assembler(
+            partition,
+            settings.sequences,
+            seen_from_start=seen_from_start,
+            progress=progress,
+            max_clock_skew_us=settings.decode.max_clock_skew,
+        )
         self._settings = settings
         self._decoder = decoder
         self._counters = counters
         self._cursor = progress.cursor if progress is not None else None
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
-        self._cut_anew: set[tuple[str, str | None]] = set()
+        self._held: dict[int, DeadLetter] = {}
+        self._times = FirstTimes(partition, is_open=progress is None)
+        self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
     def is_recovering(self) -> bool:
         """Return whether records are being read again."""
         return self.next_offset < self._resume_at
 
+    @property
+    def may_commit(self) -> bool:
+        """Return whether progress may be committed; not while the times of all records so far are wrong."""
+        return not self._times.are_all_wrong
+
     def take(self, batch: RecordBatch, now_us: int) -> list[Closed]:
-        """Take a batch and return the sequences that it ended; unreadable records become dead letters."""
+        """Take a batch and return the sequences that it ended; unreadable records become dead letters.
+
+        Raises SourceError if the times of the first records all lie after those records were written.
+        """
         finished: list[Closed] = []
         for record in batch.records:
-            finished += self._take(record, now_us)
+            written_us = batch.written_us(record.offset) if record.timestamp_us is None else None
+            finished += self._take(record, written_us, now_us)
         self.next_offset = max(self.next_offset, batch.next_offset)
         if batch.cursor is not None and self.next_offset >= self._resume_at:
             self._cursor = batch.cursor
@@ -90,22 +147,25 @@ class Intake:
         self._set_late_aside(is_new=False, now_us=now_us)
         return finished
 
-    def _take(self, record: Record, now_us: int) -> list[Closed]:
-        is_new = record.offset >= self._resume_at
+    def _take(self, record: Record, written_us: int | None, now_us: int) -> list[Closed]:
+        is_new, block = record.offset >= self._resume_at, None
         repeated = self._reach(record.offset, now_us) if self.assembler.is_repeating else []
         try:
-            block = self._decoder.decode(record, now_us)
+            block = self._decoder.decode(record, written_us)
             finished = self._observe(record) if block is None else self.assembler.push(block, record.timestamp_us)
             if is_new:
                 self._counters.samples += 0 if block is None else len(block)
                 self._counters.ignored += block is None
+            self._times.found(record, written_us, None)
         except DecodeError as error:
+            self._times.found(record, written_us, error)
             finished = self._observe(record)
             if is_new:
                 self._counters.dead_letters[error.kind] += 1
                 letter = dead_letter(record, self.partition, error, self._settings.decode, now_us)
                 self._aside.append(OutputRecord("dead_letters", self.partition, letter))
         self._counters.records += is_new
+        self._hold(record, "" if block is None else block.stream, is_new=is_new, now_us=now_us)
         self._set_late_aside(is_new=is_new, now_us=now_us)
         return repeated + finished if repeated else finished
 
@@ -118,8 +178,11 @@ class Intake:
         return self._counted(finished)
 
     def end_of_input(self, now_us: int) -> list[Closed]:
-        """End and return all open sequences: the partition has ended."""
+        """End and return all open sequences: the partition has ended. Raises SourceError as ``take``."""
+        self._times.check()
         finished = self.assembler.end_of_input()
+        self.assembler.jumps.take_resolved()  # all accepted
+        self._held.clear()
         self._set_late_aside(is_new=True, now_us=now_us)
         return self._counted(finished)
 
@@ -131,9 +194,14 @@ class Intake:
         """
         finished = self.assembler.evict_largest()
         if self.is_recovering:
-            self._cut_anew |= {(c.sequence.stream, c.key) for c in finished if c.sequence.reason == "memory"}
+            cut = [closed for closed in finished if closed.sequence.reason == "memory"]
+            self._untold |= {(closed.sequence.stream, hash_of(closed.key)): self.next_offset for closed in cut}
         self._set_late_aside(is_new=not self.is_recovering, now_us=now_us)
         return self._counted(finished)
+
+    def take_late_without_id(self) -> list[tuple[str, LateEntry]]:
+        """Return the late samples without a sequence id, by stream, that have ended since the last call."""
+        return self.assembler.take_late_without_id()
 
     def take_aside(self) -> list[OutputRecord]:
         """Return the dead letters and late records since the last call."""
@@ -143,12 +211,15 @@ class Intake:
     def progress(self, *, ended: bool = False) -> ProgressUpdate:
         """Return what changed since the last call; ``ended``: a finite partition was read to its end."""
         update = self.assembler.progress(max(self.next_offset, self._resume_at))
-        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor)
+        untold: tuple[tuple[str, str, int], ...] = ()
+        if self.is_recovering:
+            untold = tuple((*cut, max(begin, self.next_offset)) for cut, begin in self._untold.items())
+        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor, untold=untold)
 
     def _counted(self, finished: list[Closed]) -> list[Closed]:
         for closed in finished:
             self._counters.sequences[closed.sequence.reason] += 1
-            self._counters.sequence_samples += closed.sequence.n_samples
+            self._counters.sequence_samples += 0 if closed.sequence.n_late else closed.sequence.n_samples
             self._counters.merged += closed.merged
             self._counters.duplicates += closed.sequence.duplicates
         return finished
@@ -156,18 +227,39 @@ class Intake:
     def _observe(self, record: Record) -> list[Closed]:
         return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
 
+    def _hold(self, record: Record, stream: str, *, is_new: bool, now_us: int) -> None:
+        """Keep the dead letter of ``record`` while its sample is held, and emit those whose time proved wrong."""
+        for resolved in self.assembler.jumps.take_resolved():
+            letter = self._held.pop(resolved.offset, None)
+            if resolved.error is None or not is_new:
+                continue
+            if letter is None:
+                letter = self._jump_letter(record, now_us)
+            self._counters.dead_letters["time_jump"] += 1
+            letter = msgspec.structs.replace(letter, error=resolved.error)
+            self._aside.append(OutputRecord("dead_letters", self.partition, letter))
+        if self.assembler.jumps.is_held(stream, record.offset):
+            self._held[record.offset] = self._jump_letter(record, now_us)
+
+    def _jump_letter(self, record: Record, now_us: int) -> DeadLetter:
+        return dead_letter(record, self.partition, DecodeError("time_jump", ""), self._settings.decode, now_us)
+
     def _set_late_aside(self, *, is_new: bool, now_us: int) -> None:
         found = self.assembler.take_late()
         if not found:
             return
         if not is_new:
-            found = [late for late in found if late.closed and (late.stream, late.sequence) in self._cut_anew]
+            found = [late for late in found if late.closed and self._is_untold(late)]
         self._counters.merged += sum(late.merged for late in found)
         self._counters.late_samples += sum(len(late.times_us) for late in found)
         if self._settings.sequences.late == "sink":
             for _, together in groupby(found, key=_message_of):
                 record = self._late_record(list(together), now_us)
                 self._aside.append(OutputRecord("late", record.stream, record))
+
+    def _is_untold(self, late: LateSamples) -> bool:
+        begin = self._untold.get((late.stream, hash_of(late.sequence)))
+        return begin is not None and late.offset >= begin
 
     def _late_record(self, together: list[LateSamples], now_us: int) -> LateRecord:
         first = together[0]

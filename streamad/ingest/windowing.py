@@ -59,6 +59,8 @@ def to_window(
 def _check(sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None) -> int:
     """Return the largest number of points in the window; nothing is allocated by the length of time."""
     n_channels = sequence.values.shape[1]
+    if sequence.n_late:
+        raise _RefusedError("late: all samples came later than sequences.allowed_lateness allows")
     if sequence.partial:
         raise _RefusedError("partial: the beginning of the sequence may not have been seen")
     if channels is not None and n_channels != len(channels):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequence_ends import Closed
+from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.judge.judging import JudgedSequence
 from streamad.messages import DeadLetter, Event, LateRecord, OutputRecord
 from streamad.partition_progress import ProgressUpdate

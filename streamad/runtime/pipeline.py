@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from streamad.errors import PartitionLost
-from streamad.ingest.sequence_ends import Closed
+from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
 from streamad.partition_progress import ProgressUpdate
@@ -32,6 +32,7 @@ from streamad.types import (
     RecordBatch,
     SourceEvent,
     SourceNotice,
+    from_us,
 )
 
 _MAX_ASIDE_BYTES = 16_000_000
@@ -300,6 +301,12 @@ class Pipeline:
             if others := self._homes.claim(stream, partition.name):
                 message = f"also in {min(others)}: its sequences are unscorable; check the message key"
                 self.emit("stream_in_two_partitions", message, partition=partition.name, stream=stream)
+        for stream, late in partition.intake.take_late_without_id():
+            message = (
+                f"{late.n} samples from {from_us(late.first_us).isoformat()} to {from_us(late.last_us).isoformat()} "
+                "came later than sequences.allowed_lateness allows and carry no sequence id: they have no verdict"
+            )
+            self.emit("late_samples", message, partition=partition.name, stream=stream)
         partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:
@@ -366,7 +373,7 @@ class Pipeline:
         """Begin the commits that are due."""
         now_us, interval_us = self._clock.monotonic_us(), self._settings.run.commit_interval
         for partition in self._partitions.values():
-            if partition.committing is not None:
+            if partition.committing is not None or not partition.intake.may_commit:
                 continue
             is_due = partition.is_due(now_us, interval_us, has_events=bool(self._events))
             if is_due or partition.aside_bytes > _MAX_ASIDE_BYTES:

@@ -63,7 +63,7 @@ class PacedSource:
         if record.timestamp_us is not None:
             return self._paced_us((partition, ""), None, record.timestamp_us, now_us)
         try:
-            block = self._decoder.decode(record, self._clock.now_us())
+            block = self._decoder.decode(record, None)
         except DecodeError:
             return now_us
         if block is None:

@@ -38,7 +38,8 @@ class LearningCounters:
 class Counters:
     """Counters of input, results and commits since the run began.
 
-    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + samples still held: no sample is lost (records
+    ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + ``dead_letters["time_jump"]`` (one sample each)
+    + samples still held: no sample is lost (records
     read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
     counts the aborted ones. ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
     those left open at the end of a finite input. ``learning`` is by model, and empty if the plant does not learn.

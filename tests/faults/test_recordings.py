@@ -14,7 +14,7 @@ import pytest
 
 from streamad.errors import SourceError
 from tests.support.runtime.disk import Disk
-from tests.support.runtime.pipeline import line, outputs, settings_of
+from tests.support.runtime.pipeline import TickingClock, line, outputs, settings_of
 from tests.support.runtime.recordings import batches_of, run_recordings, verdicts, write_recording
 
 
@@ -223,13 +223,13 @@ async def test_the_order_of_change(tmp_path: Path) -> None:
     samples = batches_of([f"B-{number}" for number in range(4)], samples=3)
     for age, (name, part) in enumerate({"z": samples[:4], "a": samples[4:8], "m": samples[8:]}.items()):
         write_recording(tmp_path / "in" / f"{name}.jsonl", part)
-        os.utime(tmp_path / "in" / f"{name}.jsonl", (1000 + age, 1000 + age))
+        os.utime(tmp_path / "in" / f"{name}.jsonl", (2e9 + age, 2e9 + age))
     assert await joined(tmp_path, order="time") == 1
     assert verdicts(tmp_path) == dict.fromkeys([(f"B-{number}", "normal", 3) for number in range(3)], 1)
     write_recording(tmp_path / "in" / "b.jsonl", batches_of(["B-9"], start_s=99))
-    os.utime(tmp_path / "in" / "b.jsonl", (1001, 1001))
+    os.utime(tmp_path / "in" / "b.jsonl", (2e9 + 0.5, 2e9 + 0.5))
     await refused(tmp_path, r"b\.jsonl: is new, but comes before in/m\.jsonl", order="time")
-    os.utime(tmp_path / "in" / "b.jsonl", (1003, 1003))
+    os.utime(tmp_path / "in" / "b.jsonl", (2e9 + 3, 2e9 + 3))
     await joined(tmp_path, order="time")
     assert verdicts(tmp_path).total() == 4
 
@@ -262,3 +262,44 @@ async def test_crashes_in_a_row_change_no_output_of_joined_files(
             crashes += 1
     assert crashes > 40
     assert outputs(folder) == at_once
+
+
+# --- the machine's clock ---
+
+
+async def test_a_wrong_machine_clock_decides_nothing(tmp_path: Path) -> None:
+    """In 1970 all of a recording lies in the future; its file's time of change does not."""
+    write_recording(tmp_path / "in" / "a.jsonl", batches_of([f"B-{number}" for number in range(4)]))
+    clock = TickingClock(0.001, start_us=1_000_000)
+    await run_recordings(tmp_path, settings=CHANGE, files="separate", clock=clock)
+    assert {decision for _, decision, _ in verdicts(tmp_path)} == {"normal"}
+    assert verdicts(tmp_path).total() == 4
+
+
+@pytest.mark.parametrize("n", [1, 30])
+async def test_a_recording_whose_time_of_change_is_wrong_is_refused_and_loses_nothing(tmp_path: Path, n: int) -> None:
+    path = tmp_path / "in" / "a.jsonl"
+    write_recording(path, batches_of([f"B-{number}" for number in range(n)]))
+    good_s = path.stat().st_mtime
+    os.utime(path, (1, 1))
+    wrong = r"a\.jsonl: its first \d+ records all lie after the file's last change \(1970"
+    with pytest.raises(SourceError, match=wrong):
+        await run_recordings(tmp_path, settings=CHANGE, files="separate")
+    os.utime(path, (good_s, good_s))
+    await run_recordings(tmp_path, settings=CHANGE, files="separate")
+    assert verdicts(tmp_path).total() == n
+
+
+async def test_what_was_unreadable_stays_so_if_the_file_is_changed_later(tmp_path: Path) -> None:
+    """A sample ahead of the file's time of change is a dead letter, read again or not."""
+    path = tmp_path / "in" / "a.jsonl"
+    messages = batches_of(["B-0", "B-1"], samples=3)
+    ahead = batches_of(["B-2"], start_s=2e9, samples=1)
+    write_recording(path, messages[:4] + ahead)
+    await run_recordings(tmp_path, settings=CHANGE, files="joined")
+    write_recording(path, messages[:4] + ahead + messages[4:])
+    os.utime(path, (4e9, 4e9))
+    await run_recordings(tmp_path, settings=CHANGE, files="joined", at_end="judge")
+    assert verdicts(tmp_path) == {("B-0", "normal", 3): 1, ("B-1", "normal", 3): 1}
+    (letter,) = (tmp_path / "out" / "dead_letters.jsonl").read_text().splitlines()
+    assert json.loads(letter)["kind"] == "clock_skew"

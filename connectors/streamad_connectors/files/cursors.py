@@ -19,14 +19,21 @@ from streamad_connectors.files.formats.reading import ReadRecord
 BLOCK_BYTES = 64 * 1024
 _SPREAD_BLOCKS = 16
 _DIGEST_BYTES = 12
+_WRITTEN_STEP_US = 60_000_000
+_WRITTEN_STEPS = 64
 
 
 class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="file"):
     """How far a file was read, and what it held.
 
     ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
+<<<<<<< HEAD
     and length of the values of the records from offset ``begin`` on and below ``next_offset``. Of followed files,
     ``numeric`` has a 1 for each CSV column of numbers and a 0 for each other one, and ``inode`` is the file's.
+=======
+    and length of the values of the records from offset ``begin`` on and below ``next_offset``. ``written`` holds the
+    file's times of change when records were first read (see ``RecordBatch.written``).
+>>>>>>> main
     """
 
     name: str
@@ -36,6 +43,7 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     next_offset: int
     crc: int = 0
     n_bytes: int = 0
+<<<<<<< HEAD
     numeric: str = ""
     inode: int = 0
 
@@ -55,15 +63,19 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             crc=zlib.crc32(values, self.crc),
             n_bytes=self.n_bytes + len(values),
         )
+=======
+    written: tuple[tuple[int, int], ...] = ()
+>>>>>>> main
 
 
 class FinishedFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file that was read to its end before the next one was begun: its name, size, digest and time of change."""
+    """A file that was read to its end before the next one was begun: its name, size, digest and times of change."""
 
     name: str
     size: int
     digest: str
     mtime_ns: int
+    written: tuple[tuple[int, int], ...] = ()
 
 
 class JoinedCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="joined"):
@@ -167,9 +179,24 @@ class Watch:
 
     def take(self, batch: RecordBatch) -> FileCursor:
         """Return the cursor after ``batch``. Raises OSError."""
+<<<<<<< HEAD
         if batch.next_offset <= self.cursor.next_offset:
             return self.cursor
         self.cursor = self.cursor.after(batch)
+=======
+        cursor = self.cursor
+        if batch.next_offset <= cursor.next_offset:
+            return cursor
+        written = _written(cursor.written, cursor.next_offset, self._path.stat().st_mtime_ns // 1_000)
+        values = b"".join([record.value for record in batch.records if record.offset >= cursor.next_offset])
+        self.cursor = msgspec.structs.replace(
+            cursor,
+            next_offset=batch.next_offset,
+            crc=zlib.crc32(values, cursor.crc),
+            n_bytes=cursor.n_bytes + len(values),
+            written=written,
+        )
+>>>>>>> main
         return self.finish()
 
     def finish(self) -> FileCursor:
@@ -180,11 +207,22 @@ class Watch:
         return self.cursor
 
 
+def _written(steps: tuple[tuple[int, int], ...], offset: int, mtime_us: int) -> tuple[tuple[int, int], ...]:
+    """Return ``steps`` with the time of change at which the records from ``offset`` on are read first.
+
+    A later time counts from a minute on, so that a growing file has few steps; an earlier one never.
+    """
+    if steps and mtime_us < steps[-1][1] + _WRITTEN_STEP_US:
+        return steps
+    return (*steps, (offset, mtime_us))[-_WRITTEN_STEPS:]
+
+
 def with_cursors(batches: Generator[RecordBatch, None, None], watch: Watch) -> Generator[RecordBatch, None, None]:
     """Yield ``batches`` with the cursors of ``watch``."""
     with closing(batches):
         for batch in batches:
-            yield replace(batch, cursor=encode_cursor(watch.take(batch)))
+            cursor = watch.take(batch)
+            yield replace(batch, cursor=encode_cursor(cursor), written=cursor.written)
 
 
 def check_unchanged(path: Path, cursor: FileCursor, records: Callable[[], Iterator[ReadRecord]]) -> None:

@@ -47,6 +47,7 @@ class Part:
     ordinal: int
     begin: int
     mtime_ns: int
+    written: tuple[tuple[int, int], ...] = ()
 
 
 class JoinedFiles:
@@ -105,7 +106,11 @@ class JoinedFiles:
         for ordinal, old in enumerate(known.finished, known.dropped):
             if old.name in found:
                 file, mtime_ns = found[old.name]
+<<<<<<< HEAD
                 parts.append(Part(file, ordinal, 0, mtime_ns))
+=======
+                parts.append(_Part(file, ordinal, 0, mtime_ns, old.written))
+>>>>>>> main
             elif ordinal >= done:
                 raise gone_error(old.name)
         current = known.current
@@ -145,8 +150,11 @@ class JoinedFiles:
             with _named(path), closing(batched(self._read(part.file, part.begin), self.partition)) as batches:
                 for batch in batches:
                     after = batch.next_offset
-                    cursor = None if is_read_again else history.cursor(watch.take(batch))
-                    yield _shifted(batch, base, path, cursor)
+                    if is_read_again:
+                        yield _shifted(batch, base, path, None, part.written)
+                        continue
+                    current = watch.take(batch)
+                    yield _shifted(batch, base, path, history.cursor(current), current.written)
             if not is_read_again:
                 with _named(path):
                     complete = history.cursor(watch.finish(), is_complete=True)
@@ -173,7 +181,7 @@ class History:
         dropped, through, through_ns = part.ordinal, "", 0
         if before is not None:
             old = before.current
-            self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns))
+            self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns, old.written))
             dropped, through, through_ns = before.dropped, before.through, before.through_ns
             if len(self._finished) > REMEMBERED_FILES:
                 first = self._finished.pop(0)
@@ -241,11 +249,14 @@ def _check_finished(file: FoundFile, old: FinishedFile) -> None:
         )
 
 
-def _shifted(batch: RecordBatch, base: int, path: Path, cursor: str | None) -> RecordBatch:
+def _shifted(
+    batch: RecordBatch, base: int, path: Path, cursor: str | None, written: tuple[tuple[int, int], ...]
+) -> RecordBatch:
     if batch.next_offset >= FILE_OFFSETS:
         raise SourceError(f"{path}: has offsets of 2^40 and above, too many for files: joined; split the file")
     records = tuple(Record(base + r.offset, r.value, r.timestamp_us, r.key, r.native) for r in batch.records)
-    return RecordBatch(batch.partition, records, base + batch.next_offset, cursor=cursor)
+    written = tuple((base + offset, time_us) for offset, time_us in written)
+    return RecordBatch(batch.partition, records, base + batch.next_offset, cursor=cursor, written=written)
 
 
 @contextmanager

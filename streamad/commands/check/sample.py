@@ -101,7 +101,7 @@ def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decode
         finished = intake.take(event, now_us)
         for record in event.records:
             try:
-                block = decoder.decode(record, now_us)
+                block = decoder.decode(record, event.written_us(record.offset))
             except DecodeError:
                 continue  # the intake counts it
             if block is not None:

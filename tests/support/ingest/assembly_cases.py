@@ -35,6 +35,9 @@ def sequence_settings(draw: st.DrawFn, *, gap: bool = True, lateness: bool = Tru
     )
 
 
+WRONG = st.sampled_from([-50, -20, 30, 90, 200])
+
+
 @st.composite
 def arrivals(
     draw: st.DrawFn,
@@ -47,21 +50,22 @@ def arrivals(
 ) -> list[Record]:
     """Draw records: event times wander about a common time; record times are missing, one and the same, or rise.
 
-    They carry no route, one, or several of ``routes``.
+    They carry no route, one, or several of ``routes``. Now and then a time is wrong.
     """
+    deltas = st.integers(-8, 8)
     clock = clock or draw(st.sampled_from(["none", "constant", "rising", "rising"]))
     ids = draw(st.sampled_from([[None], ["A", "B"], ["A", "B", "C", None]]))
     route = st.sampled_from(draw(st.sampled_from([[None], [routes[0]], [None, *routes]])))
     steps = st.tuples(
         st.sampled_from(streams),
         st.sampled_from(ids),
-        st.lists(st.tuples(st.integers(-8, 8), ROWS), min_size=1, max_size=longest),
+        st.lists(st.tuples(deltas | deltas | deltas | WRONG, ROWS), min_size=1, max_size=longest),
         st.sampled_from([False, False, False, True]),
         st.sampled_from([0, 0, 1, 2, 3, 8, 20]),
         st.sampled_from([0, 0, 1, 5, 30]),
         route,
     )
-    records, event_us, record_us = [], 50, 50
+    records, event_us, record_us = [], 60, 60
     for stream, key, samples, end, forward, lag, value in draw(st.lists(steps, min_size=1, max_size=most)):
         event_us += forward
         record_us = max(record_us, event_us) + lag if clock == "rising" else record_us

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from streamad.ingest.sequence_ends import Closed, LateSamples
+from streamad.ingest.sequences.sequence_ends import Closed, LateSamples
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 
@@ -66,6 +66,7 @@ class Cut:
     duplicates: int
     partial: bool = False
     routes: tuple[str, ...] = ()
+    n_late: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ def cut_of(closed: Closed) -> Cut:
         sequence.duplicates,
         sequence.partial,
         sequence.routes,
+        sequence.n_late,
     )
 
 
@@ -128,6 +130,7 @@ class _Open:
     duplicates: int = 0
     first_position: tuple[int, int] = (0, 0)
     routes: list[tuple[tuple[int, int], str]] = field(default_factory=list)
+    partial: bool = False
 
     @property
     def times(self) -> list[int]:
@@ -135,7 +138,19 @@ class _Open:
 
 
 @dataclass
+class _Entry:
+    """The late samples of a sequence that is neither open nor closed."""
+
+    since: int
+    first_position: tuple[int, int]
+    n_channels: int
+    times: list[int] = field(default_factory=list)
+
+
+@dataclass
 class _Stream:
+    entries: dict[str | None, _Entry] = field(default_factory=dict)
+    held: _Sample | None = None
     pending: list[_Sample] = field(default_factory=list)
     open: dict[str | None, _Open] = field(default_factory=dict)
     closed_at: dict[str | None, int] = field(default_factory=dict)
@@ -157,22 +172,46 @@ class Model:
         self.clock: int | None = None
         self.cuts: list[Cut] = []
         self.late: list[Late] = []
+        self.jumped: list[tuple[int, int]] = []
         self.merged = 0
 
     def push(self, record: Record, offset: int) -> None:
+        self._resolve(record.stream, record.times[0])
         if record.record_us is not None:
             self.tick_to(record.record_us)
         for index, (time, row) in enumerate(zip(record.times, record.rows, strict=True)):
+            self._resolve(record.stream, time)
             stream = self.streams.setdefault(record.stream, _Stream())
-            clock = time if self.clock is None else self.clock
-            stream.last_record = clock if record.record_us is not None else max(clock, time)
             position = (offset, index)
             routes = () if record.route is None else ((position, record.route),)
-            is_end = index == record.end_at
-            sample = _Sample(record.sequence, time, row, is_end, position, max(clock, time), routes)
+            sample = _Sample(record.sequence, time, row, index == record.end_at, position, 0, routes)
+            if record.record_us is None and stream.newest is not None and self._is_ahead(time - stream.newest):
+                stream.held = sample
+                continue
+            clock = time if self.clock is None else self.clock
+            stream.last_record = clock if record.record_us is not None else max(clock, time)
+            sample.clock = max(clock, time)
             self._arrive(record.stream, stream, sample)
             if record.record_us is None:
                 self.tick_to(time)
+
+    def _is_ahead(self, ahead: int) -> bool:
+        return ahead > max(self.settings.gap or 0, self.settings.max_duration) + self.settings.allowed_lateness
+
+    def _resolve(self, name: str, time: int) -> None:
+        """Take or drop the stream's held sample, by the time of the next one."""
+        stream = self.streams.get(name)
+        if stream is None or stream.held is None:
+            return
+        assert stream.newest is not None
+        held, stream.held = stream.held, None
+        if abs(time - held.time) > max(abs(time - stream.newest), self.settings.allowed_lateness):
+            self.jumped.append(held.position)
+            return
+        assert self.clock is not None
+        stream.last_record = held.clock = max(self.clock, held.time)
+        self._arrive(name, stream, held)
+        self.tick_to(held.time)
 
     def tick_to(self, now: int) -> None:
         if self.clock is None:
@@ -180,13 +219,18 @@ class Model:
         while self.clock < now:
             self.clock += 1
             for name, stream in list(self.streams.items()):
-                self._tick(name, stream, self.clock)
+                self._tick(name, stream, self.clock, now)
 
     def end_of_input(self) -> None:
         for name, stream in self.streams.items():
+            if stream.held is not None:
+                stream.held.clock = max(self.clock or 0, stream.held.time)
+                self._arrive(name, stream, stream.held)
             self._flush(name, stream)
             for key in list(stream.open):
                 self._close(name, stream, key, "end_of_input")
+            for key in list(stream.entries):
+                self._close_late(name, stream, key, 0)
 
     # --- one stream ---
 
@@ -200,7 +244,7 @@ class Model:
         watermark = self._watermark(stream)
         return watermark is not None and stream.newest is not None and watermark < stream.newest
 
-    def _tick(self, name: str, stream: _Stream, now: int) -> None:
+    def _tick(self, name: str, stream: _Stream, now: int, record: int) -> None:
         lateness, gap = self.settings.allowed_lateness, self.settings.gap
         if self._is_waiting(stream):
             if now <= stream.last_record + lateness:
@@ -212,16 +256,33 @@ class Model:
                 limit = min(limit, stream.last_record + gap)
             if now > limit + lateness:
                 self._close(name, stream, key, self._limit_reason(sequence), limit + lateness)
+        for key, entry in list(stream.entries.items()):
+            limit = entry.since + self.settings.max_duration
+            if gap is not None:
+                limit = min(limit, stream.last_record + gap)
+            if now > limit + lateness:
+                self._close_late(name, stream, key, limit + lateness)
         silence = self.settings.max_duration if gap is None else min(gap, self.settings.max_duration)
         assert stream.newest is not None
         assert self.memory is not None
-        if now > max(stream.last_record, stream.newest) + silence + lateness + self.memory:
+        if now <= max(stream.last_record, stream.newest) + silence + lateness + self.memory:
+            return
+        if stream.held is None:
             del self.streams[name]
+            return
+        held, stream.held = stream.held, None
+        if abs(record - held.time) > max(abs(record - stream.newest), lateness):
+            self.jumped.append(held.position)
+            del self.streams[name]
+            return
+        held.clock = max(record, held.time)
+        self._arrive(name, stream, held)
 
     def _arrive(self, name: str, stream: _Stream, sample: _Sample) -> None:
         watermark = self._watermark(stream)
         if watermark is not None and sample.time < watermark:
             self._drop(name, sample, closed=False)
+            self._enter_late(name, stream, sample)
             return
         stream.newest = sample.time if stream.newest is None else max(stream.newest, sample.time)
         stream.pending.append(sample)
@@ -255,7 +316,10 @@ class Model:
         if "change" in self.settings.end:
             for other in [other for other in stream.open if other != key]:
                 self._close(name, stream, other, "change", clock)
-        sequence = stream.open.setdefault(key, _Open([], clock, first_position=twins[0].position))
+        if key not in stream.open:
+            entry = None if key is None else stream.entries.pop(key, None)
+            stream.open[key] = _Open([], clock, first_position=twins[0].position, partial=entry is not None)
+        sequence = stream.open[key]
         known = [sequence.samples.pop()] if sequence.samples and sequence.times[-1] == time else []
         merged, duplicates = _merged(known + twins)
         sequence.samples.append(merged)
@@ -310,9 +374,31 @@ class Model:
                 tuple(sample.row for sample in sequence.samples),
                 sequence.first_position,
                 sequence.duplicates,
+                sequence.partial,
                 routes=_different([value for _, value in sorted(sequence.routes)]),
             )
         )
+
+    def _enter_late(self, name: str, stream: _Stream, sample: _Sample) -> None:
+        """Note a late sample of a sequence that is neither open nor closed."""
+        key = sample.sequence
+        if key is not None and (key in stream.open or self._is_closed(stream, key, sample.time, sample.clock)):
+            return
+        if key not in stream.entries:
+            stream.entries[key] = _Entry(sample.clock, sample.position, len(sample.row))
+        stream.entries[key].times.append(sample.time)
+        if sample.end and "marker" in self.settings.end:
+            self._close_late(name, stream, key, sample.clock)
+
+    def _close_late(self, name: str, stream: _Stream, key: str | None, at: int) -> None:
+        entry = stream.entries.pop(key)
+        if key is None:
+            return
+        stream.closed_at[key] = max(at, entry.since)
+        times = tuple(sorted({min(entry.times), max(entry.times)}))
+        rows = ((None,) * entry.n_channels,) * len(times)
+        n_late = len(entry.times)
+        self.cuts.append(Cut(name, key, "late", times, rows, entry.first_position, 0, n_late=n_late))
 
     def _drop(self, name: str, sample: _Sample, *, closed: bool) -> None:
         self.late.append(Late(name, sample.sequence, closed, sample.position[0], sample.time, sample.row))
@@ -337,10 +423,12 @@ def _merged(samples: list[_Sample]) -> tuple[_Sample, int]:
     return merged, sum(max(0, len(readings) - 1) for readings in channels)
 
 
-def model_outcome(settings: SequenceSettings, records: list[Record]) -> tuple[Counter[Cut], Counter[Late], int]:
-    """Return what the model makes of ``records`` to their end: sequences, late samples, merged samples."""
+def model_outcome(
+    settings: SequenceSettings, records: list[Record]
+) -> tuple[Counter[Cut], Counter[Late], Counter[int]]:
+    """Return what the model makes of ``records`` to their end: sequences, late samples, records with a wrong time."""
     model = Model(settings)
     for offset, record in enumerate(records):
         model.push(record, offset)
     model.end_of_input()
-    return Counter(model.cuts), Counter(model.late), model.merged
+    return Counter(model.cuts), Counter(model.late), Counter(offset for offset, _ in model.jumped)

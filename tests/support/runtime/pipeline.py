@@ -80,8 +80,8 @@ def settings_of(**sections: Any) -> Settings:
 class TickingClock(ManualClock):
     """Every look at the monotonic clock finds it ``step_s`` later: time passes without anybody waiting."""
 
-    def __init__(self, step_s: float) -> None:
-        super().__init__()
+    def __init__(self, step_s: float, start_us: int = START_US) -> None:
+        super().__init__(start_us)
         self._step_s = step_s
 
     def monotonic_us(self) -> int:
@@ -227,7 +227,7 @@ def messy_recordings(seed: int, *, streams: Sequence[str], sequences: int = 5) -
         messages.append(lane.pop(0))
         if rng.random() < 0.08:
             messages.append(
-                rng.choice([b"{", b'{"stream": 3}', b"\xff\xfe", line(rng.choice(list(streams)), "x", [1e9])])
+                rng.choice([b"{", b'{"stream": 3}', b"\xff\xfe", line(rng.choice(list(streams)), "x", [1e10])])
             )
     return messages
 

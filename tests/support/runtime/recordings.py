@@ -11,7 +11,12 @@ from typing import Any, cast
 
 from streamad.judge.scoring import MicroBatcher
 from streamad.plugins import ConnectorContext, connect_source
+<<<<<<< HEAD
 from streamad.runtime.checkpoint import LocalCommitter, read_checkpoint
+=======
+from streamad.ports import Clock
+from streamad.runtime.checkpoint import LocalCommitter
+>>>>>>> main
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
@@ -23,7 +28,11 @@ async def run_recordings(
     folder: Path,
     url: str = "in/*.jsonl",
     settings: Settings | None = None,
+<<<<<<< HEAD
     while_running: Callable[[Pipeline], Awaitable[None]] | None = None,
+=======
+    clock: Clock | None = None,
+>>>>>>> main
     **options: Any,
 ) -> Pipeline:
     """Run from the checkpoint in ``folder`` to the end of its recordings; return the ended pipeline.
@@ -31,7 +40,7 @@ async def run_recordings(
     With ``while_running``, which acts beside it, to the end of that.
     """
     settings = settings or settings_of(run={"commit_interval": "1ms", "batch_windows": 2})
-    clock = TickingClock(0.001)
+    clock = clock or TickingClock(0.001)
     context = ConnectorContext(settings.channel_specs, clock, folder)
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     source = connect_source(url, options, context)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from streamad.errors import DecodeError
-from streamad.ingest import sequence_ends
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.sequence_ends import Closed
+from streamad.ingest.sequences import sequence_ends
+from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock

@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamad.ingest.assembly import Assembler
-from streamad.ingest.sequence_ends import Closed
+from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.settings.plant_yaml import SequenceSettings
 from tests.support.ingest.assembly_cases import arrivals, sequence_settings, us
 from tests.support.ingest.assembly_model import Cut, Late, Record, cut_of, lates_of, model_outcome
 
 ONE = (1.0, 2.0)
-Outcome = tuple[Counter[Cut], Counter[Late]]
+Outcome = tuple[Counter[Cut], Counter[Late], Counter[int]]
 
 
 # --- what comes of it ------------------------------------------------------------------------------------------------
@@ -31,15 +31,17 @@ def outcome(limits: SequenceSettings, records: list[Record], expire: dict[int, i
         if expire and offset in expire:
             finished += assembler.expire(expire[offset])
     finished += assembler.end_of_input()
-    return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late()))
+    jumped = Counter(resolved.offset for resolved in assembler.jumps.take_resolved() if resolved.error is not None)
+    return Counter(map(cut_of, finished)), Counter(lates_of(assembler.take_late())), jumped
 
 
 def without_positions(found: Outcome) -> Outcome:
     """Return ``found`` as it is when the same samples come in other records."""
-    cuts, lates = found
+    cuts, lates, jumped = found
     return (
         Counter(replace(cut, first_position=(0, 0), routes=tuple(sorted(cut.routes))) for cut in cuts.elements()),
         Counter(replace(late, offset=0) for late in lates.elements()),
+        Counter({0: jumped.total()}),
     )
 
 
@@ -57,30 +59,32 @@ def singles_of(records: list[Record]) -> list[Record]:
 
 @given(sequence_settings(), arrivals())
 @example(us(end=("marker",)), [Record("r", "A", (0,), (ONE,)), Record("r", "A", (0, 1), (ONE, ONE), end=True)])
-@settings(max_examples=300)
+@settings(max_examples=400)
 def test_agrees_with_the_model_sample_by_sample(limits: SequenceSettings, records: list[Record]) -> None:
-    cuts, lates, _ = model_outcome(limits, records)
-    assert outcome(limits, records) == (cuts, lates)
+    assert outcome(limits, records) == model_outcome(limits, records)
 
 
 @given(sequence_settings(), arrivals())
 def test_no_sample_is_lost_or_counted_twice(limits: SequenceSettings, records: list[Record]) -> None:
     assembler = Assembler("p", limits)
-    pushed = in_cuts = late = 0
+    pushed = in_cuts = late = jumped = 0
 
     def check() -> None:
-        assert pushed == in_cuts + late + assembler.merged + assembler.pending_samples
+        assert pushed == jumped + in_cuts + late + assembler.merged + assembler.pending_samples + len(
+            assembler.jumps.held
+        )
 
     for offset, record in enumerate(records):
         finished = assembler.push(record.block(offset), record.record_us)
         pushed += len(record.times)
-        in_cuts += sum(closed.sequence.n_samples for closed in finished)
+        in_cuts += sum(closed.sequence.n_samples for closed in finished if not closed.sequence.n_late)
+        jumped += sum(resolved.error is not None for resolved in assembler.jumps.take_resolved())
         late += sum(len(samples.times_us) for samples in assembler.take_late())
         check()
-    in_cuts += sum(closed.sequence.n_samples for closed in assembler.end_of_input())
+    in_cuts += sum(c.sequence.n_samples for c in assembler.end_of_input() if not c.sequence.n_late)
     late += sum(len(samples.times_us) for samples in assembler.take_late())
     check()
-    assert assembler.pending_samples == assembler.buffered_bytes == 0
+    assert assembler.pending_samples == len(assembler.jumps.held) == assembler.buffered_bytes == 0
 
 
 @given(sequence_settings(), arrivals())
@@ -105,7 +109,7 @@ def test_held_bytes_are_those_of_the_pending_samples(limits: SequenceSettings, r
 
 @given(sequence_settings(), arrivals(), st.data())
 def test_chunking_changes_nothing(limits: SequenceSettings, records: list[Record], data: st.DataObject) -> None:
-    clock = data.draw(st.sampled_from([None, 50]))
+    clock = data.draw(st.sampled_from([None, 60]))
     singles = singles_of([replace(record, record_us=clock) for record in records])
     chunks: list[Record] = []
     for single in singles:
@@ -147,7 +151,7 @@ def test_live_and_replay_cut_the_same(limits: SequenceSettings, records: list[Re
 
 @given(sequence_settings(), arrivals(clock="constant"))
 def test_streams_do_not_disturb_each_other(limits: SequenceSettings, records: list[Record]) -> None:
-    cuts, lates = without_positions(outcome(limits, records))
+    cuts, lates, _ = without_positions(outcome(limits, records))
     for name in {record.stream for record in records}:
         alone = without_positions(outcome(limits, [record for record in records if record.stream == name]))
         assert alone[0] == Counter(cut for cut in cuts.elements() if cut.stream == name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from streamad.ingest import sequence_ends
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequence_ends import Closed
+from streamad.ingest.sequences import sequence_ends
+from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.messages import LateRecord
 from streamad.partition_progress import ForcedEnd, Progress, StreamProgress, merge
 from streamad.settings.plant_yaml import SequenceSettings
@@ -222,7 +222,9 @@ def test_the_ends_of_a_streams_second_life_outlast_its_first_one() -> None:
     assert third.saved(verdicts=1).low_watermark == 4
 
 
-def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late() -> None:
+@pytest.mark.parametrize("crash_at", [None, 1, 2, 3, 4])
+def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late_once(crash_at: int | None) -> None:
+    """Also if the process ends after the verdict is committed, before or amid the rest."""
     settings = settings_of()
     decoder = Decoder(settings.decode, settings.channels)
     messages = [
@@ -230,10 +232,11 @@ def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late
         line("b", "done", [0], end=True),
         line("b", "done", [1]),
         line("a", "open", [1, 2]),
+        line("a", "open", [3]),
     ]
     records = tuple(records_of(messages))
     first = Intake("p", settings, decoder, Counters())
-    (done,) = first.take(RecordBatch("p", records, 4), START_US)
+    (done,) = first.take(RecordBatch("p", records, 5), START_US)
     first.assembler.committed(done)
     (told,) = first.take_aside()
     assert isinstance(told.message, LateRecord)
@@ -243,7 +246,18 @@ def test_the_rest_of_a_sequence_evicted_only_while_rereading_is_reported_as_late
     again.take(RecordBatch("p", records[:1], 1), START_US)
     (closed,) = again.evict_largest(START_US)
     assert (closed.sequence.sequence, closed.sequence.n_samples) == ("open", 1)
-    again.take(RecordBatch("p", records[1:], 4), START_US)
-    (late,) = again.take_aside()
-    assert isinstance(late.message, LateRecord)
-    assert (late.message.origin.offset, late.message.stream, len(late.message.times)) == (3, "a", 2)
+    committed = []
+    if crash_at is not None:
+        again.take(RecordBatch("p", records[1:crash_at], crash_at), START_US)
+        again.assembler.committed(closed)
+        committed = again.take_aside()
+        again = Intake("p", settings, decoder, Counters(), progress=merge(progress, again.progress()))
+    begin = again.next_offset
+    again.take(RecordBatch("p", records[begin:], 5), START_US)
+    late = [output.message for output in committed + again.take_aside()]
+    assert all(isinstance(message, LateRecord) for message in late)
+    assert [(m.origin.offset, m.stream, len(m.times)) for m in late if isinstance(m, LateRecord)] == [
+        (3, "a", 2),
+        (4, "a", 1),
+    ]
+    assert again.progress().untold == ()

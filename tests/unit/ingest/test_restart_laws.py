@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.ingest.sequence_ends import Closed
+from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.messages import DeadLetter, LateRecord, OutputRecord
 from streamad.partition_progress import Progress, merge
 from streamad.settings.plant_yaml import SequenceSettings, Settings
@@ -198,7 +198,7 @@ def never(_: str, __: int) -> int:
 
 
 @given(sequence_settings(), scripts(), st.integers(1, 3), st.booleans(), st.data())
-@settings(max_examples=500)
+@settings(max_examples=400)
 def test_ends_from_outside_are_repeated_where_they_were(
     limits: SequenceSettings, script: list[Step], crashes: int, from_start: bool, data: st.DataObject
 ) -> None:

@@ -33,7 +33,9 @@ LATENESS = {"allowed_lateness": "3s"}
 
 def assert_counts_add_up(run: Run) -> None:
     counters = run.pipeline.counters
-    assert counters.samples == counters.sequence_samples + counters.merged + counters.late_samples
+    assert counters.samples == (
+        counters.sequence_samples + counters.merged + counters.late_samples + counters.dead_letters["time_jump"]
+    )
     assert sum(counters.sequences.values()) == sum(counters.verdicts.values()) == len(run.judged)
     assert counters.alerts == counters.verdicts["anomalous"]
 

@@ -40,6 +40,8 @@ updates = st.builds(
     partial_until_us=st.none() | clocks,
     streams=st.dictionaries(st.sampled_from(NAMES), st.none() | streams, max_size=4),
     ended=st.booleans(),
+    cursor=st.none() | st.text(),
+    untold=st.lists(st.tuples(st.sampled_from(NAMES), ids, st.integers(0, 2**62)), max_size=3).map(tuple),
 )
 
 

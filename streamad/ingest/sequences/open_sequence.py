@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamad.ingest.runs import Routes, Run, joined_routes
+from streamad.ingest.sequences.late_entries import LateEntry
+from streamad.ingest.sequences.runs import Clocks, Routes, Run, joined_routes
 from streamad.messages import EndReason
 from streamad.types import FinishedSequence, from_us
 
 
 class OpenSequence:
-    """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock."""
+    """The samples of one sequence so far; ``since_us`` and ``seen_us`` are its first and last sample's clock.
+
+    ``late`` are its samples that came late before it began, if any: a sequence with such samples is partial.
+    """
 
     __slots__ = (
-        "before", "duplicates", "key", "last_us", "merged", "n", "nbytes", "partial", "position", "routes", "runs",
-        "seen_us", "since_us", "start_us",
+        "before", "duplicates", "key", "last_us", "late", "merged", "n", "nbytes", "partial", "position", "routes",
+        "runs", "seen_us", "since_us", "start_us",
     )  # fmt: skip
 
-    def __init__(self, run: Run, *, partial: bool) -> None:
+    def __init__(self, run: Run, *, partial: bool, late: LateEntry | None = None) -> None:
+        self.late = late
         self.key = run.sequence
         self.start_us = run.first_us
         self.since_us = self.seen_us = max(run.arrived_us, run.first_us)
@@ -31,6 +36,13 @@ class OpenSequence:
         self.duplicates = 0
         self.merged = 0
         self.last_us = run.first_us - 1
+
+    @property
+    def undone_from(self) -> tuple[int, Clocks]:
+        """Return the lowest offset that rereading needs, and the clocks before that record."""
+        if self.late is not None and self.late.position < self.position:
+            return self.late.position.offset, self.late.before
+        return self.position.offset, self.before
 
     def append(self, run: Run) -> None:
         """Add a run that begins after the last sample, or a single sample of the same time."""
@@ -88,7 +100,7 @@ class OpenSequence:
             times_us,
             values,
             self.position,
-            self.partial,
+            self.partial or self.late is not None,
             self.duplicates,
             tuple(value for _, value in self.routes),
         )

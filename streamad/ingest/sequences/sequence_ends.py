@@ -16,8 +16,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from streamad.ingest.open_sequence import OpenSequence
-from streamad.ingest.runs import Clocks, ReorderBuffer, Run
+from streamad.ingest.sequences.late_entries import MAX_LATE_ENTRIES, LateEntry
+from streamad.ingest.sequences.open_sequence import OpenSequence
+from streamad.ingest.sequences.runs import Clocks, ReorderBuffer, Run
 from streamad.messages import EndReason
 from streamad.partition_progress import ForcedEnd, StreamProgress
 from streamad.settings.plant_yaml import SequenceSettings
@@ -25,7 +26,7 @@ from streamad.types import FinishedSequence, FloatArray, IntArray, Position
 
 MAX_CLOSED_IDS = 100_000
 MAX_FORCED_ENDS = 1_000
-_NEVER_US = 1 << 62
+NEVER_US = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,8 @@ class Closed:
     """A finished sequence with the state that its progress needs until the verdict is committed.
 
     ``at_us`` is the partition's clock at its end, ``through_us`` the event time up to which it is closed; ``offset`` is
-    the lowest of its samples and the one that ended it, ``before`` holds the clocks before that record.
+    the lowest of its samples and the one that ended it, ``before`` holds the clocks before that record. ``unseen``: its
+    beginning may lie before the first record read.
     """
 
     sequence: FinishedSequence
@@ -59,6 +61,7 @@ class Closed:
     merged: int
     offset: int
     before: Clocks
+    unseen: bool = False
 
 
 @lru_cache(maxsize=10_000)
@@ -76,9 +79,10 @@ class StreamState:
     """The state of one stream in one partition; pure, driven by ``Assembler``."""
 
     __slots__ = (
-        "closed", "closed_memory_us", "closed_through_us", "committed_ids", "committed_through_us",
-        "done_below", "finished", "floor_us", "forced", "in_flight", "last_record_us", "late", "max_time_us", "name",
-        "open", "partial", "pending", "retired_at", "settings", "starts_us",
+        "closed", "closed_late", "closed_memory_us", "closed_through_us", "committed_ids", "committed_late",
+        "committed_through_us", "done_below", "entries", "finished", "floor_us", "forced", "held", "in_flight",
+        "last_record_us", "late", "late_without_id", "max_time_us", "name", "open", "partial", "pending", "retired_at",
+        "settings", "starts_us",
     )  # fmt: skip
 
     def __init__(self, name: str, settings: SequenceSettings, *, partial: bool) -> None:
@@ -94,6 +98,10 @@ class StreamState:
         self.open: dict[str | None, OpenSequence] = {}
         self.closed: dict[str, int] = {}
         self.committed_ids: dict[str, int] = {}
+        self.entries: dict[str | None, LateEntry] = {}
+        self.closed_late: dict[str, int] = {}
+        self.committed_late: dict[str, int] = {}
+        self.held: Run | None = None
         self.in_flight: dict[tuple[str | None, Position], Closed] = {}
         self.starts_us: dict[str | None, tuple[int, int]] = {}
         self.max_time_us: int | None = None
@@ -106,6 +114,7 @@ class StreamState:
         self.forced: list[ForcedEnd] = []
         self.finished: list[Closed] = []
         self.late: list[LateSamples] = []
+        self.late_without_id: list[LateEntry] = []
 
     # --- clocks ---
 
@@ -127,13 +136,13 @@ class StreamState:
     @property
     def is_quiet(self) -> bool:
         """Return whether silence can end nothing more."""
-        return not self.open and not self.is_waiting
+        return not self.open and not self.entries and not self.is_waiting
 
     @property
     def forget_us(self) -> int:
         """Return the clock after which all has ended and no id is remembered."""
         if self.last_record_us is None or self.max_time_us is None:
-            return _NEVER_US
+            return NEVER_US
         newest = max(self.last_record_us, self.max_time_us)
         gap, max_duration = self.settings.gap, self.settings.max_duration
         longest_silence = max_duration if gap is None else min(gap, max_duration)
@@ -143,14 +152,15 @@ class StreamState:
     def deadline_us(self) -> int:
         """Return the partition clock after which something ends by silence, or the stream may be forgotten."""
         if self.last_record_us is None:
-            return _NEVER_US
+            return NEVER_US
         if self.is_waiting:
             return self.last_record_us + self.settings.allowed_lateness
-        if not self.open:
+        if not self.open and not self.entries:
             return self.forget_us
-        return min(self._silence_end_us(sequence) for sequence in self.open.values())
+        ends = [self._silence_end_us(sequence) for sequence in self.open.values()]
+        return min(ends + [self._silence_end_us(entry) for entry in self.entries.values()])
 
-    def _silence_end_us(self, sequence: OpenSequence) -> int:
+    def _silence_end_us(self, sequence: OpenSequence | LateEntry) -> int:
         end_us = sequence.since_us + self.settings.max_duration
         if self.settings.gap is not None and self.last_record_us is not None:
             end_us = min(end_us, self.last_record_us + self.settings.gap)
@@ -164,6 +174,7 @@ class StreamState:
         if watermark_us is not None and run.first_us < watermark_us:
             late, accepted = run.split_at(watermark_us)
             self._drop_late(late, closed=False)
+            self._enter_late(late)
             if accepted is None:
                 return
             run = accepted
@@ -194,7 +205,7 @@ class StreamState:
         """Return how many of the first samples of ``run`` join their sequence without ending or merging anything."""
         settings = self.settings
         sequence = self.open.get(run.sequence)
-        limit_us, n_left = run.first_us + settings.max_duration, min(settings.length or _NEVER_US, settings.max_samples)
+        limit_us, n_left = run.first_us + settings.max_duration, min(settings.length or NEVER_US, settings.max_samples)
         if sequence is not None:
             limit_us, n_left = sequence.start_us + settings.max_duration, n_left - sequence.n
             if run.first_us == sequence.last_us:
@@ -238,7 +249,8 @@ class StreamState:
     def _append(self, run: Run) -> None:
         sequence = self.open.get(run.sequence)
         if sequence is None:
-            sequence = self.open[run.sequence] = OpenSequence(run, partial=self.partial)
+            late = None if run.sequence is None else self.entries.pop(run.sequence, None)
+            sequence = self.open[run.sequence] = OpenSequence(run, partial=self.partial, late=late)
             self.partial = False
         sequence.append(run)
         if run.end and "marker" in self.settings.end:
@@ -252,10 +264,11 @@ class StreamState:
             return False
         if run.sequence is None:
             return self.closed_through_us is not None and run.first_us <= self.closed_through_us
-        if not self.closed:
+        if not self.closed and not self.closed_late:
             return False
-        at_us = self.closed.get(id_hash(run.sequence))
-        return at_us is not None and max(run.arrived_us, run.first_us) <= at_us + self.closed_memory_us
+        hashed = id_hash(run.sequence)
+        at_us = max(self.closed.get(hashed, -NEVER_US), self.closed_late.get(hashed, -NEVER_US))
+        return max(run.arrived_us, run.first_us) <= at_us + self.closed_memory_us
 
     # --- ends ---
 
@@ -269,7 +282,7 @@ class StreamState:
         self,
         sequence: OpenSequence,
         reason: EndReason,
-        clock_us: int = -_NEVER_US,
+        clock_us: int = -NEVER_US,
         *,
         through_us: int | None = None,
         by: Run | None = None,
@@ -279,8 +292,10 @@ class StreamState:
         through = sequence.last_us if through_us is None else max(sequence.last_us, through_us)
         finished = sequence.finish(self.name, reason)
         at_us = max(sequence.seen_us, clock_us)
-        first = by if by is not None and by.position < sequence.position else sequence
-        closed = Closed(finished, sequence.key, at_us, through, sequence.merged, first.position.offset, first.before)
+        undone = sequence.undone_from
+        if by is not None and by.position.offset < undone[0]:
+            undone = by.position.offset, by.before
+        closed = Closed(finished, sequence.key, at_us, through, sequence.merged, *undone, unseen=sequence.partial)
         if sequence.key is None:
             self.closed_through_us = through if self.closed_through_us is None else max(self.closed_through_us, through)
         else:
@@ -291,6 +306,39 @@ class StreamState:
     def _drop_late(self, run: Run, *, closed: bool) -> None:
         offset = run.position.offset
         self.late.append(LateSamples(self.name, run.sequence, closed, offset, run.times_us, run.values, run.merged))
+
+    # --- sequences of late samples ---
+
+    def _enter_late(self, late: Run) -> None:
+        """Note late samples whose sequence is neither open nor closed, or has no id: nothing else tells of them."""
+        index = late.position.index
+        for number in range(len(late)):
+            run = late.part(number, number + 1, index + number)
+            if run.sequence is not None and (run.sequence in self.open or self._is_closed(run)):
+                continue
+            entry = self.entries.get(run.sequence)
+            if entry is None:
+                entry = self.entries[run.sequence] = LateEntry(run)
+            entry.add(run)
+            if run.end and "marker" in self.settings.end:
+                self.close_late(entry, max(run.arrived_us, run.first_us))
+            elif len(self.entries) > MAX_LATE_ENTRIES:
+                self.close_late(next(iter(self.entries.values())), max(run.arrived_us, run.first_us))
+
+    def close_late(self, entry: LateEntry, clock_us: int = -NEVER_US) -> None:
+        """End the sequence of late samples; without an id it gets no verdict."""
+        del self.entries[entry.key]
+        if entry.key is None:
+            self.late_without_id.append(entry)
+            return
+        at_us = max(entry.since_us, clock_us)
+        _remember(self.closed_late, entry.key, at_us)
+        _forget_before(self.closed_late, -NEVER_US, MAX_LATE_ENTRIES)
+        closed = Closed(
+            entry.finish(self.name), entry.key, at_us, entry.last_us, 0, entry.position.offset, entry.before
+        )
+        self.in_flight[entry.key, entry.position] = closed
+        self.finished.append(closed)
 
     def flush(self) -> None:
         """Release all waiting samples: nothing older is accepted any more."""
@@ -306,6 +354,9 @@ class StreamState:
         for sequence in list(self.open.values()):
             if self._silence_end_us(sequence) <= deadline_us:
                 self.close(sequence, self._limit_reason(sequence), deadline_us)
+        for entry in list(self.entries.values()):
+            if self._silence_end_us(entry) <= deadline_us:
+                self.close_late(entry, deadline_us)
 
     # --- forced ends ---
 
@@ -328,7 +379,8 @@ class StreamState:
     def forget_closed(self, clock_us: int) -> None:
         """Forget the ids of sequences that were closed longer than ``closed_memory`` ago."""
         clock_us = min((run.arrived_us for run in self.pending.runs), default=clock_us)
-        _forget_before(self.closed, clock_us - self.closed_memory_us)
+        _forget_before(self.closed, clock_us - self.closed_memory_us, MAX_CLOSED_IDS)
+        _forget_before(self.closed_late, clock_us - self.closed_memory_us, MAX_LATE_ENTRIES)
         if self.starts_us:
             pending = {run.sequence for run in self.pending.runs}
             known = self.closed.keys() | {id_hash(key) for key in (*self.open, *pending) if key is not None}
@@ -358,7 +410,9 @@ class StreamState:
         """Note that the verdict of ``closed`` is durable; return whether it was in flight here."""
         if self.in_flight.pop((closed.key, closed.sequence.first_position), None) is None:
             return False
-        if closed.key is not None:
+        if closed.sequence.n_late and closed.key is not None:
+            _remember(self.committed_late, closed.key, closed.at_us)
+        elif closed.key is not None:
             _remember(self.committed_ids, closed.key, closed.at_us)
         elif self.committed_through_us is None or closed.through_us > self.committed_through_us:
             self.committed_through_us = closed.through_us
@@ -367,7 +421,9 @@ class StreamState:
     def oldest(self) -> tuple[int, Clocks] | None:
         """Return the lowest offset that holds an undone sample, with the clocks before it; None if all is done."""
         undone = [(run.position.offset, run.before) for run in self.pending.runs]
-        undone += [(sequence.position.offset, sequence.before) for sequence in self.open.values()]
+        undone += [sequence.undone_from for sequence in self.open.values()]
+        undone += [(entry.position.offset, entry.before) for entry in self.entries.values() if entry.key is not None]
+        undone += [] if self.held is None else [(self.held.position.offset, self.held.before)]
         undone += [(closed.offset, closed.before) for closed in self.in_flight.values()]
         return min(undone, key=itemgetter(0)) if undone else None
 
@@ -382,7 +438,8 @@ class StreamState:
         needed_from = done_below if oldest is None and self.retired_at is not None else done_below + 1
         self.forced = [end for end in self.forced if end.offset >= needed_from]
         if clocks.partition_us is not None:
-            _forget_before(self.committed_ids, clocks.partition_us - self.closed_memory_us)
+            _forget_before(self.committed_ids, clocks.partition_us - self.closed_memory_us, MAX_CLOSED_IDS)
+            _forget_before(self.committed_late, clocks.partition_us - self.closed_memory_us, MAX_LATE_ENTRIES)
         return StreamProgress(
             done_below=done_below,
             max_time_us=clocks.max_time_us,
@@ -392,9 +449,10 @@ class StreamState:
             closed_through_us=self.committed_through_us,
             partial=self.partial
             or any(sequence.partial for sequence in self.open.values())
-            or any(closed.sequence.partial for closed in self.in_flight.values()),
+            or any(closed.unseen for closed in self.in_flight.values()),
             starts={hashed: start for hashed, start in self.starts_us.items() if hashed is not None},
             forced=tuple(self.forced),
+            closed_late=dict(self.committed_late),
         )
 
     def restore(self, progress: StreamProgress) -> None:
@@ -405,6 +463,8 @@ class StreamState:
         self.last_record_us = progress.last_record_us
         self.closed = dict(progress.closed)
         self.committed_ids = dict(progress.closed)
+        self.closed_late = dict(progress.closed_late)
+        self.committed_late = dict(progress.closed_late)
         self.closed_through_us = self.committed_through_us = progress.closed_through_us
         self.partial = progress.partial
         self.starts_us.update(progress.starts)
@@ -416,10 +476,10 @@ def _remember(ids: dict[str, int], key: str, at_us: int) -> None:
     ids[hashed] = at_us
 
 
-def _forget_before(ids: dict[str, int], clock_us: int) -> None:
-    """Drop the ids closed before ``clock_us``, and the oldest ones beyond ``MAX_CLOSED_IDS``."""
+def _forget_before(ids: dict[str, int], clock_us: int, most: int) -> None:
+    """Drop the ids closed before ``clock_us``, and the oldest ones beyond ``most``."""
     while ids:
         oldest = next(iter(ids))
-        if ids[oldest] >= clock_us and len(ids) <= MAX_CLOSED_IDS:
+        if ids[oldest] >= clock_us and len(ids) <= most:
             break
         del ids[oldest]

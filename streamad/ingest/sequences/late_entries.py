@@ -1,0 +1,42 @@
+"""Late entries: sequences all of whose samples came late, so that each of them still gets a verdict."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streamad.ingest.sequences.runs import Clocks, Run
+from streamad.types import FinishedSequence, Position, from_us
+
+MAX_LATE_ENTRIES = 1_000
+"""Open entries of a stream, and ended ones that are remembered: the oldest ends or is forgotten first."""
+
+
+class LateEntry:
+    """The late samples of a sequence that is neither open nor closed: their times and number, not their values.
+
+    ``position`` is that of the first of them, ``before`` holds the clocks before its record; ``since_us`` is its clock.
+    """
+
+    __slots__ = ("before", "first_us", "key", "last_us", "n", "n_channels", "position", "since_us")
+
+    def __init__(self, run: Run) -> None:
+        self.key = run.sequence
+        self.position = run.position
+        self.before: Clocks = run.before
+        self.since_us = max(run.arrived_us, run.first_us)
+        self.first_us, self.last_us = run.first_us, run.last_us
+        self.n = 0
+        self.n_channels = run.values.shape[1]
+
+    def add(self, run: Run) -> None:
+        """Count the samples of ``run``."""
+        self.first_us, self.last_us = min(self.first_us, run.first_us), max(self.last_us, run.last_us)
+        self.n += len(run)
+
+    def finish(self, stream: str) -> FinishedSequence:
+        """Return the sequence with reason ``late``: its first and last time, and no readings."""
+        times_us = np.unique(np.array([self.first_us, self.last_us], dtype=np.int64))
+        values = np.full((len(times_us), self.n_channels), np.nan, dtype=np.float32)
+        name = self.key if self.key is not None else from_us(self.first_us).isoformat()
+        position = Position(*self.position)
+        return FinishedSequence(stream, name, "late", times_us, values, position, n_late=self.n)

@@ -1,0 +1,159 @@
+"""Wrong times in single samples: every sequence gets its verdict, and what has none is in a dead letter or an event."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from streamad.ingest.decode import Decoder
+from streamad.ingest.intake import Intake
+from streamad.ingest.sequences import late_entries, time_jumps
+from streamad.ingest.windowing import Unscorable, to_window
+from streamad.messages import DeadLetter, LateRecord
+from streamad.partition_progress import merge
+from streamad.telemetry.metrics import Counters
+from streamad.types import FinishedSequence, Record, RecordBatch
+from tests.support.runtime.pipeline import START_US, line, settings_of
+
+MONTHS_S = 8 * 30 * 86_400.0
+HOUR_S = 3_600.0
+
+
+class Reader:
+    """Reads lines without record times, one by one, and remembers what came of them."""
+
+    def __init__(self, **sequences: Any) -> None:
+        self.settings = settings_of(sequences={"end": ["marker"], "max_duration": "1d", **sequences})
+        self.counters = Counters()
+        self.intake = self.anew()
+        self.found: list[FinishedSequence] = []
+
+    def anew(self, progress: Any = None) -> Intake:
+        decoder = Decoder(self.settings.decode, self.settings.channels)
+        return Intake("p", self.settings, decoder, self.counters, progress=progress)
+
+    def read(self, *messages: bytes, first: int = 0) -> None:
+        for offset, message in enumerate(messages, first):
+            batch = RecordBatch("p", (Record(offset, message),), offset + 1)
+            for closed in self.intake.take(batch, START_US):
+                self.intake.assembler.committed(closed)
+                self.found.append(closed.sequence)
+
+    def end(self) -> None:
+        self.found += [closed.sequence for closed in self.intake.end_of_input(START_US)]
+
+    @property
+    def reasons(self) -> Counter[str]:
+        return Counter(sequence.reason for sequence in self.found)
+
+    def letters(self) -> list[DeadLetter]:
+        return [output.message for output in self.intake.take_aside() if isinstance(output.message, DeadLetter)]
+
+
+def batches(n: int, samples: int = 5) -> list[list[tuple[str, float, bool]]]:
+    """Return n sequences as id, seconds and end mark of each sample; a minute apart."""
+    return [[(f"B{i}", 60.0 * i + k, k == samples - 1) for k in range(samples)] for i in range(n)]
+
+
+def lines(sequences: list[list[tuple[str, float, bool]]]) -> list[bytes]:
+    return [line("press", id, [time_s], end=end) for sequence in sequences for id, time_s, end in sequence]
+
+
+def test_one_sample_eight_months_ahead_costs_one_dead_letter_and_no_verdict() -> None:
+    sequences = batches(20)
+    id, time_s, end = sequences[5][2]
+    sequences[5][2] = (id, time_s + MONTHS_S, end)
+    reader = Reader()
+    reader.read(*lines(sequences))
+    letters = reader.letters()
+    reader.end()
+    assert reader.reasons == {"marker": 20}
+    assert [sequence.n_samples for sequence in reader.found] == [5] * 5 + [4] + [5] * 14
+    assert [(letter.kind, letter.origin.offset) for letter in letters] == [("time_jump", 27)]
+    assert letters[0].error == (
+        "2026-08-29T00:05:02+00:00 is far ahead of the stream's newest time 2026-01-01T00:05:01+00:00, "
+        "and the next sample is not"
+    )
+    assert reader.counters.dead_letters == {"time_jump": 1}
+
+
+def test_a_clock_that_stays_eight_months_ahead_is_believed_from_its_second_sample_on() -> None:
+    sequences = batches(20)
+    moved = [[(id, time_s + MONTHS_S, end) for id, time_s, end in sequence] for sequence in sequences[10:]]
+    reader = Reader()
+    reader.read(*lines(sequences[:10] + moved))
+    reader.end()
+    assert (reader.reasons, reader.letters()) == ({"marker": 20}, [])
+
+
+def test_samples_an_hour_back_give_one_verdict_for_each_sequence() -> None:
+    sequences = batches(30)
+    back = [[(id, time_s - HOUR_S, end) for id, time_s, end in sequence] for sequence in sequences[15:]]
+    reader = Reader()
+    reader.read(*lines(sequences[:15] + back))
+    assert reader.reasons == {"marker": 15, "late": 15}
+    late = reader.found[-1]
+    assert (late.sequence, late.n_samples, late.end_us - late.start_us) == ("B29", 5, 4_000_000)
+    refused = to_window(late, reader.settings.window)
+    assert refused == Unscorable("late: all samples came later than sequences.allowed_lateness allows")
+    told = [o.message for o in reader.intake.take_aside() if isinstance(o.message, LateRecord)]
+    assert sum(len(message.times) for message in told) == reader.counters.late_samples == 75
+    assert reader.counters.sequence_samples == 75
+
+
+def test_late_samples_without_ids_are_told_of_once_they_end() -> None:
+    reader = Reader(end=["gap"], gap="10s")
+    reader.read(*(line("press", None, [t]) for t in (100.0, 101.0, 50.0, 52.0, 51.0)))
+    assert reader.intake.take_late_without_id() == []
+    reader.end()
+    ((stream, late),) = reader.intake.take_late_without_id()
+    assert (stream, late.n, late.last_us - late.first_us) == ("press", 3, 2_000_000)
+    assert reader.reasons == {"end_of_input": 1}
+
+
+def test_a_late_sample_before_its_sequence_begins_makes_it_partial_also_after_a_restart() -> None:
+    messages = lines([[("A", 10, False)], [("B", 5, False)], [("A", 11, True)], [("B", 12, False)], [("B", 13, True)]])
+    for crash in range(6):
+        reader = Reader()
+        reader.read(*messages[:crash])
+        progress = merge(None, reader.intake.progress())
+        reader.intake = reader.anew(progress)
+        reader.read(*messages[progress.low_watermark :], first=progress.low_watermark)
+        assert [(s.sequence, s.partial, s.n_samples) for s in reader.found] == [("A", False, 2), ("B", True, 2)]
+
+
+def test_late_entries_of_a_stream_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.ingest.sequences.sequence_ends.MAX_LATE_ENTRIES", 3)
+    reader = Reader()
+    reader.read(*lines([[("now", 100, True)]]), *lines([[(f"L{i}", float(i), False)] for i in range(5)]), first=0)
+    assert [s.sequence for s in reader.found] == ["now", "L0", "L1"]
+    reader.read(*lines([[("L1", 7.0, False)]]), first=6)
+    reader.end()
+    assert [s.sequence for s in reader.found[3:]] == ["L2", "L3", "L4"]
+    assert late_entries.MAX_LATE_ENTRIES == 1_000
+
+
+def test_a_sample_far_ahead_is_accepted_after_a_thousand_records_of_others() -> None:
+    messages = [line("alone", "A", [0.0]), line("alone", "A", [MONTHS_S], end=True)]
+    messages += [line("other", "O", [float(i)]) for i in range(time_jumps.MAX_RECORDS)]
+    reader = Reader()
+    reader.read(*messages)
+    assert reader.found == []
+    assert reader.intake.progress().low_watermark == 0
+    reader.read(line("other", "O", [2_000.0]), first=len(messages))
+    assert next((s.stream, s.n_samples, s.reason) for s in reader.found) == ("alone", 1, "max_duration")
+
+
+def test_a_sample_far_ahead_is_accepted_if_its_record_agrees_or_at_the_end() -> None:
+    reader = Reader()
+    reader.read(line("a", "A", [0.0]))
+    ahead = Record(1, line("a", "B", [MONTHS_S], end=True), timestamp_us=START_US + round(MONTHS_S * 1e6))
+    found = reader.intake.take(RecordBatch("p", (ahead,), 2), START_US)
+    assert [closed.sequence.sequence for closed in found] == ["A", "B"]
+    reader = Reader()
+    reader.read(*lines([[("A", 0.0, False)], [("B", MONTHS_S, True)]]))
+    assert reader.found == []
+    reader.end()
+    assert sorted(s.sequence for s in reader.found) == ["A", "B"]
