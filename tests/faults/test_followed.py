@@ -104,7 +104,9 @@ async def test_restarts_at_any_moment_change_no_output(seed: int, tmp_path: Path
             await until(lambda: committed(folder) > before)
 
     while committed(folder) < log.end:
-        await run_recordings(folder, "in/app.jsonl", child.FOLLOWING, act, follow=True, follow_interval="1ms")
+        await run_recordings(
+            folder, "in/app.jsonl", child.FOLLOWING, while_running=act, follow=True, follow_interval="1ms"
+        )
         log.write(rng.randrange(600))  # also while nobody reads
         n_runs += 1
     assert n_runs > 5
@@ -131,7 +133,7 @@ async def test_silence_ends_a_sequence_by_the_wall_clock_once(tmp_path: Path) ->
         return [(message["reason"], message["n_samples"]) for message in messages]
 
     for act in (silent, silent, broken):
-        await run_recordings(tmp_path, "in/app.jsonl", settings, act, follow=True, follow_interval="1ms")
+        await run_recordings(tmp_path, "in/app.jsonl", settings, while_running=act, follow=True, follow_interval="1ms")
     assert read_verdicts() == [("gap", 3), ("gap", 1)]
 
 

@@ -27,13 +27,9 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """How far a file was read, and what it held.
 
     ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
-<<<<<<< HEAD
-    and length of the values of the records from offset ``begin`` on and below ``next_offset``. Of followed files,
-    ``numeric`` has a 1 for each CSV column of numbers and a 0 for each other one, and ``inode`` is the file's.
-=======
     and length of the values of the records from offset ``begin`` on and below ``next_offset``. ``written`` holds the
-    file's times of change when records were first read (see ``RecordBatch.written``).
->>>>>>> main
+    file's times of change when records were first read (see ``RecordBatch.written``). Of followed files, ``numeric``
+    has a 1 for each CSV column of numbers and a 0 for each other one, and ``inode`` is the file's.
     """
 
     name: str
@@ -43,7 +39,7 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     next_offset: int
     crc: int = 0
     n_bytes: int = 0
-<<<<<<< HEAD
+    written: tuple[tuple[int, int], ...] = ()
     numeric: str = ""
     inode: int = 0
 
@@ -52,8 +48,11 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         """Return whether no record was read, so that nothing tells the file from others."""
         return self.next_offset == self.begin
 
-    def after(self, batch: RecordBatch) -> FileCursor:
-        """Return the cursor after ``batch``, with the file's size and digest as they were."""
+    def after(self, batch: RecordBatch, mtime_us: int) -> FileCursor:
+        """Return the cursor after ``batch``, which the file held when it was changed last, at ``mtime_us``.
+
+        Its size and digest stay as they are.
+        """
         if batch.next_offset <= self.next_offset:
             return self
         values = b"".join([record.value for record in batch.records if record.offset >= self.next_offset])
@@ -62,10 +61,8 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             next_offset=batch.next_offset,
             crc=zlib.crc32(values, self.crc),
             n_bytes=self.n_bytes + len(values),
+            written=_written(self.written, self.next_offset, mtime_us),
         )
-=======
-    written: tuple[tuple[int, int], ...] = ()
->>>>>>> main
 
 
 class FinishedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -179,24 +176,9 @@ class Watch:
 
     def take(self, batch: RecordBatch) -> FileCursor:
         """Return the cursor after ``batch``. Raises OSError."""
-<<<<<<< HEAD
         if batch.next_offset <= self.cursor.next_offset:
             return self.cursor
-        self.cursor = self.cursor.after(batch)
-=======
-        cursor = self.cursor
-        if batch.next_offset <= cursor.next_offset:
-            return cursor
-        written = _written(cursor.written, cursor.next_offset, self._path.stat().st_mtime_ns // 1_000)
-        values = b"".join([record.value for record in batch.records if record.offset >= cursor.next_offset])
-        self.cursor = msgspec.structs.replace(
-            cursor,
-            next_offset=batch.next_offset,
-            crc=zlib.crc32(values, cursor.crc),
-            n_bytes=cursor.n_bytes + len(values),
-            written=written,
-        )
->>>>>>> main
+        self.cursor = self.cursor.after(batch, self._path.stat().st_mtime_ns // 1_000)
         return self.finish()
 
     def finish(self) -> FileCursor:

@@ -106,11 +106,7 @@ class JoinedFiles:
         for ordinal, old in enumerate(known.finished, known.dropped):
             if old.name in found:
                 file, mtime_ns = found[old.name]
-<<<<<<< HEAD
-                parts.append(Part(file, ordinal, 0, mtime_ns))
-=======
-                parts.append(_Part(file, ordinal, 0, mtime_ns, old.written))
->>>>>>> main
+                parts.append(Part(file, ordinal, 0, mtime_ns, old.written))
             elif ordinal >= done:
                 raise gone_error(old.name)
         current = known.current

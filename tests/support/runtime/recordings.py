@@ -11,12 +11,8 @@ from typing import Any, cast
 
 from streamad.judge.scoring import MicroBatcher
 from streamad.plugins import ConnectorContext, connect_source
-<<<<<<< HEAD
-from streamad.runtime.checkpoint import LocalCommitter, read_checkpoint
-=======
 from streamad.ports import Clock
-from streamad.runtime.checkpoint import LocalCommitter
->>>>>>> main
+from streamad.runtime.checkpoint import LocalCommitter, read_checkpoint
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
@@ -28,11 +24,8 @@ async def run_recordings(
     folder: Path,
     url: str = "in/*.jsonl",
     settings: Settings | None = None,
-<<<<<<< HEAD
-    while_running: Callable[[Pipeline], Awaitable[None]] | None = None,
-=======
     clock: Clock | None = None,
->>>>>>> main
+    while_running: Callable[[Pipeline], Awaitable[None]] | None = None,
     **options: Any,
 ) -> Pipeline:
     """Run from the checkpoint in ``folder`` to the end of its recordings; return the ended pipeline.

@@ -290,9 +290,13 @@ class Chain:
         records = batch.records
         if base:
             records = tuple(Record(base + r.offset, r.value, r.timestamp_us, r.key, r.native) for r in records)
-        cursor = None if piece.size is not None else self._note(batch)
+        cursor, written = None, piece.written
+        if piece.size is None:
+            cursor = self._note(batch)
+            written = () if self._cursor is None else self._cursor.written
+        written = tuple((base + offset, time_us) for offset, time_us in written)
         begins_at, self.next_offset = self.next_offset, base + batch.next_offset
-        return RecordBatch(self.name, records, self.next_offset, begins_at=begins_at, cursor=cursor)
+        return RecordBatch(self.name, records, self.next_offset, begins_at=begins_at, cursor=cursor, written=written)
 
     def _note(self, batch: RecordBatch) -> str:
         """Return the cursor after ``batch``, which holds local offsets."""
@@ -300,8 +304,9 @@ class Chain:
         assert file is not None
         assert cursor is not None
         numeric = self._cutter.numeric if isinstance(self._cutter, CsvRows) else ""
+        cursor = cursor.after(batch, file.mtime_ns // 1_000)
         self._cursor = cursor = replace(
-            cursor.after(batch), size=file.whole, digest=file.digest, numeric=numeric, inode=file.identity.inode
+            cursor, size=file.whole, digest=file.digest, numeric=numeric, inode=file.identity.inode
         )
         text = self._history.cursor(cursor, is_log=self._is_log)
         # As without ``follow``, so that a checkpoint fits both until the file is rotated.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streamad.errors import SourceError
@@ -27,12 +27,16 @@ from streamad_connectors.files.joined import forgotten_error, gone_error, grew_e
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file to read from a local offset on; ``size``: that of a finished one that is read again."""
+    """A file to read from a local offset on.
+
+    ``size``: that of a finished one that is read again, and ``written`` the times when it was written.
+    """
 
     listed: ListedFile
     ordinal: int
     begin: int
     size: int | None = None
+    written: tuple[tuple[int, int], ...] = ()
 
 
 class Places:
@@ -70,12 +74,12 @@ class Places:
         if self._log is None:
             self._check_finished(known)
         pieces = [
-            Piece(self._find_finished(old), number, 0, old.size)
+            Piece(self._find_finished(old), number, 0, old.size, old.written)
             for number, old in enumerate(known.finished, known.dropped)
             if number >= ordinal
         ]
         pieces.append(Piece(self.find(known), known.ordinal, 0))
-        return [Piece(pieces[0].listed, ordinal, local, pieces[0].size), *pieces[1:]]
+        return [replace(pieces[0], begin=local), *pieces[1:]]
 
     def find(self, known: JoinedCursor) -> ListedFile:
         """Return the file that holds what was read of the current one. Raises SourceError if there is none."""
