@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -356,6 +357,35 @@ async def test_several_rotations_between_two_looks_and_two_runs(log: Path) -> No
         await tail.begin(after, cursor)
         await tail.catch_up()
         assert read_numbers(tail) == [10, 11, 12]
+
+
+async def test_when_records_were_written_is_kept_with_the_position(log: Path) -> None:
+    os.utime(log, (1000, 1000))
+    async with following("app.jsonl", log.parent) as tail:
+        rotate(log)
+        append(log, numbers(5, 6))
+        os.utime(log, (5000, 5000))
+        await tail.catch_up()
+        after, cursor = tail.batches[-1].next_offset, tail.batches[-1].cursor
+        first = written(tail)
+    assert first == {**dict.fromkeys(range(5), 1_000_000_000), 5: 5_000_000_000}
+    for path in (log, log.with_name("app.jsonl.1")):
+        os.utime(path, (9000, 9000))
+    async with Tail("app.jsonl", log.parent) as tail:
+        await tail.begin(0, cursor)
+        append(log, numbers(6, 7))
+        os.utime(log, (9000, 9000))
+        await tail.catch_up()
+        assert after > FILE_OFFSETS
+        assert written(tail) == {**first, 6: 9_000_000_000}
+
+
+def written(tail: Tail) -> dict[int, int | None]:
+    return {
+        json.loads(record.value)["n"]: batch.written_us(record.offset)
+        for batch in tail.batches
+        for record in batch.records
+    }
 
 
 async def test_the_rest_of_a_file_that_is_gone_at_a_start_is_missed_aloud(log: Path) -> None:
