@@ -4,8 +4,9 @@ One run starts a broker, trains the model of a plant of 4 partitions, produces i
 and kills one worker after the other: during its start, between two commits, amid a transaction. One in ten stays away
 until its partitions have moved. Now and then another fault happens: a worker is stopped by SIGTERM or frozen past its
 session time-out, or the broker is frozen for seconds. The output topics, read committed, must then hold the messages of
-an undisturbed run: each once, each stream's verdicts in order. If not, the exit code is 1.
-Run: ``python benchmarks/faults.py [--kills 200] [--json]``.
+an undisturbed run: each once, each stream's verdicts in order. If not, the exit code is 1. ``--source file`` does the
+same with one worker and a folder of joined files that grows (``faults_on_files.py``), without a broker.
+Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--json]``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import faults_on_files
 from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, new_broker
 from tests.support.kafka.plant import Flow, KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
@@ -183,6 +185,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", choices=("kafka", "file"), default="kafka")
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
@@ -190,11 +193,14 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=3600.0, help="give up if the kills take longer than this")
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     options = parser.parse_args()
-    try:
-        fetch_jars()
-    except KafkaUnavailableError as error:
-        sys.exit(f"error: needs a Kafka broker: {error}")
-    figures = run(options)
+    if options.source == "file":
+        figures = faults_on_files.run(options, MODELS[options.detector])
+    else:
+        try:
+            fetch_jars()
+        except KafkaUnavailableError as error:
+            sys.exit(f"error: needs a Kafka broker: {error}")
+        figures = run(options)
     if options.json:
         print(json.dumps(figures))
     else:

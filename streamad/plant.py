@@ -30,4 +30,5 @@ class Plant:
             source_url=settings.source.url,
             source_options=settings.source.options,
             max_duration_us=settings.sequences.max_duration,
+            ids_from_files=settings.decode.sequence_from == "file",
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 __all__ = [
     "ConnectorContext",
+    "RecordTimes",
     "available",
+    "check_known",
     "connect_feed",
     "connect_sink",
     "connect_source",
@@ -21,19 +23,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, PluginError, Problem
 from streamad.ports import Clock, Detector, Feed, Sink, Source, Subscription
-from streamad.types import ChannelSpec
+from streamad.types import ChannelSpec, Record
 
 Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
+
+
+class RecordTimes(Protocol):
+    """Reads the event time of a raw record."""
+
+    @property
+    def identity(self) -> str:
+        """Text that differs if the same bytes may have other times."""
+
+    def of(self, record: Record) -> int | None:
+        """Return the time of the record's first sample in microseconds; None if it is unreadable or has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,8 @@ class ConnectorContext:
 
     Channels, clock, the folder of relative paths, the plant's name, and its source: a sink of the same system may leave
     out what they share (``kafka:///alerts``). ``max_duration_us`` is the longest duration of a sequence, for which its
-    records must be kept (None: unknown).
+    records must be kept (None: unknown). ``ids_from_files``: records need the id that their file's name gives.
+    ``times``: the event times of raw records; None where they are not in the messages, or not known.
     """
 
     channels: tuple[ChannelSpec, ...]
@@ -52,6 +66,8 @@ class ConnectorContext:
     source_url: str | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict)
     max_duration_us: int | None = None
+    ids_from_files: bool = False
+    times: RecordTimes | None = None
 
     @property
     def feedback_group(self) -> str:
@@ -79,13 +95,19 @@ def available(group: Group) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"streamad.{group}")}
 
 
-def load(group: Group, name: str) -> Any:
-    """Load the plug-in ``name``. Raises PluginError with the known names and the nearest one."""
+def check_known(group: Group, name: str) -> None:
+    """Raise PluginError with the known names and the nearest one unless the plug-in ``name`` is installed."""
     known = available(group)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise PluginError(f"no {group[:-1]} {name!r}{hint} (installed: {', '.join(sorted(known)) or 'none'})")
+
+
+def load(group: Group, name: str) -> Any:
+    """Load the plug-in ``name``. Raises PluginError with the known names and the nearest one."""
+    check_known(group, name)
+    known = available(group)
     try:
         return known[name].load()
     except Exception as error:

@@ -77,6 +77,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     ``timestamp_us`` is the record's own time (None if the medium has none: the event time is used).
     ``native`` marks bytes that the connector itself wrote in streamad's own msgpack format, whatever ``decode`` says.
+    ``sequence`` is the id that the source gives (the file's name), for ``decode.sequence_from: file``.
     """
 
     offset: int
@@ -84,6 +85,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     timestamp_us: int | None = None
     key: bytes | None = None
     native: bool = False
+    sequence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 python -m benchmarks.detector run [--sets NAME ...] [--methods NAME ...] [--seeds N] [--sizes N ...]
 python -m benchmarks.detector calibration
+python -m benchmarks.detector faults
 python -m benchmarks.detector report
 
 ``run`` leaves out what is stored, so that it can be stopped and called again. The data: see ``benchmarks.paper``.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks.detector import calibration
+from benchmarks.detector import calibration, faults
 from benchmarks.detector.cells import add_cell, read_cells
 from benchmarks.detector.measure import CHOICES, METHODS, measure
 from benchmarks.detector.report import PAGE, updated
@@ -53,6 +54,7 @@ def main() -> int:
     runs.add_argument("--seeds", type=int, default=1, help="seeds 0 to N - 1 (default: 1)")
     runs.add_argument("--sizes", type=int, nargs="+", default=[0], help="training windows; 0: all (default)")
     commands.add_parser("calibration", help="measure the rate of false alarms with few calibration scores: a minute")
+    commands.add_parser("faults", help="measure the AUC by the kind of fault on simulated plants: minutes")
     commands.add_parser("report", help="write the measured tables into the page")
     arguments = parser.parse_args()
     try:
@@ -60,6 +62,8 @@ def main() -> int:
             run(arguments)
         elif arguments.command == "calibration":
             calibration.store(list(calibration.resampled()))
+        elif arguments.command == "faults":
+            faults.store(list(faults.measured()))
         else:
             PAGE.write_text(updated(PAGE.read_text(encoding="utf-8"), read_cells()), encoding="utf-8")
     except StreamadError as error:

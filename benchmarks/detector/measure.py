@@ -13,6 +13,7 @@ import torch
 from benchmarks.detector.cells import Cell
 from benchmarks.detector.choices import GRID, Logs, Parts, default, scores
 from benchmarks.detector.modes import chosen_weights
+from benchmarks.detector.peers import PEERS
 from benchmarks.detector.sets import Case, fewer
 from benchmarks.paper.data.datasets import Task
 from streamad.judge.evaluation import auc
@@ -67,6 +68,7 @@ METHODS: Final[dict[str, Callable[[], Any]]] = {
     "minirocket": _minirocket,
     "rockad": _rockad,
     "neutral_ad": _neutral_ad,
+    **PEERS,
 }
 
 

@@ -3,7 +3,9 @@
 ``scoring``: CPU time of one thread for windows of NATOPS size (24 x 51); the artifacts and their members take turns.
 ``size``: the file, and the time to load it. ``many``: fit of 100,000 windows of 3 x 50 in a process of its own, for its
 peak memory. ``reduced``: AUC on spoken_arabic_digits, all digits but one normal, by the number of reference windows.
-Run: ``python benchmarks/speed/ensemble.py {scoring,size,many,reduced}``.
+``dimensions``: AUC with the 512 kept directions of each space and with all, on two sets with more windows. ``effort``:
+fit of 200 windows of 10 x 208 with effort quick and normal.
+Run: ``python benchmarks/speed/ensemble.py {scoring,size,many,reduced,dimensions,effort}``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -26,10 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scoring import seconds_of
 
-from benchmarks.paper.data.datasets import class_task, read_sequences
+from benchmarks.detector.sets import Row, cases
+from benchmarks.paper.data.datasets import Task, class_task, read_sequences
 from streamad.judge.evaluation import auc
 from streamad.types import WindowSet
-from streamad_models.ensemble import Ensemble, detector
+from streamad_models import fitted as models
+from streamad_models.ensemble import Ensemble, EnsembleOptions, detector
+from streamad_models.ensemble.neighbours import MAX_DIMENSIONS, fit_reference
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.torchscript import deprecation_silenced, score_in_chunks
@@ -38,8 +44,10 @@ CHANNELS, LENGTH = 24, 51
 TRAINING = (180, 1_000)
 BATCHES = (1, 64)
 MANY, PART = 100_000, 10_000
-REFERENCES = (500, 1_000, 2_000, 4_000)
+REFERENCES = (500, 1_000, 2_000, 4_000, 10_000)  # the last: all
 DIGITS = (0, 3, 6, 9)
+DIMENSIONS = (MAX_DIMENSIONS, 10_000)
+LARGE_ROWS = (Row("character_trajectories", "n_vs_rest"), Row("spoken_arabic_digits", "one_vs_rest"))
 
 Score = Callable[[WindowSet], object]
 
@@ -76,15 +84,17 @@ def members(fitted: FittedModule) -> Iterator[tuple[str, Score]]:
 
 def scoring(rounds: int) -> None:
     """Print CPU milliseconds a window, and the ratio to NeuTraL AD's in the same turns."""
-    small = NeutralAD(NeutralADOptions(epochs=1))
+    small, brief = NeutralAD(NeutralADOptions(epochs=1)), Ensemble(EnsembleOptions(effort="normal", time_limit_s=1e-6))
     for n in TRAINING:
         data = random_walks(n)
         with tempfile.TemporaryDirectory() as folder:
             fitted = Ensemble().fit(data, seed=0, device="cpu")
+            with_network = brief.fit(data, seed=0, device="cpu")
             network = small.fit(data.take(list(range(32))), seed=0, device="cpu")
             forms = {
                 "NeuTraL AD": artifact(small, network, Path(folder, "neutral_ad")),
                 "ensemble": artifact(Ensemble(), fitted, Path(folder, "ensemble")),
+                "normal": artifact(Ensemble(), with_network, Path(folder, "normal")),
                 **dict(members(fitted)),
             }
         for batch in BATCHES:
@@ -130,31 +140,69 @@ def _peak_mb() -> float:
     return kilobytes / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def reduced() -> None:
+def reduced(references: Sequence[int] = REFERENCES) -> None:
     """Print the AUC by the number of reference windows."""
     recordings = read_sequences("spoken_arabic_digits")
     for digit in DIGITS:
         task = class_task(recordings, tuple(c for c in range(10) if c != digit))
-        for n in REFERENCES:
-            with patch.object(detector, "MAX_REFERENCES", n):
-                began_s = time.process_time()
-                fitted = Ensemble().fit(task.train, seed=0, device="cpu")
-                fit_s = time.process_time() - began_s
-            scores = fitted.score(task.test.values, task.test.lengths).sum(axis=1, dtype=np.float64)
-            found = 100 * auc(scores, task.is_anomaly)
+        for n in references:
+            with patch.object(models, "MAX_REFERENCES", n):
+                found, fit_s = _judged(task)
             print(
-                f"without {digit}: {n:>5} of {len(task.train)} windows, AUC {found:.2f}, fit {fit_s:.1f} CPU s",
+                f"without {digit}: {min(n, len(task.train)):>5} of {len(task.train)} windows, AUC {found:.2f}, "
+                f"fit {fit_s:.1f} CPU s",
                 flush=True,
             )
 
 
+def dimensions() -> None:
+    """Print the AUC with the kept directions of each space and with all of them."""
+    for row in LARGE_ROWS:
+        for case in cases(row.dataset):
+            for most in DIMENSIONS if case.row == row else ():
+                with patch.object(detector, "fit_reference", partial(fit_reference, max_dimensions=most)):
+                    found, fit_s = _judged(case.task)
+                print(
+                    f"{row.dataset} {row.protocol} {case.label}: {len(case.task.train)} windows, at most {most} "
+                    f"directions, AUC {found:.2f}, fit {fit_s:.1f} CPU s",
+                    flush=True,
+                )
+
+
+def _judged(task: Task) -> tuple[float, float]:
+    """Return the AUC x 100 of the default on ``task`` and the CPU seconds of its fit."""
+    began_s = time.process_time()
+    fitted = Ensemble().fit(task.train, seed=0, device="cpu")
+    fit_s = time.process_time() - began_s
+    scores = fitted.score(task.test.values, task.test.lengths).sum(axis=1, dtype=np.float64)
+    return 100 * auc(scores, task.is_anomaly), fit_s
+
+
+def effort() -> None:
+    """Print the CPU seconds of a fit with each of two efforts."""
+    data = random_walks(200, 10, 208)
+    for name in ("quick", "normal"):
+        began_s = time.process_time()
+        fitted = Ensemble(EnsembleOptions(effort=name)).fit(data, seed=0, device="cpu")
+        print(
+            f"200 of 10 x 208, {name}: {time.process_time() - began_s:.0f} CPU s, {fitted.summary.n_epochs} epochs of "
+            "the last network",
+            flush=True,
+        )
+
+
+OTHERS = {"size": size, "many": many, "dimensions": dimensions, "effort": effort}
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("scoring", "size", "many", "reduced"))
+    parser.add_argument("what", choices=("scoring", "reduced", *OTHERS))
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--references", type=int, nargs="+", default=REFERENCES, help="for reduced; more than all: all")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.what == "scoring":
         scoring(arguments.rounds)
+    elif arguments.what == "reduced":
+        reduced(arguments.references)
     else:
-        {"size": size, "many": many, "reduced": reduced}[arguments.what]()
+        OTHERS[arguments.what]()

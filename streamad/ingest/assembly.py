@@ -158,11 +158,8 @@ class Assembler:
 
     def _move_by_done(self, block: SampleBlock) -> None:
         """Move the clock by a record without its own time that is read again and done, as its first reading did."""
-        time_us = self.jumps.clock_of(block.offset, block.times_us)
-        if time_us is not None:
+        for time_us in self.jumps.moves_of(block.offset, block.times_us):
             self._move(time_us)
-        for held_us in self.jumps.moves_before(block.offset):
-            self._move(held_us)
 
     def observe(self, record_us: int) -> list[Closed]:
         """Move the partition's record clock to ``record_us`` if that is later; return the sequences that this ended."""
@@ -401,11 +398,7 @@ class Assembler:
     @property
     def pending_samples(self) -> int:
         """Return how many samples are buffered and not yet in a finished sequence; those of ``jumps`` are others."""
-        return sum(
-            sum(len(run) + run.merged for run in stream.pending.runs)
-            + sum(sequence.n + sequence.merged for sequence in stream.open.values())
-            for stream in self._streams.values()
-        )
+        return sum(stream.n_buffered for stream in self._streams.values())
 
     def committed(self, closed: Closed) -> None:
         """Note that the verdict of ``closed`` is durable; call it in the order in which a stream's sequences ended.

@@ -18,7 +18,7 @@ from streamad.errors import ConfigError, Problem
 from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader
-from streamad.ingest.decode_values import FieldPath, Samples, fail
+from streamad.ingest.decode_values import FieldPath, Samples, fail, read_id
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.types import Record, SampleBlock
 
@@ -35,6 +35,7 @@ class Decoder:
     def __init__(self, settings: DecodeSettings, channels: Sequence[ChannelSettings], route: str | None = None) -> None:
         _check(settings, channels)
         self._settings = settings
+        self._ids_from_files = settings.sequence_from == "file"
         self._native = _Readers(settings, channels, route, native=True)
         self._plain = _Readers(settings, channels, route, native=False)
         self._json = msgspec.json.Decoder()
@@ -58,6 +59,8 @@ class Decoder:
             samples = readers.fields.read(self._parse(value, wire), record)
         if samples is None:
             return None
+        if self._ids_from_files and not record.native:
+            samples = samples._replace(sequence=read_id(record.sequence, "the file's name"))
         if not readers.relative:
             reference_us = written_us if record.timestamp_us is None else record.timestamp_us
             if reference_us is not None:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from streamad.errors import ConfigError, Problem
+from streamad.errors import ConfigError, PluginError, Problem
 from streamad.judge.routing import Router
 from streamad.learn.registry.hot_swap import RegistryVersions
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.storage import open_storage
 from streamad.plant import Plant
-from streamad.plugins import load, make_detector
+from streamad.plugins import check_known, load, make_detector
 from streamad.ports import Detector
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import Effort, ModelSettings, Settings
@@ -79,6 +79,18 @@ def detector_for(plant: Plant, *, effort: Effort | None = None) -> Detector:
                 for each in error.problems
             ]
         ) from error
+
+
+def check_references(model: ModelSettings) -> None:
+    """Raise ConfigError for each of ``model.references`` that is no kind of detector that is installed."""
+    problems = []
+    for index, kind in enumerate(model.references):
+        try:
+            check_known("detectors", kind)
+        except PluginError as error:
+            problems.append(Problem(f"model.references.{index}", str(error)))
+    if problems:
+        raise ConfigError(problems)
 
 
 def effort_of(model: ModelSettings) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePath
 
+from streamad.errors import ConfigError, Problem
+from streamad.ingest.record_times import times_for
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
 from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
 from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
-from streamad.settings.plant_yaml import Settings
+from streamad.settings.plant_yaml import Settings, check_file_ids
 
 OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
 
@@ -19,10 +22,20 @@ def source_for(plant: Plant, url: str | None = None) -> Source:
 
     That is the same scheme, and for files the same suffix. Raises PluginError, ConfigError, SourceError.
     """
-    settings, context = plant.settings, plant.context
+    settings = plant.settings
+    context = replace(plant.context, times=times_for(settings))
+    if url is not None and context.ids_from_files:
+        _check_file_ids(url)
     if url is None or _kind(url) == _kind(settings.source.url):
         return connect_source(url or settings.source.url, settings.source.options, context)
     return connect_source(url, {}, context, where="source")
+
+
+def _check_file_ids(url: str) -> None:
+    try:
+        check_file_ids(url)
+    except ValueError as error:
+        raise ConfigError([Problem("decode", str(error))]) from None
 
 
 def _kind(url: str) -> tuple[str, str]:

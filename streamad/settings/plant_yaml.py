@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamad.errors import ConfigError, Problem
+from streamad.plugins import split_url
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.yaml_file import (
@@ -84,6 +85,8 @@ class DecodeSettings(ConfigSection):
     """Wire format; auto: by the first byte of each message."""
     fields: FieldSettings | None = None
     """Field names of foreign messages; null: streamad's own format."""
+    sequence_from: Literal["message", "file"] = "message"
+    """Where the sequence's id is: in the messages, or in the file's name (one sequence a file)."""
     time: Literal["absolute", "relative"] = "absolute"
     """relative: times are seconds since the sequence's start."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
@@ -108,6 +111,13 @@ class DecodeSettings(ConfigSection):
             return name if name is None else ZoneInfo(name).key
         except (KeyError, ValueError, OSError) as error:
             raise ValueError(f"no time zone {name!r}: write an IANA name such as Europe/Berlin or UTC") from error
+
+    @model_validator(mode="after")
+    def _one_id(self) -> DecodeSettings:
+        given = FieldSettings(sequence=None) if self.fields is None else self.fields
+        if self.sequence_from == "file" and given.sequence is not None and "sequence" in given.model_fields_set:
+            raise ValueError(f"sequence_from: file and fields.sequence ({given.sequence}): leave one of them out")
+        return self
 
 
 class SequenceSettings(ConfigSection):
@@ -329,6 +339,13 @@ class Settings(BaseSettings):
         """Let the environment override the file, whose content is the init arguments."""
         return _Environment(settings_cls), init_settings
 
+    @field_validator("decode")
+    @classmethod
+    def _files_give_ids(cls, decode: DecodeSettings, info: ValidationInfo) -> DecodeSettings:
+        if decode.sequence_from == "file" and (source := info.data.get("source")) is not None:
+            check_file_ids(source.url)
+        return decode
+
     @field_validator("learning")
     @classmethod
     def _limits_fit(cls, learning: LearningSettings | None) -> LearningSettings | None:
@@ -354,6 +371,12 @@ class Settings(BaseSettings):
     def route_field(self) -> str | None:
         """Field of the messages that chooses the model; None if there is only one model."""
         return None if self.models is None else self.models.field
+
+
+def check_file_ids(url: str) -> None:
+    """Raise ValueError if the records of ``url`` lie in no files, so that none could name a sequence."""
+    if (scheme := split_url(url)[0]) != "file":
+        raise ValueError(f"sequence_from: file needs recordings in files, not {scheme}: leave it out, or read files")
 
 
 def load_settings(path: Path) -> Settings:

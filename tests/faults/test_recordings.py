@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 from collections.abc import Sequence
 from itertools import count
@@ -303,3 +304,73 @@ async def test_what_was_unreadable_stays_so_if_the_file_is_changed_later(tmp_pat
     assert verdicts(tmp_path) == {("B-0", "normal", 3): 1, ("B-1", "normal", 3): 1}
     (letter,) = (tmp_path / "out" / "dead_letters.jsonl").read_text().splitlines()
     assert json.loads(letter)["kind"] == "clock_skew"
+
+
+# --- files that are sorted when they are read ------------------------------------------------------------------------
+
+
+def shuffled() -> list[bytes]:
+    """A day out of order, with a dead letter in it."""
+    samples = batches_of([f"B-{number}" for number in range(7)], samples=3)
+    samples[6:9] = [line("a", "B-2", [float(time_s)], 10.0) for time_s in (6, 7, 8)]
+    found = random.Random(4).sample(samples, len(samples))
+    return [*found[:5], b"{", *found[5:]]
+
+
+async def sorted_run(folder: Path, **options: Any) -> None:
+    await run_recordings(folder, settings=CHANGE, sort=True, **options)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the dying disk finds paths in /proc")
+@pytest.mark.parametrize("loses_power", [False, True])
+@pytest.mark.parametrize("files", ["separate", "joined"])
+async def test_crashes_in_a_row_change_no_output_of_a_sorted_file(
+    files: str, loses_power: bool, tmp_path: Path
+) -> None:
+    messages = shuffled()
+    write_recording(tmp_path / "at-once" / "in" / "a.jsonl", messages)
+    await sorted_run(tmp_path / "at-once", files=files, at_end="judge")
+    expected = [(f"B-{number}", "anomalous" if number == 2 else "normal", 3) for number in range(7)]
+    assert verdicts(tmp_path / "at-once") == dict.fromkeys(expected, 1)
+    folder = tmp_path / "run"
+    write_recording(folder / "in" / "a.jsonl", messages)
+    for dies_at in count(1):
+        with Disk(folder, dies_at, loses_power=loses_power) as disk:
+            await sorted_run(folder, files=files, at_end="judge")
+        if not disk.is_dead:
+            break
+    assert dies_at > 15
+    assert outputs(folder) == outputs(tmp_path / "at-once")
+
+
+async def test_a_sorted_file_may_grow_by_later_records_only(tmp_path: Path) -> None:
+    messages = batches_of(names(0, 20))
+    place = tmp_path / "in" / "a.jsonl"
+    write_recording(place, [*reversed(messages[:20])])
+    await sorted_run(tmp_path)
+    write_recording(place, [*reversed(messages[:20]), *reversed(messages[20:])])
+    await sorted_run(tmp_path)
+    assert verdicts(tmp_path) == dict.fromkeys(((name, "normal", 2) for name in names(0, 20)), 1)
+    write_recording(place, [*reversed(messages[:20]), *reversed(messages[20:]), line("a", "B-x", [3.5])])
+    await refused(
+        tmp_path, r"a\.jsonl: grew by records that sort before those that were judged", sort=True, files="separate"
+    )
+
+
+async def test_another_order_than_before_is_refused(tmp_path: Path) -> None:
+    write_recording(tmp_path / "in" / "a.jsonl", [*reversed(batches_of(names(0, 5)))])
+    await sorted_run(tmp_path)
+    await refused(
+        tmp_path, r"a\.jsonl: its records come in another order than those that were judged", files="separate"
+    )
+
+
+async def test_another_order_of_an_earlier_joined_file_is_refused(tmp_path: Path) -> None:
+    """B-3 is open since the first day, which alone is out of order; the day that was read last is in order."""
+    first, second = batches_of(["B-0", "B-1", "B-2", "B-3"], samples=3)[:-1], [line("a", "B-3", [11.5])]
+    write_days(tmp_path, [[*first[3:6], *first[:3], *first[6:]], second])
+    await sorted_run(tmp_path, files="joined")
+    assert verdicts(tmp_path) == dict.fromkeys(((name, "normal", 3) for name in names(0, 3)), 1)
+    await refused(tmp_path, r"day-8\.jsonl: its records come in another order than those that were judged")
+    await sorted_run(tmp_path, files="joined", at_end="judge")
+    assert verdicts(tmp_path).total() == 4

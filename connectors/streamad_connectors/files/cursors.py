@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
@@ -28,8 +28,9 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
     and length of the values of the records from offset ``begin`` on and below ``next_offset``. ``written`` holds the
-    file's times of change when records were first read (see ``RecordBatch.written``). Of followed files, ``numeric``
-    has a 1 for each CSV column of numbers and a 0 for each other one, and ``inode`` is the file's.
+    file's times of change when records were first read (see ``RecordBatch.written``). ``order`` says what sorted the
+    records, if any did. Of followed files, ``numeric`` has a 1 for each CSV column of numbers and a 0 for each other
+    one, and ``inode`` is the file's.
     """
 
     name: str
@@ -40,6 +41,7 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     crc: int = 0
     n_bytes: int = 0
     written: tuple[tuple[int, int], ...] = ()
+    order: str = ""
     numeric: str = ""
     inode: int = 0
 
@@ -111,6 +113,17 @@ def encode_cursor(cursor: Cursor) -> str:
     return _encoder.encode(cursor).decode()
 
 
+def encode_finished(file: FinishedFile) -> bytes:
+    """Return the text of one finished file, for ``encode_joined``."""
+    return _encoder.encode(file)
+
+
+def encode_joined(cursor: JoinedCursor, finished: Iterable[bytes]) -> str:
+    """Return the text of ``cursor``, whose ``finished`` files are encoded: they are many, and seldom change."""
+    head, files = _encoder.encode(msgspec.structs.replace(cursor, finished=())), b",".join(finished)
+    return (b'%b,"finished":[%b]}' % (head[:-1], files) if files else head).decode()
+
+
 def decode_cursor(text: str, partition: str) -> Cursor:
     """Return the cursor of ``text``. Raises SourceError if it is none of this version."""
     try:
@@ -168,11 +181,11 @@ class Watch:
     Records below the known cursor are read again, and are in it already.
     """
 
-    def __init__(self, path: Path, name: str, offset: int, known: FileCursor | None = None) -> None:
+    def __init__(self, path: Path, name: str, offset: int, known: FileCursor | None = None, *, order: str = "") -> None:
         self._path = path
         if known is None or known.next_offset < offset:
             known = FileCursor(name=name, size=-1, digest="", begin=offset, next_offset=offset)
-        self.cursor = known
+        self.cursor = msgspec.structs.replace(known, order=order)
 
     def take(self, batch: RecordBatch) -> FileCursor:
         """Return the cursor after ``batch``. Raises OSError."""
@@ -207,20 +220,39 @@ def with_cursors(batches: Generator[RecordBatch, None, None], watch: Watch) -> G
             yield replace(batch, cursor=encode_cursor(cursor), written=cursor.written)
 
 
-def check_unchanged(path: Path, cursor: FileCursor, records: Callable[[], Iterator[ReadRecord]]) -> None:
+def check_unchanged(
+    path: Path, cursor: FileCursor, records: Callable[[], Iterator[ReadRecord]], *, order: str = ""
+) -> None:
     """Raise SourceError unless ``path`` still holds the records of ``cursor``; it may have grown.
 
-    If the bytes differ (a file packed or written anew), ``records`` from ``cursor.begin`` on decide. Raises OSError.
+    If the bytes differ (a file packed or written anew), or what sorts them, or a file to be sorted has grown,
+    ``records`` from ``cursor.begin`` on decide. Raises OSError.
     """
     if cursor.next_offset == cursor.begin:
         return
     size = path.stat().st_size
-    is_same = size >= cursor.size and sample_digest(path, cursor.size) == cursor.digest
+    is_long = size == cursor.size if order else size >= cursor.size
+    is_same = order == cursor.order and is_long and sample_digest(path, cursor.size) == cursor.digest
     if not is_same and not _are_same(cursor, records()):
+        if order != cursor.order:
+            raise other_order_error(path)
+        if order and size > cursor.size:
+            raise SourceError(
+                f"{path}: grew by records that sort before those that were judged; "
+                "put them into another file, or move the checkpoint and the outputs away to begin anew"
+            )
         raise SourceError(
             f"{path}: no longer holds the records that were judged: it was replaced or cut; "
             "put the file back, or give the new one another name"
         )
+
+
+def other_order_error(path: Path) -> SourceError:
+    """Return the error that the records of ``path`` are sorted otherwise than when they were judged."""
+    return SourceError(
+        f"{path}: its records come in another order than those that were judged: set source.options.sort and "
+        "decode back, or move the checkpoint and the outputs away to begin anew"
+    )
 
 
 def _are_same(cursor: FileCursor, records: Iterator[ReadRecord]) -> bool:

@@ -6,6 +6,7 @@ An offset is the ordinal of the file x 2^40 + the offset in the file; a file kee
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -16,14 +17,16 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace as replace_fields
 
 from streamad.errors import SourceError
-from streamad.types import FILE_OFFSETS, Record, RecordBatch
+from streamad.types import FILE_OFFSETS, RecordBatch
 from streamad_connectors.files.cursors import (
     FileCursor,
     FinishedFile,
     JoinedCursor,
     Watch,
     check_unchanged,
-    encode_cursor,
+    encode_finished,
+    encode_joined,
+    other_order_error,
     sample_digest,
 )
 from streamad_connectors.files.finding import FoundFile
@@ -59,10 +62,12 @@ class JoinedFiles:
         files: Sequence[FoundFile],
         order: Literal["name", "time"],
         read: Callable[[FoundFile, int], Iterator[ReadRecord]],
+        sorting: str = "",
     ) -> None:
         self.partition = partition
         self._order = order
         self._read = read
+        self._sorting = sorting
         keyed = [(order_key(file.partition, mtime_ns, order), mtime_ns, file) for file, mtime_ns in map(_aged, files)]
         self._files = [(file, key, mtime_ns) for key, mtime_ns, file in sorted(keyed, key=lambda item: item[0])]
 
@@ -86,7 +91,9 @@ class JoinedFiles:
 
     def check(self, offset: int, known: JoinedCursor) -> None:
         """Raise SourceError if the files do not continue what was read as far as ``known``, or hold other records."""
-        self.plan(offset, known)
+        first = self.plan(offset, known)[:1]
+        if known.current.order != self._sorting and first and first[0].ordinal < known.ordinal:
+            raise other_order_error(first[0].file.path)  # nothing would tell whether the offset means the same there
         found = {file.partition: file for file, _, _ in self._files}
         for old in known.finished:
             if old.name in found:
@@ -94,7 +101,7 @@ class JoinedFiles:
         current = known.current
         if (file := found.get(current.name)) is not None:
             with _named(file.path):
-                check_unchanged(file.path, current, lambda: self._read(file, current.begin))
+                check_unchanged(file.path, current, lambda: self._read(file, current.begin), order=self._sorting)
 
     def _known_parts(self, offset: int, known: JoinedCursor) -> list[Part]:
         """Return the files of ``known`` that are there."""
@@ -138,7 +145,8 @@ class JoinedFiles:
             path, base = part.file.path, part.ordinal * FILE_OFFSETS
             is_read_again = known is not None and part.ordinal < known.ordinal
             is_current = known is not None and part.ordinal == known.ordinal
-            watch = Watch(path, part.file.partition, part.begin, known.current if known and is_current else None)
+            of_file = known.current if known and is_current else None
+            watch = Watch(path, part.file.partition, part.begin, of_file, order=self._sorting)
             if not is_read_again:
                 history.begin(part, watch.cursor)
                 yield RecordBatch(self.partition, (), base + part.begin, cursor=history.cursor(watch.cursor))
@@ -163,6 +171,7 @@ class History:
     def __init__(self, known: JoinedCursor | None) -> None:
         self._cursor = known
         self._finished = list(known.finished) if known is not None else []
+        self._encoded = deque(map(encode_finished, self._finished))
 
     @property
     def at(self) -> JoinedCursor | None:
@@ -178,9 +187,11 @@ class History:
         if before is not None:
             old = before.current
             self._finished.append(FinishedFile(old.name, old.size, old.digest, before.mtime_ns, old.written))
+            self._encoded.append(encode_finished(self._finished[-1]))
             dropped, through, through_ns = before.dropped, before.through, before.through_ns
             if len(self._finished) > REMEMBERED_FILES:
                 first = self._finished.pop(0)
+                self._encoded.popleft()
                 dropped, through, through_ns = dropped + 1, first.name, first.mtime_ns
         self._cursor = JoinedCursor(
             ordinal=part.ordinal,
@@ -196,7 +207,7 @@ class History:
         """Return the text of the cursor whose current file stands at ``current``."""
         assert self._cursor is not None
         self._cursor = replace_fields(self._cursor, current=current, is_complete=is_complete, is_log=is_log)
-        return encode_cursor(self._cursor)
+        return encode_joined(self._cursor, self._encoded)
 
 
 def forgotten_error(partition: str, n_files: int) -> SourceError:
@@ -250,7 +261,7 @@ def _shifted(
 ) -> RecordBatch:
     if batch.next_offset >= FILE_OFFSETS:
         raise SourceError(f"{path}: has offsets of 2^40 and above, too many for files: joined; split the file")
-    records = tuple(Record(base + r.offset, r.value, r.timestamp_us, r.key, r.native) for r in batch.records)
+    records = tuple(replace_fields(record, offset=base + record.offset) for record in batch.records)
     written = tuple((base + offset, time_us) for offset, time_us in written)
     return RecordBatch(batch.partition, records, base + batch.next_offset, cursor=cursor, written=written)
 

@@ -6,6 +6,7 @@ The URL names a file, a folder or a glob pattern; every file is one partition, o
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -27,6 +28,7 @@ from streamad_connectors.files.cursors import (
     other_kind_error,
     with_cursors,
 )
+from streamad_connectors.files.file_ids import check_file_ids, with_file_id
 from streamad_connectors.files.finding import FoundFile, find_files, joined_name
 from streamad_connectors.files.follow.source import Following
 from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records, ts
@@ -40,6 +42,7 @@ from streamad_connectors.files.formats.reading import (
     read_error,
 )
 from streamad_connectors.files.formats.sequences import merge_labels, stream_name
+from streamad_connectors.files.formats.sorting import sorted_records, sorting_of
 from streamad_connectors.files.joined import JoinedFiles
 
 _READERS: dict[FileFormat, Reader] = {
@@ -68,12 +71,16 @@ class FileSource:
         self._rest = rest
         self._options = cast("FileOptions", options)
         self._context = context
+        if self._options.sort and context.times is None:
+            raise SourceError(f"{rest}: option 'sort' needs absolute times in the messages; leave it out")
+        self._sorting = sorting_of(context.times) if self._options.sort and context.times is not None else ""
         self._span = EVERYTHING
         self._holds_open = (self._options.at_end or ("hold" if self._is_joined else "judge")) == "hold"
         self._offered: dict[str, FoundFile | JoinedFiles] = {}
         self._seeks: dict[str, tuple[int, Cursor | None]] = {}
         self._changed = asyncio.Event()
         self._closed = False
+        self._interrupted = threading.Event()
         self._following = Following(rest, self._options, context) if self._options.follow else None
 
     @property
@@ -148,6 +155,7 @@ class FileSource:
     async def close(self) -> None:
         """End the iterator; safe to call twice."""
         self._closed = True
+        self._interrupted.set()
         self._changed.set()
         if self._following is not None:
             await self._following.close()
@@ -193,6 +201,8 @@ class FileSource:
         found = find_files(self._rest, self._options, self._context.base_dir)
         for name, formats in options_without_use(self._options, (file.format for file in found)).items():
             raise SourceError(f"{self._rest}: option {name!r} is for {', '.join(formats)} files only; leave it out")
+        if self._context.ids_from_files:
+            check_file_ids(found)
         streams: dict[str, Path] = {}
         for file in found:
             if file.format in _LABELS:
@@ -209,7 +219,7 @@ class FileSource:
         if not self._is_joined:
             return {file.partition: file for file in files}
         name = joined_name(self._rest, self._context.base_dir)
-        return {name: JoinedFiles(name, files, self._options.order, self._records)}
+        return {name: JoinedFiles(name, files, self._options.order, self._records, self._sorting)}
 
     def _begin(self, partition: str, offset: int, cursor: Cursor | None) -> int:
         self._seeks[partition] = (offset, cursor)
@@ -229,15 +239,21 @@ class FileSource:
         files = self._offered[partition]
         if isinstance(files, JoinedFiles):
             assert not isinstance(known, FileCursor)
-            return BatchReader(files.batches(offset, known), files.first.path)
+            return BatchReader(files.batches(offset, known), files.first.path, self._interrupted)
         assert not isinstance(known, JoinedCursor)
-        watch = Watch(files.path, partition, offset, known)
-        return BatchReader(with_cursors(batched(self._records(files, offset), partition), watch), files.path)
+        watch = Watch(files.path, partition, offset, known, order=self._sorting)
+        batches = with_cursors(batched(self._records(files, offset), partition), watch)
+        return BatchReader(batches, files.path, self._interrupted)
 
     def _records(self, file: FoundFile, offset: int) -> Iterator[ReadRecord]:
         if file.format == "records":
             return records.read_records(file.path, offset, self._options, self._context, self._span)
-        return _READERS[file.format](file.path, offset, self._options, self._context)
+        if self._options.sort and self._context.times is not None and file.format not in _LABELS:
+            unsorted = _READERS[file.format](file.path, 0, self._options, self._context)
+            found = sorted_records(file.path, offset, unsorted, self._context.times, self._interrupted)
+        else:
+            found = _READERS[file.format](file.path, offset, self._options, self._context)
+        return with_file_id(found, file.path) if self._context.ids_from_files else found
 
     def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
         if isinstance(files, JoinedFiles):
@@ -248,7 +264,7 @@ class FileSource:
         if not isinstance(cursor, FileCursor):
             raise other_kind_error(self._rest, cursor)
         try:
-            check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin))
+            check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin), order=self._sorting)
         except READ_FAILURES as error:
             raise read_error(files.path, error) from error
 

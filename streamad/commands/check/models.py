@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
@@ -11,7 +13,7 @@ from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.calibration import certifiable_rate
 from streamad.judge.routing import Router
-from streamad.learn.parts import detector_for, registry_of, versions_of
+from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
 from streamad.learn.registry.registry import NoModelError
 from streamad.plant import Plant
 from streamad.settings.learning import RoutingSettings
@@ -70,15 +72,25 @@ def _untrained(plant: Plant, found: list[str | Unscorable]) -> list[Finding]:
 
 def check_models(plant: Plant, config: Path) -> list[Finding]:
     """Load the models that the config names, and those of further values that are in service."""
-    try:
-        detector_for(plant)
-    except StreamadError as error:
-        return failure("model.options", error)
+    wrong = [
+        *_failed("model.options", partial(detector_for, plant)),
+        *_failed("model.references", partial(check_references, plant.settings.model)),
+    ]
+    if wrong:
+        return wrong
     try:
         names = [*Router.of(plant.settings).known_names(), *_further_names(plant)]
     except StreamadError as error:
         return failure("model", error)
     return [finding for name in dict.fromkeys(names) for finding in _check_model(plant, name, config)]
+
+
+def _failed(where: str, make: Callable[[], object]) -> list[Finding]:
+    try:
+        make()
+    except StreamadError as error:
+        return failure(where, error)
+    return []
 
 
 def _further_names(plant: Plant) -> list[str]:

@@ -12,6 +12,7 @@ from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.messages import DeadLetter
 from streamad.plant import Plant
+from streamad.plugins import split_url
 from streamad.ports import Source
 from streamad.telemetry.metrics import Counters
 from streamad.types import (
@@ -69,13 +70,13 @@ class Sample:
 
 
 async def read_sample(plant: Plant, source: Source) -> Sample:
-    """Read until the sample is full, the source ends or is silent for ten seconds. Raises SourceError, ConfigError."""
+    """Read until the sample is full, the source ends or ten seconds are over. Raises SourceError, ConfigError."""
     sample = Sample(np.zeros(len(plant.settings.channels), dtype=np.bool_))
     settings = plant.settings
     decoder = Decoder(settings.decode, settings.channels, settings.route_field)
     intakes: dict[str, Intake] = {}
     try:
-        async with asyncio.timeout(MAX_WAIT_S):
+        async with asyncio.timeout(_longest_wait_s(plant)):
             async for event in source.batches():
                 if isinstance(event, PartitionAssigned):
                     sample.partitions += 1
@@ -92,6 +93,13 @@ async def read_sample(plant: Plant, source: Source) -> Sample:
     finally:
         await source.close()
     return sample
+
+
+def _longest_wait_s(plant: Plant) -> float | None:
+    """Return None for files that are sorted: they are read whole before their first record comes."""
+    source = plant.settings.source
+    sort = {**source.options, **split_url(source.url)[2]}.get("sort")
+    return MAX_WAIT_S if sort in (None, False, "false") else None
 
 
 def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decoder: Decoder, now_us: int) -> None:

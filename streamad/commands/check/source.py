@@ -127,8 +127,7 @@ def _channels(plant: Plant, sample: Sample) -> list[Finding]:
 
 
 def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
-    settings = plant.settings.sequences
-    findings = [*_ends(settings, sample), *_order(plant, sample), *_bounds(plant, sample)]
+    findings = [*_ends(plant, sample), *_order(plant, sample), *_bounds(plant, sample)]
     if any(finding.outcome != "ok" for finding in findings) or not sample.sequences:
         return findings
     reasons = Counter(sequence.reason for sequence in sample.sequences)
@@ -136,14 +135,16 @@ def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
     return [ok("sequences", f"{count(len(sample.sequences), 'sequence')} ended: {ended}")]
 
 
-def _ends(settings: SequenceSettings, sample: Sample) -> list[Finding]:
+def _ends(plant: Plant, sample: Sample) -> list[Finding]:
+    settings = plant.settings.sequences
+    limits_only = _LIMITS - {"end_of_input"} if plant.settings.decode.sequence_from == "file" else _LIMITS
     modes = " or ".join(settings.end)
     advice = _advice(settings, sample)
     if not sample.sequences:
         message = f"no sequence ended ({modes}) in the first {sample.counters.records} records"
         return [warning("sequences", message, advice)]
     reasons = {sequence.reason for sequence in sample.sequences}
-    if reasons <= _LIMITS:
+    if reasons <= limits_only:
         message = f"no sequence ended by {modes}: only by {', '.join(sorted(reasons))}"
         return [warning("sequences", message, advice)]
     limits = sorted(reasons & _LIMITS - {"end_of_input"})
@@ -171,7 +172,7 @@ def _order(plant: Plant, sample: Sample) -> list[Finding]:
     if sample.counters.late_samples:
         message = f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late"
         behind = f"some lie {sample.lateness_us / 1e6:g} s behind the newest of their stream"
-        advice = f"{behind}: raise sequences.allowed_lateness, or sort the recordings by time"
+        advice = f"{behind}: raise sequences.allowed_lateness, or sort recordings by time (source.options.sort)"
         findings.append(warning("sequences", message, advice))
     elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
         message = "one channel per message, and no lateness allowed: a channel behind the others would be dropped"

@@ -11,9 +11,11 @@ from rich.markup import escape
 
 from streamad.commands.check.source import check_source
 from streamad.commands.init.config import config_text, duration_text, trial_settings
+from streamad.commands.init.file_ids import read_file_ids
 from streamad.commands.init.files import read_joined
 from streamad.commands.init.layout import Layout, find_layout
 from streamad.commands.init.names import plain_name
+from streamad.commands.init.order import read_sorted
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
 from streamad.commands.shared.console import JsonOption, err, local_url, out, print_json
@@ -55,12 +57,21 @@ def init(
         readable = f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}"
         raw = read_raw(readable, home)
     title = plain_name(name or Path(split_url(url)[1]).name.split(".")[0], "plant")
-    if (joined := read_joined(readable, home, raw, trial_settings(layout, url, options, title, None))) is not None:
+    settings = trial_settings(layout, url, options, title, None)
+    if (named_by_files := read_file_ids(readable, home, raw, layout, settings)) is not None:
+        raw = named_by_files
+        options |= raw.options
+    elif (joined := read_joined(readable, home, raw, settings)) is not None:
         raw, why = joined
         options["files"] = "joined"
         layout.notes.append(f"{why} (source.options.files: joined)")
     pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
-    if pauses.gap_us is None and not layout.end and not layout.sequence:
+    settings = trial_settings(layout, url, options, title, None)
+    if (in_order := read_sorted(home, raw, layout, pauses, settings)) is not None:
+        raw = in_order
+        options["sort"] = True
+        pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
+    if pauses.gap_us is None and not layout.end and not layout.has_ids:
         layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")
     rhythm = measure(raw, trial_settings(layout, url, options, title, pauses))
     labels = recordings.labels() if raw.native and isinstance(recordings, LabelledSource) else {}
@@ -129,7 +140,7 @@ def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | 
         found += [
             ("time", f"{layout.time.path} ({layout.time.how})"),
             ("stream", layout.stream or f"not named in the messages: {stream}"),
-            ("sequence", layout.sequence or "no id in the messages"),
+            ("sequence", layout.sequence or ("the file's name" if layout.ids_from_files else "no id in the messages")),
             ("end", f"{layout.end} is true" if layout.end else "no marker in the messages"),
         ]
     if rhythm is not None:

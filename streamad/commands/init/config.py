@@ -31,7 +31,7 @@ def _readable(duration_us: float) -> str:
 
 def sequence_settings(layout: Layout, pauses: Pauses | None) -> dict[str, Any]:
     """Return the section ``sequences`` for the sample."""
-    modes = ["marker"] * (layout.end is not None) + ["change"] * (layout.sequence is not None)
+    modes = ["marker"] * (layout.end is not None) + ["change"] * layout.has_ids
     found: dict[str, Any] = {"end": modes, "max_duration": "365d"}
     if not modes:
         if pauses is None or pauses.gap_us is None:
@@ -44,7 +44,7 @@ def sequence_settings(layout: Layout, pauses: Pauses | None) -> dict[str, Any]:
 
 
 def _lateness_us(layout: Layout, pauses: Pauses) -> int:
-    if layout.time.counts and layout.sequence is not None:
+    if layout.is_relative:
         return 0  # times of every sequence begin at 0
     needed_us = pauses.lateness_us
     if layout.form == "per_channel":
@@ -62,7 +62,9 @@ def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
         found["time_unit"] = layout.time.unit
     if layout.time.zone is not None:
         found["timezone"] = layout.time.zone
-    if layout.time.counts and layout.sequence is not None:
+    if layout.ids_from_files:
+        found["sequence_from"] = "file"
+    if layout.is_relative:
         found["time"] = "relative"
     if layout.stream is None:
         found["default_stream"] = stream
@@ -160,6 +162,7 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         about.append(f"Guessed: the time is {layout.time.path}; {', '.join(layout.time.others)} would do as well.")
     comments = {
         "fields": "",
+        "sequence_from": "one sequence a file, whose name is the id",
         "time": "counts from the sequence's start; or: absolute",
         "time_unit": "of numeric times: s, ms, us or ns",
         "timezone": "a guess: the dates do not name it; or for example Europe/Berlin",
@@ -189,7 +192,7 @@ def _sequences(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> Section
     seen = f"hard limit; the longest in the sample took {_readable(longest_us)}" if longest_us else "hard limit"
     entries.append(Entry("max_duration", duration_text(limit_us), seen))
     late = "samples came in order"
-    if pauses.lateness_us and not (layout.time.counts and layout.sequence):
+    if pauses.lateness_us and not layout.is_relative:
         late = f"samples came up to {_readable(pauses.lateness_us)} late"
     if layout.form == "per_channel":
         late += ", and a slow channel must not be late"
@@ -198,6 +201,8 @@ def _sequences(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> Section
 
 
 def _why_end(layout: Layout, pauses: Pauses) -> str:
+    if layout.ids_from_files:
+        return "every file is one sequence"
     if layout.end and layout.sequence:
         return f"{layout.end} is true on last samples; {layout.sequence} names the sequence"
     if layout.end or layout.sequence:

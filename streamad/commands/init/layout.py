@@ -35,6 +35,18 @@ class Layout:
     as_text: tuple[str, ...] = ()
     left_out: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    ids_from_files: bool = False
+    """Every file is one sequence, and its name the id."""
+
+    @property
+    def has_ids(self) -> bool:
+        """Return whether messages or files name their sequence."""
+        return self.sequence is not None or self.ids_from_files
+
+    @property
+    def is_relative(self) -> bool:
+        """Return whether times count from the start of each sequence."""
+        return self.time.counts and self.has_ids
 
 
 def find_layout(sample: RawSample, known_names: Sequence[str] | None = None) -> Layout:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from streamad.commands.shared.console import run_async
 from streamad.errors import SourceError
-from streamad.plugins import ConnectorContext, connect_source
+from streamad.plugins import ConnectorContext, RecordTimes, connect_source
 from streamad.ports import Source
 from streamad.system.clock import SystemClock
 from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch
@@ -41,15 +43,23 @@ class RawSample:
         return self.n_records >= MAX_RECORDS or self.n_bytes >= MAX_BYTES
 
 
-def read_raw(url: str, base_dir: Path) -> RawSample:
+def read_raw(
+    url: str,
+    base_dir: Path,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    ids_from_files: bool = False,
+    times: RecordTimes | None = None,
+) -> RawSample:
     """Read the sample, also CSV with decimal commas. Raises SourceError, PluginError, ConfigError."""
-    sample = run_async(_read(_source(url, {}, base_dir)))
+    context = ConnectorContext((), SystemClock(), base_dir, ids_from_files=ids_from_files, times=times)
+    sample = run_async(_read(_source(url, options, context)))
     if not sample.messages:
         what = f"none of its {sample.unreadable} records is a message" if sample.unreadable else "it holds no record"
         raise SourceError(f"{url}: {what}; give a recording in JSON lines, CSV, Parquet, NPZ or .ts")
     if not sample.native and _has_decimal_commas(sample) and "decimal=" not in url:
         try:
-            again = run_async(_read(_source(url, {"decimal": ","}, base_dir)))
+            again = run_async(_read(_source(url, {**options, "decimal": ","}, context)))
         except SourceError:
             return sample  # not CSV: the texts stay texts
         again.options = {"decimal": ","}
@@ -57,8 +67,8 @@ def read_raw(url: str, base_dir: Path) -> RawSample:
     return sample
 
 
-def _source(url: str, options: dict[str, Any], base_dir: Path) -> Source:
-    return connect_source(url, options, ConnectorContext((), SystemClock(), base_dir), where="sample")
+def _source(url: str, options: Mapping[str, Any], context: ConnectorContext) -> Source:
+    return connect_source(url, options, context, where="sample")
 
 
 def _has_decimal_commas(sample: RawSample) -> bool:

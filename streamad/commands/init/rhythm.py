@@ -70,17 +70,18 @@ def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
     return np.sort(np.concatenate(distances)) if distances else np.empty(0, dtype=np.int64)
 
 
-def _times_by_stream(sample: RawSample, settings: Settings) -> dict[str, list[IntArray]]:
+def _times_by_stream(sample: RawSample, settings: Settings) -> dict[tuple[str, str], list[IntArray]]:
+    """Return the times of each record by partition and stream."""
     decoder, now_us = Decoder(settings.decode, settings.channels), SystemClock().now_us()
-    times: dict[str, list[IntArray]] = {}
-    for records in sample.records.values():
+    times: dict[tuple[str, str], list[IntArray]] = {}
+    for partition, records in sample.records.items():
         for record in records:
             try:
                 block = decoder.decode(record, now_us)
             except DecodeError:
                 continue  # a dead letter: the check counts them
             if block is not None and len(block):
-                times.setdefault(block.stream, []).append(block.times_us)
+                times.setdefault((partition, block.stream), []).append(block.times_us)
     return times
 
 

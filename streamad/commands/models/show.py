@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -36,6 +37,7 @@ def show_page(manifest: Manifest, current: str | None) -> None:
     _line("detector", manifest.detector.kind + (f" ({options})" if options else "") + f", seed {manifest.seed}")
     if manifest.training.terms:
         _line("terms", ", ".join(manifest.training.terms))
+    _members(manifest.training.settings)
     _line("channels", ", ".join(f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels))
     _line("windows", _windows(manifest))
     _line("trained", _training(manifest))
@@ -57,6 +59,15 @@ def show_page(manifest: Manifest, current: str | None) -> None:
 
 def _line(label: str, text: str) -> None:
     out.print(f"{label:<{_LABEL}}{escape(text)}")
+
+
+def _members(settings: Mapping[str, Any]) -> None:
+    """Print the effort and the members' weights, if the detector has them: its settings are its own."""
+    if (effort := settings.get("effort")) is not None:
+        _line("effort", str(effort))
+    weights = settings.get("weights")
+    if isinstance(weights, Mapping) and weights:
+        _line("weights", ", ".join(f"{name} {weight}" for name, weight in weights.items()))
 
 
 def _windows(manifest: Manifest) -> str:

@@ -150,8 +150,11 @@ class MarkWriter:
         return stored if stored is not None and stored.at_us > mark.at_us else None
 
     def _whole(self, alert_id: str) -> str:
-        """Return the only stored id that begins with ``alert_id``, or a whole id as it is. Raises UsageError."""
-        if _WHOLE.fullmatch(alert_id):
+        """Return the only stored id that begins with ``alert_id``, or a whole id as it is. Raises UsageError.
+
+        A stored id is whole whatever its form, also if another one begins with it.
+        """
+        if _WHOLE.fullmatch(alert_id) or any(one.sequence.id == alert_id for one in self._stored):
             return alert_id
         if len(alert_id) < _SHORTEST_PREFIX:
             raise UsageError(f"{alert_id} is too short: give at least six characters of a stored id, or the whole id")

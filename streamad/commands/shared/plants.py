@@ -11,7 +11,7 @@ from typing import Any
 from streamad.errors import ConfigError, Problem, StreamadError
 from streamad.ingest.decode import Decoder
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
-from streamad.learn.parts import detector_for, store_for
+from streamad.learn.parts import check_references, detector_for, store_for
 from streamad.plant import Plant
 from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for
 from streamad.settings.places import place_key, place_problems
@@ -63,6 +63,7 @@ def check_parts(plant: Plant) -> list[Problem]:
         "decode": lambda: Decoder(settings.decode, settings.channels, settings.route_field),
         "source.url": lambda: source_for(plant),
         "model.detector": lambda: detector_for(plant),
+        "model.references": lambda: check_references(settings.model),
     }
     for role, url in sink_urls(settings).items():
         parts[f"sinks.{role}"] = partial(sink_for, plant, role, url)

@@ -165,8 +165,8 @@ def better_line(name: str, record: References) -> str | None:
 
 def _table(found: Mapping[str, References]) -> Table:
     faults = list(dict.fromkeys(fault for record in found.values() for fault in record.by_fault))
-    differences = [f"to {name} (90 %)" for name in found]
-    table = Table("", "AUC", *differences, *(fault.replace("_", " ") for fault in faults), box=None)
+    differences = [f"difference from {name}\n(90 % interval)" for name in map(escape, found)]
+    table = Table("", "mean AUC", *differences, *(fault.replace("_", " ") for fault in faults), box=None)
     for name, record in found.items():
         table.add_row(escape(name), f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
     kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)

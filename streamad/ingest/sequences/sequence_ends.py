@@ -139,6 +139,12 @@ class StreamState:
         return not self.open and not self.entries and not self.is_waiting
 
     @property
+    def n_buffered(self) -> int:
+        """Return how many samples wait or are in open sequences, merged ones included."""
+        waiting = sum(len(run) + run.merged for run in self.pending.runs)
+        return waiting + sum(sequence.n + sequence.merged for sequence in self.open.values())
+
+    @property
     def forget_us(self) -> int:
         """Return the clock after which all has ended and no id is remembered."""
         if self.last_record_us is None or self.max_time_us is None:

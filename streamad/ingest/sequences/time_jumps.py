@@ -127,17 +127,17 @@ class TimeJumps:
         self._moves += [(jump.moved_at, jump.time_us) for jump in jumps if jump.moved_at is not None]
         self._moves.sort(reverse=True)
 
-    def clock_of(self, offset: int, times_us: IntArray) -> int | None:
-        """Return how far a done record at ``offset`` with ``times_us`` [n] moved the clock when it was read first.
+    def moves_of(self, offset: int, times_us: IntArray) -> list[int]:
+        """Return the times to which a done record at ``offset`` with ``times_us`` [n] moved the clock at first.
 
         Its held samples did so later, or not at all: ``moves_before`` yields those.
         """
         jumps = self._past.get(offset)
         if jumps is None:
-            return int(times_us[-1])
+            return [int(times_us[-1])]
         self._repeat(jumps)
         others = np.setdiff1d(times_us, np.array([jump.time_us for jump in jumps]))
-        return int(others[-1]) if len(others) else None
+        return [*others[-1:].tolist(), *self.moves_before(offset)]
 
     def moves_before(self, offset: int) -> Iterator[int]:
         """Remove and yield the times to which held samples of done records moved the clock up to ``offset``."""

@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from streamad.errors import ConfigError, DetectorError, OutputError, Problem, StreamadError
+from streamad.errors import ArtifactError, ConfigError, DetectorError, OutputError, Problem, StreamadError
 from streamad.learn.parts import detector_for, effort_of, registry_of, store_for
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.lease import Lease, LeaseRefusedError
@@ -24,6 +24,7 @@ from streamad.learn.trainer.requests import (
     TrainingRequest,
     TrainingResult,
     post_request,
+    posted_requests,
 )
 from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_status
@@ -150,12 +151,19 @@ class _Job:
 
     def _retrain(self, lease: Lease, status: StatusWriter) -> TrainingOutcome:
         spec = self._spec
+        is_first = spec.request.reason == "first"
+        outcome = (self._promoted_before() if is_first else None) or self._retraining(lease, status).run()
+        if is_first and outcome.promoted:
+            self._ask_for_the_effort()
+        return outcome
+
+    def _retraining(self, lease: Lease, status: StatusWriter) -> Retraining:
+        spec = self._spec
         store = store_for(self._plant, spec.model)
         store.open()
-        is_first = spec.request.reason == "first"
-        outcome = Retraining(
+        return Retraining(
             store=store,
-            detector=detector_for(self._plant, effort="quick" if is_first else None),
+            detector=detector_for(self._plant, effort="quick" if spec.request.reason == "first" else None),
             settings=spec.settings,
             model=spec.model,
             registry=self._registry,
@@ -163,13 +171,28 @@ class _Job:
             request=spec.request,
             progress=status.on_step,
             holds_lease=lease.is_held,
-        ).run()
-        effort = effort_of(spec.settings.model)
-        if is_first and outcome.promoted and effort not in (None, "quick"):
+        )
+
+    def _promoted_before(self) -> TrainingOutcome | None:
+        """Return the outcome of a first training whose process died after the promotion: it is not done twice."""
+        spec, version = self._spec, self._registry.current(self._spec.model)
+        try:
+            manifest = None if version is None else self._registry.manifest(spec.model, version)
+        except ArtifactError:  # it cannot serve either: train
+            return None
+        if manifest is None or manifest.learning is None or manifest.learning.reason != "first":
+            return None
+        reason = "promoted before its process died" if manifest.decision is None else manifest.decision.reason
+        return TrainingOutcome(model=spec.model, version=version, promoted=True, reason=reason, request=spec.request)
+
+    def _ask_for_the_effort(self) -> None:
+        """Post the request for a training with the configured effort, once."""
+        spec, effort = self._spec, effort_of(self._spec.settings.model)
+        posted = {each.reason for each in posted_requests(self._registry, spec.model).values()}
+        if effort not in (None, "quick") and "effort" not in posted:
             detail = f"effort {effort}, after a quick first training"
             request = TrainingRequest(reason="effort", requested_us=self._clock.now_us(), detail=detail)
             post_request(self._registry, spec.model, request)
-        return outcome
 
 
 def _finite(outcome: TrainingOutcome) -> TrainingOutcome:

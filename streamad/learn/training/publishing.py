@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamad.errors import DetectorError
+from streamad.errors import DetectorError, TrainingDataError
 from streamad.judge.attribution import reference_windows
-from streamad.judge.calibration import scores_of
+from streamad.judge.calibration import Calibration, certifiable_rate, scores_of
 from streamad.judge.training_ids import TrainingIds
 from streamad.learn.registry.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
 from streamad.learn.registry.manifest import (
@@ -76,13 +76,15 @@ class Publisher:
         ``calibration_ids`` are of the sequences that calibrate and are not in ``training``; ``names`` are what people
         call the training sequences, by id, if that is not the id.
 
-        Raises DetectorError if the scores of the export differ from the model's or are not finite; OutputError.
+        Raises DetectorError if the scores of the export differ from the model's or are not finite; TrainingDataError
+        if it could never alert; OutputError.
         """
         with self.registry.new_version(self.model) as staged:
             fitted.export(staged.folder)
             scorer = self.fits.detector.load(staged.folder, device=self.fits.settings.model.device)
             calibration, training_terms = calibrate(scorer), fitted.training_scores()
             check_finite("the trained model", calibration.terms, training_terms)
+            check_can_alert(calibration.terms, self.fits.settings.alerts.false_alarm_rate)
             called = training.ids if names is None else [names[each] for each in training.ids]
             reference = reference_windows(training.values, training.lengths, scores_of(training_terms), called)
             write_arrays(
@@ -144,6 +146,20 @@ def check_finite(model: str, *terms: FloatArray) -> None:
     """Raise DetectorError if a term of ``model`` is NaN or infinite."""
     if not all(np.isfinite(part).all() for part in terms):
         raise DetectorError(f"{model} gives scores that are not finite: change model.options or model.seed")
+
+
+def check_can_alert(terms: FloatArray, rate: float) -> None:
+    """Raise TrainingDataError if calibration terms [n, K] leave no score a p-value of ``rate`` or less.
+
+    Below the certifiable rate a tail is extrapolated, and scores that are all equal have none.
+    """
+    n = len(terms)
+    if rate < certifiable_rate(n) and Calibration.from_terms(terms, rate).tail == "empirical":
+        raise TrainingDataError(
+            f"the {n} calibration scores do not differ, so no sequence could alert at a false-alarm rate of {rate:g}: "
+            "train on sequences that differ, name another model.detector, or set alerts.false_alarm_rate to "
+            f"{certifiable_rate(n):.2g} or more"
+        )
 
 
 def _metrics(calibration: Calibrated, training_terms: FloatArray) -> Metrics:

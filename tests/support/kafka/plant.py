@@ -392,19 +392,25 @@ class KafkaPlant:
 
         A real model's scores differ in their last digits with the company that a window has in its batch.
         """
-        found = await self.outputs()
-        if not numbers:
-            expected, found = _less_floats(expected), _less_floats(found)
-        difference = Difference()
-        for role in ROLES:
-            want, have = Counter(map(_text, expected[role])), Counter(map(_text, found[role]))
-            difference.lost.extend(f"{role}: {text}" for text in (want - have).elements())
-            for text, n in (have - want).items():
-                (difference.repeated if want[text] else difference.foreign).extend([f"{role}: {text}"] * n)
-        orders = [_by_stream(outputs["verdicts"]) for outputs in (expected, found)]
-        if not (difference.lost or difference.repeated or difference.foreign):
-            difference.disordered.extend(stream for stream, ids in orders[0].items() if ids != orders[1][stream])
-        return difference
+        return difference_of(expected, await self.outputs(), numbers=numbers)
+
+
+def difference_of(
+    expected: Mapping[Role, Sequence[dict[str, Any]]], found: Mapping[Role, Sequence[dict[str, Any]]], *, numbers: bool
+) -> Difference:
+    """Compare messages with the expected ones; less their fractional ``numbers`` if not wanted."""
+    if not numbers:
+        expected, found = _less_floats(expected), _less_floats(found)
+    difference = Difference()
+    for role in ROLES:
+        want, have = Counter(map(_text, expected[role])), Counter(map(_text, found[role]))
+        difference.lost.extend(f"{role}: {text}" for text in (want - have).elements())
+        for text, n in (have - want).items():
+            (difference.repeated if want[text] else difference.foreign).extend([f"{role}: {text}"] * n)
+    orders = [_by_stream(outputs["verdicts"]) for outputs in (expected, found)]
+    if not (difference.lost or difference.repeated or difference.foreign):
+        difference.disordered.extend(stream for stream, ids in orders[0].items() if ids != orders[1][stream])
+    return difference
 
 
 def _message(record: OutputRecord) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from streamad.ingest.record_times import times_for
 from streamad.judge.scoring import MicroBatcher
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Clock
@@ -34,7 +35,10 @@ async def run_recordings(
     """
     settings = settings or settings_of(run={"commit_interval": "1ms", "batch_windows": 2})
     clock = clock or TickingClock(0.001)
-    context = ConnectorContext(settings.channel_specs, clock, folder)
+    ids_from_files = settings.decode.sequence_from == "file"
+    context = ConnectorContext(
+        settings.channel_specs, clock, folder, ids_from_files=ids_from_files, times=times_for(settings)
+    )
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
     source = connect_source(url, options, context)
     names = {role: f"out/{role}.jsonl" for role in ROLES}

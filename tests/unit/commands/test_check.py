@@ -195,6 +195,15 @@ def test_sequences_that_end_only_by_limits_are_a_warning(tmp_path: Path) -> None
 ONE_CHANNEL = {"fields": {"channel": "tag", "value": "v"}}
 
 
+def test_a_file_that_is_sorted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read whole before its first record comes, so the limit for silent sources does not hold."""
+    monkeypatch.setattr("streamad.commands.check.sample.MAX_WAIT_S", 0.0)
+    config = plant(tmp_path, good()[::-1])
+    assert "no record came within ten seconds" in findings(config)[0]["message"]
+    for source in ({"url": "in/day.jsonl", "options": {"sort": True}}, {"url": "in/day.jsonl?sort=true"}):
+        assert not [one for one in findings(plant(tmp_path, good()[::-1], source=source)) if one["check"] == "source"]
+
+
 def per_channel() -> list[dict[str, Any]]:
     return [
         {"stream": "r1", "sequence": f"B-{i // 10}", "time": 1_772_000_000 + i, "tag": tag, "v": i, "end": i % 10 == 9}
@@ -322,6 +331,18 @@ def test_wrong_detector_options_fail(tmp_path: Path) -> None:
     assert (last["check"], last["outcome"]) == ("model.options", "failed")
     assert "n_groups" in last["message"]
     assert "model.detector" not in last["message"]
+
+
+def test_an_unknown_reference_is_refused_before_anything_trains(tmp_path: Path) -> None:
+    config = plant(tmp_path, model={"references": ["pca", "pcaa", "nearest"]})
+    report = json.loads(CliRunner().invoke(app, ["check", "-c", str(config), "--json"]).stdout)["checks"]
+    (told,) = [each["message"] for each in report if each["outcome"] == "failed"]
+    assert "model.references.1" in told
+    assert "no detector 'pcaa'; did you mean 'pca'? (installed: " in told
+    assert "minirocket" in told
+    result = CliRunner().invoke(app, ["train", "-c", str(config)])
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception) == f"{config}: 1 problem\n  {told}"
 
 
 def test_options_of_another_kind_than_the_default_are_told_to_name_it(tmp_path: Path) -> None:

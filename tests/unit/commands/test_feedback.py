@@ -84,6 +84,17 @@ def test_several_alerts_and_the_beginning_of_an_id(tmp_path: Path) -> None:
     assert set(store_of(config).marks().items()) == before
 
 
+def test_a_stored_id_is_whole_whatever_its_form(tmp_path: Path) -> None:
+    """Ids are opaque: of any length and alphabet, one the beginning of another."""
+    config = plant_of(tmp_path)
+    add(config, {"accepted": [sequence(n, id=id_) for n, id_ in enumerate(["op-7", "op-7-later", "OLD_FORM"])]})
+    for id_ in ("op-7", "OLD_FORM"):
+        assert run(config, "--alert", id_, "--veto").exit_code == 0
+    assert set(marks(config)) == {"op-7", "OLD_FORM"}
+    assert run(config, "--alert", "op-7-l", "--veto").exit_code == 0
+    assert "op-7-later" in marks(config)
+
+
 def test_a_sequence_by_its_own_name(config: Path) -> None:
     assert run(config, "--stream", "r0", "--sequence", "B-2", "--false-alarm").exit_code == 0
     assert set(marks(config)) == {identity(2)}

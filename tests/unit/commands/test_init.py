@@ -468,3 +468,26 @@ def test_files_that_continue_each_other_are_joined(tmp_path: Path) -> None:
 def test_files_side_by_side_stay_separate(tmp_path: Path) -> None:
     days(tmp_path / "in", overlap=True)
     assert settings_of(tmp_path / "in").source.options == {}
+
+
+def test_an_export_out_of_order_is_sorted_by_its_reader(tmp_path: Path) -> None:
+    """Rows of one column after the other, and rows in any order: no lateness of hours is asked for."""
+    cells = [[stream, batch, iso(time), *readings] for stream, batch, time, *readings, _ in rows()]
+    random.Random(5).shuffle(cells)
+    table(tmp_path / "export.csv", ["unit", "batch", "time", "temp", "pressure"], cells)
+    settings = settings_of(tmp_path / "export.csv")
+    assert settings.source.options == {"sort": True}
+    assert settings.sequences.allowed_lateness == 0
+    assert "the sample is out of order in time" in (tmp_path / "plant.yaml").read_text().replace("\n# ", " ")
+    sequences, counters = asyncio.run(sequences_of(tmp_path / "plant.yaml"))
+    assert sorted(sequence.n_samples for sequence in sequences) == sorted(LENGTHS)
+    assert not counters.late_samples
+
+
+def test_samples_that_come_a_little_late_are_waited_for(tmp_path: Path) -> None:
+    cells = [[stream, batch, iso(time), *readings] for stream, batch, time, *readings, _ in rows()]
+    for i in range(3, 9, 3):
+        cells[i], cells[i + 2] = cells[i + 2], cells[i]
+    settings = settings_of(table(tmp_path / "late.csv", ["unit", "batch", "time", "temp", "pressure"], cells))
+    assert settings.source.options == {}
+    assert settings.sequences.allowed_lateness == 2_000_000

@@ -13,13 +13,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
 from streamad.commands.models.figures import figures_table
+from streamad.commands.models.show import show_page
 from streamad.commands.models.status import progress_text
 from streamad.commands.models.training import how_to_resume, same_as_before
-from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError, UsageError
+from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark
 from streamad.learn.trainer.lease import Lease, LeaseTimes
@@ -271,7 +273,7 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
     assert "AUC" not in said(trained, "compare", "0001", second)
     plant_of(
         trained.parent,
-        model={**MODEL, "references": ["pointwise", "pca", "pcaa"]},
+        model={**MODEL, "references": ["pointwise", "pca", "broken"]},
         learning=LEARNING,
         alerts={"false_alarm_rate": 0.2},
     )
@@ -280,11 +282,35 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
     assert found == bare
     assert list(beside) == ["champion", "challenger"]
     for record in beside.values():
-        assert [one["kind"] for one in record["others"]] == ["pointwise", "pca", "pcaa"]
+        assert [one["kind"] for one in record["others"]] == ["pointwise", "pca", "broken"]
         assert record["n_held_out"] <= found["n_sequences"]
     assert beside["champion"]["others"][0]["by_fault"] == beside["challenger"]["others"][0]["by_fault"]
     text = " ".join(said(trained, "compare", "0001", second).split())
-    assert "pcaa is left out: no detector 'pcaa'; did you mean 'pca'?" in text
+    assert "difference from 0001 (in service)" not in text
+    assert "difference from 0001 " in text
+    assert "difference from 0002 (in service)" in text
+    assert "(90 % interval)" in text
+    assert "broken is left out: detector 'broken' (streamad_test_detector:Missing) cannot be loaded" in text
+
+
+def test_a_version_shows_its_effort_and_its_members_weights(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = registry_at(trained).manifest("default", "0001")
+    page = said(trained, "show")
+    assert "effort " not in page
+    assert "weights " not in page
+    settings = {"effort": "normal", "weights": {"hydra.leverage": 1.0, "neutral_ad_1.contrast": 0.25}}
+    show_page(replace(manifest, training=replace(manifest.training, settings=settings)), "0001")
+    page = capsys.readouterr().out
+    assert "\neffort      normal\n" in page
+    assert "\nweights     hydra.leverage 1.0, neutral_ad_1.contrast 0.25\n" in page
+
+
+def test_an_unknown_simple_kind_is_refused_before_the_comparison(trained: Path) -> None:
+    plant_of(trained.parent, model={**MODEL, "references": ["pcaa"]}, learning=LEARNING)
+    result = run(trained, "compare", "0001", another(trained))
+    assert isinstance(result.exception, ConfigError)
+    assert "model.references.0" in str(result.exception)
+    assert "no detector 'pcaa'; did you mean 'pca'?" in str(result.exception)
 
 
 def test_sequences_too_few_for_a_promotion_are_compared_with_a_note(trained: Path) -> None:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.telemetry.logs import get_logger
-from streamad.types import FILE_OFFSETS, Record, RecordBatch
+from streamad.types import FILE_OFFSETS, RecordBatch
 from streamad_connectors.files.cursors import FileCursor, JoinedCursor, encode_cursor
+from streamad_connectors.files.file_ids import with_file_id
 from streamad_connectors.files.finding import FoundFile, format_of
 from streamad_connectors.files.follow.growing import GrowingFile, OtherBytesError
 from streamad_connectors.files.follow.lines import CsvRows, Cutter, JsonLines
@@ -274,7 +275,8 @@ class Chain:
     def _batches(self, records: list[ReadRecord]) -> list[RecordBatch]:
         assert self._file is not None
         assert self._piece is not None
-        found = list(batched(iter(records), self.name))
+        named = with_file_id(iter(records), self._piece.listed.log) if self._context.ids_from_files else iter(records)
+        found = list(batched(named, self.name))
         after = self._cutter.next_offset
         if found:
             found[-1] = with_fields(found[-1], next_offset=after)
@@ -289,7 +291,7 @@ class Chain:
         base = piece.ordinal * FILE_OFFSETS
         records = batch.records
         if base:
-            records = tuple(Record(base + r.offset, r.value, r.timestamp_us, r.key, r.native) for r in records)
+            records = tuple(replace(record, offset=base + record.offset) for record in records)
         cursor, written = None, piece.written
         if piece.size is None:
             cursor = self._note(batch)

@@ -16,7 +16,8 @@ from streamad.system.tasks import finished, wait_for_either
 from streamad.telemetry.logs import get_logger
 from streamad.types import PartitionAssigned, RecordBatch, SourceEvent
 from streamad_connectors.files.cursors import Cursor, JoinedCursor, other_kind_error, sample_digest
-from streamad_connectors.files.finding import joined_name, known_format
+from streamad_connectors.files.file_ids import check_file_ids
+from streamad_connectors.files.finding import FoundFile, format_of, joined_name, known_format
 from streamad_connectors.files.follow.chain import Chain
 from streamad_connectors.files.follow.listing import ListedFile, Listing, check_growing
 from streamad_connectors.files.formats.options import FileOptions
@@ -154,6 +155,11 @@ class Following:
             if followed.version:
                 with _reading(followed.chain):
                     followed.chain.poll(by_name.get(name, ()))
+        if self._context.ids_from_files:
+            logs = {file.log for file in self._listed}
+            check_file_ids(
+                [FoundFile(log, self._listing.name(log), format_of(log, self._options)) for log in sorted(logs)]
+            )
         new = {name: files for name, files in by_name.items() if name not in self._followed}
         for file in (file for files in new.values() for file in files):
             for name, followed in self._followed.items():

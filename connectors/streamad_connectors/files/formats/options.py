@@ -62,6 +62,10 @@ class FileOptions(ConfigSection):
     follow_interval: Duration = Field(
         500_000, ge=1_000, le=5_000_000, description="follow: how often to look for something new"
     )
+    sort: bool = Field(
+        False,
+        description="csv, parquet, jsonl: sort the records of each file by time, for exports that are out of order",
+    )
     max_record_bytes: Size = Field(
         16 * 1024 * 1024,
         ge=1,
@@ -102,6 +106,8 @@ class FileOptions(ConfigSection):
             raise ValueError("follow_interval is for follow: true; leave it out")
         if not self.follow:
             return self
+        if self.sort:
+            raise ValueError("sort is for finished files, follow for files that grow; leave one out")
         if self.format not in ("auto", "jsonl", "ndjson", "csv"):
             raise ValueError(f"follow is for JSON lines and CSV, not for {self.format}; leave it out")
         if not _is_one_byte(self.encoding):
@@ -115,6 +121,7 @@ def _is_one_byte(encoding: str) -> bool:
 
 
 _USED_BY: dict[str, tuple[FileFormat, ...]] = {
+    "sort": ("jsonl", "csv", "parquet"),
     "max_record_bytes": ("jsonl", "records", "csv"),
     "delimiter": ("csv",),
     "decimal": ("csv",),

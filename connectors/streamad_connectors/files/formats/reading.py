@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 import zipfile
 import zlib
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
-from streamad.system.tasks import finished
+from streamad.system.tasks import look_at
 from streamad.types import Record, RecordBatch
 from streamad_connectors.files.formats.options import FileOptions
 
 MAX_BATCH_RECORDS = 512
 MAX_BATCH_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 18
+_MOST_AHEAD = 64
 
 READ_FAILURES = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
 """The errors of reading a missing, forbidden or damaged file."""
@@ -38,18 +41,55 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 class BatchReader:
-    """Reads batches in a thread, so that a slow disk does not block the event loop."""
+    """Reads batches in a thread, so that a slow disk does not block the event loop; small ones some at a time."""
 
-    def __init__(self, batches: Generator[RecordBatch, None, None], path: Path) -> None:
+    def __init__(
+        self, batches: Generator[RecordBatch, None, None], path: Path, interrupted: threading.Event | None = None
+    ) -> None:
         self._batches = batches
         self._path = path
+        self._interrupted = interrupted or threading.Event()
+        self._ahead: deque[RecordBatch] = deque()
+        self._failure: BaseException | None = None
 
     async def next_batch(self) -> RecordBatch | None:
-        """Return the next batch, None at the end. Raises SourceError."""
+        """Return the next batch, None at the end. Raises SourceError.
+
+        If it is cancelled, ``interrupted`` is set, for work that takes long, and it waits for the thread.
+        """
+        if not self._ahead and self._failure is None:
+            await self._read_ahead()
+        if self._ahead:
+            return self._ahead.popleft()
+        if isinstance(self._failure, READ_FAILURES):
+            raise read_error(self._path, self._failure) from self._failure
+        if self._failure is not None:
+            raise self._failure
+        return None
+
+    async def _read_ahead(self) -> None:
+        reading = asyncio.ensure_future(asyncio.to_thread(self._read))
         try:
-            return await finished(asyncio.to_thread(next, self._batches, None))
-        except READ_FAILURES as error:
-            raise read_error(self._path, error) from error
+            await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            self._interrupted.set()
+            await asyncio.wait([reading])
+            look_at(reading)
+            raise
+
+    def _read(self) -> None:
+        """Read until there are the records of one batch; an error comes after the batches before it."""
+        records = size = 0
+        try:
+            while records < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES and len(self._ahead) < _MOST_AHEAD:
+                batch = next(self._batches, None)
+                if batch is None:
+                    return
+                self._ahead.append(batch)
+                records += len(batch.records)
+                size += sum(len(record.value) for record in batch.records)
+        except (SourceError, *READ_FAILURES) as error:
+            self._failure = error
 
     def close(self) -> None:
         """Release the file."""

@@ -16,7 +16,17 @@ from pyarrow import parquet
 
 from streamad.errors import SourceError
 from streamad.types import PartitionAssigned, Record, RecordBatch
-from streamad_connectors.files.cursors import BLOCK_BYTES, block_starts, decode_cursor, sample_digest
+from streamad_connectors.files.cursors import (
+    BLOCK_BYTES,
+    FileCursor,
+    FinishedFile,
+    JoinedCursor,
+    block_starts,
+    decode_cursor,
+    encode_finished,
+    encode_joined,
+    sample_digest,
+)
 from streamad_connectors.files.formats.records import encode_header, encode_record
 from tests.support.files import source
 
@@ -157,3 +167,11 @@ def test_a_cursor_of_another_version_is_refused_in_one_line() -> None:
         SourceError, match=r"^a\.csv: the checkpoint's cursor cannot be read .* finish with the version"
     ):
         decode_cursor('{"x": 1}', "a.csv")
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_finished_files_that_are_encoded_already_give_the_same_text_of_a_cursor(n: int) -> None:
+    current = FileCursor(name='a"b', size=1, digest="d", begin=0, next_offset=1)
+    finished = tuple(FinishedFile(f"day-{i}.csv", i, "d", 7) for i in range(n))
+    cursor = JoinedCursor(ordinal=n, current=current, mtime_ns=5, finished=finished, dropped=2, through="x")
+    assert decode_cursor(encode_joined(cursor, map(encode_finished, finished)), "p") == cursor

@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
 import pytest
 
 from streamad.learn.trainer.lease import Lease, LeaseTimes
@@ -390,6 +391,33 @@ async def test_the_first_training_is_quick_and_asks_for_one_with_the_configured_
     assert isinstance(worker.results[-1], TrainingOutcome)
     assert {entry["effort"] for entry in plant.journal("fit")} == {"quick", "normal"}
     assert posted_requests(plant.registry, "default") == {}
+
+
+@pytest.mark.parametrize("died", ["before it asked for the effort", "before its status ended"])
+async def test_a_first_training_that_died_after_its_promotion_is_not_done_twice(
+    tmp_path: Path, worker_of: WorkerOf, died: str
+) -> None:
+    plant = filled(tmp_path, options={"effort": "normal"})
+    worker = worker_of(plant)
+    done = await worker.train()
+    assert isinstance(done, TrainingOutcome)
+    n_fits, status = len(plant.journal("fit")), plant.status()
+    before = msgspec.structs.replace(status, state="running", request=done.request, last=None)
+    (plant.training / "status.json").write_bytes(msgspec.json.encode(before))
+    if died == "before it asked for the effort":
+        for path in posted_requests(plant.registry, "default"):
+            path.unlink()
+    waiting = worker.child.waiting()
+    assert waiting == done.request
+    assert worker.child.start(waiting)
+    await worker.child.wait()
+    again = worker.results[-1]
+    assert isinstance(again, TrainingOutcome)
+    assert (again.version, again.promoted, again.reason) == ("0001", True, done.reason)
+    assert len(plant.journal("fit")) == n_fits
+    assert plant.registry.versions("default") == ("0001",)
+    (asked,) = posted_requests(plant.registry, "default").values()
+    assert asked.reason == "effort"
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True], ids=["posted", "interrupted"])

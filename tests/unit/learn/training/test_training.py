@@ -163,6 +163,20 @@ def test_data_that_cannot_give_a_model(tmp_path: Path, data: WindowSet, expected
     assert Registry(tmp_path).versions("default") == ()
 
 
+def alike(n: int) -> WindowSet:
+    data = windows_of(n)
+    return WindowSet(np.repeat(data.values[:1], n, axis=0), np.repeat(data.lengths[:1], n), data.ids)
+
+
+def test_a_model_that_could_never_alert_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingDataError, match=r"the 30 calibration scores do not differ.*rate of 0.02.*to 0.032"):
+        train(tmp_path / "a", data=alike(30))
+    assert Registry(tmp_path / "a").versions("default") == ()
+    settings = settings_of(alerts={"false_alarm_rate": 0.04})  # 1 of 31: any higher score alerts
+    assert train(tmp_path / "b", data=alike(30), settings=settings) == "0001"
+    assert train(tmp_path / "c", data=alike(200)) == "0001"  # 99 scores certify the rate
+
+
 def test_a_channel_constant_only_in_the_training_part_is_named(tmp_path: Path) -> None:
     data, detector = windows_of(200), MeanDetector()
     train(tmp_path / "a", data=data, detector=detector)

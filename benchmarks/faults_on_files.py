@@ -1,0 +1,207 @@
+"""Faults on files: SIGKILL hits ``streamad run`` again and again while a folder of joined files grows.
+
+Between two lives the newest file grows by some messages, or a new one begins. A life is killed during its start, or
+after some of its commits; one that ends before that is no kill. Then the outputs must be those of one undisturbed run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from streamad.messages import Role
+from tests.support.kafka.plant import ROLES, difference_of
+from tests.support.kafka.workers import ForkServer, Worker
+from tests.support.runtime.pipeline import CHANNELS, L, line, messy_recordings
+
+STREAMS = 40
+MESSAGES_PER_KILL = 300
+MESSAGES_PER_SEQUENCE = 4.6
+AT_START_SHARE = 0.2
+NEW_FILE_SHARE = 0.15
+AHEAD = 10  # messages for so many lives wait in the files
+END_S = 600.0
+
+
+class FilePlant:
+    """A folder with plant.yaml, recordings that grow, and a model."""
+
+    def __init__(self, folder: Path, forks: ForkServer, model: dict[str, Any]) -> None:
+        self.folder = folder
+        self._forks = forks
+        self._n_files = 0
+        self.lives: list[Worker] = []
+        (folder / "in").mkdir(parents=True)
+        self.config(model, at_end="hold")
+        self._model = model
+
+    def config(self, model: dict[str, Any], *, at_end: str) -> None:
+        """Write plant.yaml."""
+        content: dict[str, Any] = {
+            "channels": [{"name": name} for name in CHANNELS],
+            "source": {"url": "in/*.jsonl", "options": {"files": "joined", "at_end": at_end}},
+            "sequences": {"end": ["marker", "change"], "allowed_lateness": "3s"},
+            "window": {"length": L, "min_samples": 1},
+            "model": {"recordings": "normal.jsonl", "registry": "../registry", "folds": 2, "device": "cpu", **model},
+            "sinks": {role: f"out/{role}.jsonl" for role in ROLES},
+            "run": {"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "stop_timeout": "5s"},
+        }
+        (self.folder / "plant.yaml").write_text(yaml.safe_dump(content))
+
+    def grow(self, messages: Sequence[bytes], *, begin: bool) -> None:
+        """Append ``messages`` to the newest file, or begin one with them."""
+        self._n_files += begin or not self._n_files
+        with (self.folder / "in" / f"day-{self._n_files}.jsonl").open("ab") as file:
+            file.write(b"".join(message + b"\n" for message in messages))
+
+    def start(self, *command: str) -> Worker:
+        """Start a life; it has a log of its own."""
+        log = self.folder / f"life-{len(self.lives)}.log"
+        worker = self._forks.start("life", [*command, "--config", "plant.yaml"], self.folder, log)
+        self.lives.append(worker)
+        return worker
+
+    def run(self) -> Worker:
+        """Start ``streamad run``."""
+        return self.start("-vv", "run", "--quiet")
+
+    async def finish(self) -> None:
+        """Judge what is left, open sequences as well. Raises SystemExit."""
+        self.config(self._model, at_end="judge")
+        await self.through(self.run())
+
+    async def through(self, worker: Worker) -> None:
+        """Wait for the end of ``worker``. Raises SystemExit if it fails."""
+        if await worker.wait(END_S):
+            raise SystemExit(f"a life ended by itself: {worker.said()[-3000:]}")
+
+    async def train(self) -> None:
+        """Train the model on quiet sequences."""
+        rng = random.Random(0)
+        spans = [(f"n-{i}", [10.0 * i + j for j in range(6)]) for i in range(60)]
+        quiet = [line("n", name, times, rng.uniform(0.7, 1.3), end=True) + b"\n" for name, times in spans]
+        (self.folder / "normal.jsonl").write_bytes(b"".join(quiet))
+        await self.through(self.start("train"))
+
+    def outputs(self) -> dict[Role, list[dict[str, Any]]]:
+        """Return what was written, less what depends on the wall clock."""
+        return {role: [_plain(text) for text in self._lines(role)] for role in ROLES}
+
+    def _lines(self, role: Role) -> list[str]:
+        path = self.folder / "out" / f"{role}.jsonl"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def _plain(text: str) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(text)
+    message.pop("created_at", None)
+    if message.get("kind") == "clock_skew":  # says how far ahead of the wall clock
+        message.pop("error")
+    return message
+
+
+@dataclass(slots=True)
+class Kills:
+    """Lets a plant's files grow and kills its lives."""
+
+    plant: FilePlant
+    rng: random.Random
+    deadline_s: float
+    counted: Counter[str] = field(default_factory=Counter)
+    start_s: float = 1.0
+
+    async def run(self, messages: list[bytes], n: int) -> None:
+        """Kill ``n`` times; all ``messages`` are in files at the end. Raises TimeoutError."""
+        first = self.plant.run()
+        await first.until_logged("committed")
+        self.start_s = time.time() - first.started_s
+        first.end()
+        while self.counted["kills"] < n:
+            if time.monotonic() > self.deadline_s:
+                raise TimeoutError(f"{self.counted['kills']} of {n} kills in the time that there was: see --limit-s")
+            share = len(messages) // max(1, n - self.counted["kills"])
+            self._grow([messages.pop() for _ in range(min(len(messages), share))])
+            await self._kill(self.plant.run())
+        self._grow(messages[::-1])
+
+    def _grow(self, messages: list[bytes]) -> None:
+        begins = self.rng.random() < NEW_FILE_SHARE
+        self.counted["files"] += begins
+        self.plant.grow(messages, begin=begins)
+
+    async def _kill(self, worker: Worker) -> None:
+        at_start = self.rng.random() < AT_START_SHARE
+        if at_start:
+            await asyncio.sleep(self.rng.random() * self.start_s)
+        else:
+            await worker.until_logged("committed", self.rng.randrange(1, 6))
+            await asyncio.sleep(self.rng.random() * 0.1)
+        if not worker.is_running:
+            await self.plant.through(worker)
+            self.counted["lives_that_ended_before"] += 1
+            return
+        worker.kill()
+        self.counted["kills"] += 1
+        self.counted["kills_before_a_commit"] += worker.n_commits == 0
+        if self.counted["kills"] % 10 == 0:
+            print(f"{self.counted['kills']} kills", file=sys.stderr)
+
+
+async def measure(options: argparse.Namespace, model: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the figures that ``--json`` prints."""
+    started_s = time.monotonic()
+    forks = ForkServer(*(("torch",) if options.detector == "neutral_ad" else ()))
+    plant = FilePlant(folder / "plant", forks, model)
+    await plant.train()
+    n_sequences = max(2, round((options.kills + AHEAD) * MESSAGES_PER_KILL / STREAMS / MESSAGES_PER_SEQUENCE))
+    names = [f"s{number}" for number in range(STREAMS)]
+    messages = messy_recordings(options.seed, streams=names, sequences=n_sequences)
+    first = messages[: AHEAD * MESSAGES_PER_KILL]
+    plant.grow(first, begin=True)
+    kills = Kills(plant, random.Random(options.seed), started_s + options.limit_s)
+    try:
+        await kills.run(messages[: len(first) - 1 : -1], options.kills)
+        await plant.finish()
+    finally:
+        for life in plant.lives:
+            life.end()
+    undisturbed = FilePlant(folder / "undisturbed", forks, model)
+    for file in sorted((plant.folder / "in").iterdir()):
+        (undisturbed.folder / "in" / file.name).write_bytes(file.read_bytes())
+    await undisturbed.finish()
+    expected = undisturbed.outputs()
+    difference = difference_of(expected, plant.outputs(), numbers=options.detector == "mean_square")
+    if not difference.is_none:
+        print(f"not as an undisturbed run: {difference}", file=sys.stderr)
+    return {
+        "detector": options.detector,
+        "files": kills.counted["files"] + 1,
+        "sequences": len(expected["verdicts"]),
+        "messages": sum(len(expected[role]) for role in expected),
+        "lost": len(difference.lost),
+        "repeated": len(difference.repeated),
+        "foreign": len(difference.foreign),
+        "disordered": len(difference.disordered),
+        "kills": kills.counted["kills"],
+        "kills_before_a_commit": kills.counted["kills_before_a_commit"],
+        "lives_that_ended_before": kills.counted["lives_that_ended_before"],
+        "wall_s": round(time.monotonic() - started_s, 1),
+    }
+
+
+def run(options: argparse.Namespace, model: dict[str, Any]) -> dict[str, Any]:
+    """Measure in a folder of this run."""
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(measure(options, model, Path(folder)))

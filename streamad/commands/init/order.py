@@ -1,0 +1,31 @@
+"""Finds out whether a sample is an export out of order, which its reader should sort."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamad.commands.init.layout import Layout
+from streamad.commands.init.records import RawSample, read_raw
+from streamad.commands.init.rhythm import Pauses
+from streamad.ingest.record_times import times_for
+from streamad.plugins import split_url
+from streamad.settings.plant_yaml import Settings
+
+_MANY = 10  # usual steps: a message on a network is seldom that late
+
+
+def read_sorted(home: Path, raw: RawSample, layout: Layout, pauses: Pauses, settings: Settings) -> RawSample | None:
+    """Return the sample read with ``source.options.sort`` if it is far out of order, and note it; else None.
+
+    Files without times of their own, and those whose times begin anew in each sequence, are left as they are.
+    """
+    times = times_for(settings)
+    is_late = pauses.lateness_us > _MANY * pauses.period_us
+    if split_url(settings.source.url)[0] != "file" or raw.native or layout.is_relative or not is_late or times is None:
+        return None
+    layout.notes.append(
+        "the sample is out of order in time: its reader sorts each file (source.options.sort), so leave that out for a "
+        "live source"
+    )
+    options = {**settings.source.options, "sort": True}
+    return read_raw(settings.source.url, home, options, ids_from_files=layout.ids_from_files, times=times)

@@ -1,0 +1,51 @@
+"""The event time of a raw record, for sources that sort by it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+
+from streamad.errors import DecodeError
+from streamad.ingest.decode import Decoder
+from streamad.settings.plant_yaml import Settings
+from streamad.types import Record
+
+_NEVER_AHEAD_US = 2**62
+_WITHOUT_EFFECT = {"sequence_from", "max_clock_skew", "max_dead_letter_bytes"}
+
+
+class DecodedTimes:
+    """Reads event times as the pipeline will, whatever the clock says."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def identity(self) -> str:
+        """Text that differs if the same bytes may have other times."""
+        decode = self._settings.decode.model_dump(mode="json", exclude=_WITHOUT_EFFECT)
+        channels = [channel.model_dump(mode="json") for channel in self._settings.channels]
+        return msgspec.json.encode([decode, channels]).decode()
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        # Made when it is needed: a source that does not sort has no problems with it.
+        decode = self._settings.decode.model_copy(update={"sequence_from": "message"})
+        return Decoder(decode, self._settings.channels, self._settings.route_field)
+
+    def of(self, record: Record) -> int | None:
+        """Return the time of the record's first sample in microseconds; None if it is unreadable or has none."""
+        try:
+            block = self._decoder.decode(record, _NEVER_AHEAD_US)
+        except DecodeError:
+            return None
+        return None if block is None or not len(block) else int(block.times_us[0])
+
+
+def times_for(settings: Settings) -> DecodedTimes | None:
+    """Return the times of the plant's records; None if they count from a sequence's start, or are the records' own."""
+    fields = settings.decode.fields
+    if settings.decode.time == "relative" or (fields is not None and fields.time == "record"):
+        return None
+    return DecodedTimes(settings)
