@@ -565,3 +565,13 @@ async def read_with_cursors(
         elif isinstance(event, RecordBatch):
             batches.append(event)
     return [record for batch in batches for record in batch.records], batches
+
+
+async def test_followed_files_give_the_ids_of_their_sequences(tmp_path: Path) -> None:
+    append(tmp_path / "B-1.jsonl", numbers(0, 2))
+    async with Tail("*.jsonl", tmp_path, files="joined", ids_from_files=True) as tail:
+        await tail.begin()
+        await tail.catch_up()
+        append(tmp_path / "B-2.jsonl", numbers(2, 3))
+        await tail.catch_up()
+        assert [record.sequence for record in tail.records] == ["B-1", "B-1", "B-2"]
