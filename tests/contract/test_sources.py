@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,6 +89,31 @@ async def test_file_source(write: Callable[[Path], str], tmp_path: Path, context
 async def test_joined_files(tmp_path: Path, context: ConnectorContext) -> None:
     url = write_folder(tmp_path)
     await check_source(lambda: connect_source(url, {"files": "joined"}, context))
+
+
+def write_rotated(folder: Path) -> str:
+    """A log of three generations, the oldest of which was rotated first."""
+    for number, name in enumerate(("app.jsonl.2", "app.jsonl.1", "app.jsonl")):
+        (folder / name).write_bytes(lines(N_ROWS // (number + 1)))
+        os.utime(folder / name, (1000 + number, 1000 + number))
+    return "app.jsonl*"
+
+
+def write_logs(folder: Path) -> str:
+    (folder / "logs").mkdir()
+    for write in (write_csv, write_jsonl, write_rotated):
+        write(folder / "logs")
+    return "logs"
+
+
+@pytest.mark.parametrize("files", ["separate", "joined"])
+@pytest.mark.parametrize("write", [write_jsonl, write_csv, write_rotated, write_logs])
+async def test_followed_files(
+    write: Callable[[Path], str], files: str, tmp_path: Path, context: ConnectorContext
+) -> None:
+    url = write(tmp_path)
+    options = {"follow": True, "follow_interval": "1ms", "files": files}
+    await check_source(lambda: connect_source(url, options, context))
 
 
 @pytest.fixture

@@ -19,8 +19,11 @@ from streamad.types import ChannelSpec, PartitionAssigned, PartitionEnded, Recor
 from streamad_connectors.files.source import FileSource
 
 
-def source(url: str | Path, base: Path, *, channels: tuple[str, ...] = (), **options: Any) -> FileSource:
-    context = ConnectorContext(tuple(ChannelSpec(name) for name in channels), ManualClock(), base)
+def source(
+    url: str | Path, base: Path, *, channels: tuple[str, ...] = (), ids_from_files: bool = False, **options: Any
+) -> FileSource:
+    specs = tuple(ChannelSpec(name) for name in channels)
+    context = ConnectorContext(specs, ManualClock(), base, ids_from_files=ids_from_files)
     return cast("FileSource", connect_source(str(url), options, context))
 
 

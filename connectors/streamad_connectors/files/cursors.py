@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import msgspec
 
@@ -29,7 +29,8 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     ``digest`` is that of blocks of its first ``size`` bytes (see ``sample_digest``). ``crc`` and ``n_bytes`` are CRC-32
     and length of the values of the records from offset ``begin`` on and below ``next_offset``. ``written`` holds the
     file's times of change when records were first read (see ``RecordBatch.written``). ``order`` says what sorted the
-    records, if any did.
+    records, if any did. Of followed files, ``numeric`` has a 1 for each CSV column of numbers and a 0 for each other
+    one, and ``inode`` is the file's.
     """
 
     name: str
@@ -41,6 +42,29 @@ class FileCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     n_bytes: int = 0
     written: tuple[tuple[int, int], ...] = ()
     order: str = ""
+    numeric: str = ""
+    inode: int = 0
+
+    @property
+    def is_unread(self) -> bool:
+        """Return whether no record was read, so that nothing tells the file from others."""
+        return self.next_offset == self.begin
+
+    def after(self, batch: RecordBatch, mtime_us: int) -> FileCursor:
+        """Return the cursor after ``batch``, which the file held when it was changed last, at ``mtime_us``.
+
+        Its size and digest stay as they are.
+        """
+        if batch.next_offset <= self.next_offset:
+            return self
+        values = b"".join([record.value for record in batch.records if record.offset >= self.next_offset])
+        return msgspec.structs.replace(
+            self,
+            next_offset=batch.next_offset,
+            crc=zlib.crc32(values, self.crc),
+            n_bytes=self.n_bytes + len(values),
+            written=_written(self.written, self.next_offset, mtime_us),
+        )
 
 
 class FinishedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -58,7 +82,8 @@ class JoinedCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     ``current`` is the file with the ordinal ``ordinal``, changed at ``mtime_ns`` when reading it began;
     ``is_complete``: it was read to its end. ``finished`` are those before it, in the order of their
-    ordinals, without the first ``dropped``, the last of which was ``through``.
+    ordinals, without the first ``dropped``, the last of which was ``through``. ``is_log``: all were written under one
+    name, one after the other, and followed.
     """
 
     ordinal: int
@@ -69,6 +94,7 @@ class JoinedCursor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     dropped: int = 0
     through: str = ""
     through_ns: int = 0
+    is_log: bool = False
 
     @property
     def names(self) -> set[str]:
@@ -108,16 +134,35 @@ def decode_cursor(text: str, partition: str) -> Cursor:
         ) from error
 
 
+def other_kind_error(rest: str, cursor: Cursor | None) -> SourceError:
+    """Return the error that a checkpoint, which has ``cursor``, was made with other options for the URL's files."""
+    if isinstance(cursor, JoinedCursor) and cursor.is_log:
+        made, remedy = "follow: true and files: separate", "set both again in source.options"
+    elif isinstance(cursor, JoinedCursor):
+        made, remedy = "files: joined", "set source.options.files to joined"
+    else:
+        made, remedy = "files: separate", "set source.options.files to separate"
+    return SourceError(
+        f"{rest}: the checkpoint was made with {made}, so verdicts would come again or be lost; "
+        f"{remedy}, or move the checkpoint and the outputs away to begin anew"
+    )
+
+
 def sample_digest(path: Path, size: int) -> str:
     """Return the digest of the first ``size`` bytes: of the first 64 KiB, the last, and 16 such blocks between.
 
     Shorter files count whole. Raises OSError.
     """
-    digest = blake2b(digest_size=_DIGEST_BYTES)
     with path.open("rb", buffering=0) as file:
-        for begin in block_starts(size):
-            file.seek(begin)
-            digest.update(file.read(min(BLOCK_BYTES, size - begin)))
+        return digest_of(file, size)
+
+
+def digest_of(file: IO[bytes], size: int) -> str:
+    """Return the digest of the first ``size`` bytes of ``file``, unbuffered (see ``sample_digest``). Raises OSError."""
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for begin in block_starts(size):
+        file.seek(begin)
+        digest.update(file.read(min(BLOCK_BYTES, size - begin)))
     return digest.hexdigest()
 
 
@@ -144,18 +189,9 @@ class Watch:
 
     def take(self, batch: RecordBatch) -> FileCursor:
         """Return the cursor after ``batch``. Raises OSError."""
-        cursor = self.cursor
-        if batch.next_offset <= cursor.next_offset:
-            return cursor
-        written = _written(cursor.written, cursor.next_offset, self._path.stat().st_mtime_ns // 1_000)
-        values = b"".join([record.value for record in batch.records if record.offset >= cursor.next_offset])
-        self.cursor = msgspec.structs.replace(
-            cursor,
-            next_offset=batch.next_offset,
-            crc=zlib.crc32(values, cursor.crc),
-            n_bytes=cursor.n_bytes + len(values),
-            written=written,
-        )
+        if batch.next_offset <= self.cursor.next_offset:
+            return self.cursor
+        self.cursor = self.cursor.after(batch, self._path.stat().st_mtime_ns // 1_000)
         return self.finish()
 
     def finish(self) -> FileCursor:

@@ -39,24 +39,28 @@ def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFil
     A folder gives the files directly in it that are not hidden and have a known format (any if ``format`` is given).
     Raises SourceError if there are none.
     """
+    paths = matching_paths(rest, options, base_dir)
+    base = _normal(base_dir)
+    if not paths:
+        raise SourceError(_nothing_found(_normal(base / Path(rest).expanduser()), Path(rest)))
+    return [FoundFile(item, _partition(item, base), format_of(item, options)) for item in sorted(paths)]
+
+
+def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path]:
+    """Return the paths of the present files of ``rest`` (see ``find_files``). Raises SourceError."""
     if not rest:
         raise SourceError("the file source needs a path, a folder or a pattern, for example file:recordings/*.csv")
-    base = _normal(base_dir)
-    path = _normal(base / Path(rest).expanduser())
+    path = _normal(_normal(base_dir) / Path(rest).expanduser())
     try:
         if path.is_file():
-            paths = [path]
-        elif path.is_dir():
-            paths = [item for item in _visible_files(path.iterdir()) if options.format != "auto" or _format(item)]
-        elif path.exists():
+            return [path]
+        if path.is_dir():
+            return [item for item in _visible_files(path.iterdir()) if options.format != "auto" or known_format(item)]
+        if path.exists():
             raise SourceError(f"{path}: is neither a file nor a folder; name a regular file")
-        else:
-            paths = _matches(path)
+        return _matches(path)
     except OSError as error:
         raise SourceError(f"{path}: cannot be listed ({error.strerror}); check the rights of the folder") from error
-    if not paths:
-        raise SourceError(_nothing_found(path, Path(rest)))
-    return [FoundFile(item, _partition(item, base), _format_of(item, options)) for item in sorted(paths)]
 
 
 def joined_name(rest: str, base_dir: Path) -> str:
@@ -105,7 +109,8 @@ def _partition(path: Path, base: Path) -> str:
     return path.as_posix().removeprefix(folder)  # pathlib's relative_to takes half of the time of a long listing
 
 
-def _format(path: Path) -> FileFormat | None:
+def known_format(path: Path) -> FileFormat | None:
+    """Return the format that the ending of ``path`` names, None if it names none."""
     name = path.name.lower()
     unpacked = name.removesuffix(".gz")
     # A name that is only an ending has no format; the longer of two endings comes first.
@@ -115,12 +120,13 @@ def _format(path: Path) -> FileFormat | None:
     return found if found in _PACKABLE or name == unpacked else None
 
 
-def _format_of(path: Path, options: FileOptions) -> FileFormat:
+def format_of(path: Path, options: FileOptions) -> FileFormat:
+    """Return the format of ``path``. Raises SourceError if neither its ending nor ``options`` name one."""
     if options.format == "ndjson":
         return "jsonl"
     if options.format != "auto":
         return options.format
-    found = _format(path)
+    found = known_format(path)
     if found is None:
         raise SourceError(
             f"{path}: the file's ending names no known format ({' '.join(_ENDINGS)}, some with .gz); "

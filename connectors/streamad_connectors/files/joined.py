@@ -33,17 +33,17 @@ from streamad_connectors.files.finding import FoundFile
 from streamad_connectors.files.formats.reading import READ_FAILURES, ReadRecord, batched, read_error
 
 REMEMBERED_FILES = 1000
-_Key: TypeAlias = tuple[int, list[str | int], str]
+OrderKey: TypeAlias = tuple[int, list[str | int], str]
 
 
-def order_key(name: str, mtime_ns: int, order: Literal["name", "time"]) -> _Key:
+def order_key(name: str, mtime_ns: int, order: Literal["name", "time"]) -> OrderKey:
     """Return what files are ordered by: numbers in names compare as numbers; ``time``: the time of change first."""
     parts: list[str | int] = [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
     return (mtime_ns if order == "time" else 0, parts, name)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class Part:
     """One file to read: its ordinal, the local offset to begin at, and its time of change when reading began."""
 
     file: FoundFile
@@ -76,13 +76,13 @@ class JoinedFiles:
         """Return the file that comes first."""
         return self._files[0][0]
 
-    def plan(self, offset: int, known: JoinedCursor | None) -> list[_Part]:
+    def plan(self, offset: int, known: JoinedCursor | None) -> list[Part]:
         """Return the files to read from ``offset`` on, after reading went as far as ``known``.
 
         Raises SourceError if the files do not continue what was read.
         """
         if known is None:
-            parts = [_Part(file, ordinal, 0, mtime_ns) for ordinal, (file, _, mtime_ns) in enumerate(self._files)]
+            parts = [Part(file, ordinal, 0, mtime_ns) for ordinal, (file, _, mtime_ns) in enumerate(self._files)]
         else:
             parts = [*self._known_parts(offset, known), *self._new_parts(known)]
         ordinal, local = divmod(offset, FILE_OFFSETS)
@@ -103,30 +103,27 @@ class JoinedFiles:
             with _named(file.path):
                 check_unchanged(file.path, current, lambda: self._read(file, current.begin), order=self._sorting)
 
-    def _known_parts(self, offset: int, known: JoinedCursor) -> list[_Part]:
+    def _known_parts(self, offset: int, known: JoinedCursor) -> list[Part]:
         """Return the files of ``known`` that are there."""
         found = {file.partition: (file, mtime_ns) for file, _, mtime_ns in self._files}
         done = offset // FILE_OFFSETS
         if done < known.dropped:
-            raise SourceError(
-                f"{self.partition}: a sequence is open since {known.dropped - done} files before the oldest of the "
-                f"{REMEMBERED_FILES} that the checkpoint remembers; lower sequences.max_duration, or begin anew"
-            )
+            raise forgotten_error(self.partition, known.dropped - done)
         parts = []
         for ordinal, old in enumerate(known.finished, known.dropped):
             if old.name in found:
                 file, mtime_ns = found[old.name]
-                parts.append(_Part(file, ordinal, 0, mtime_ns, old.written))
+                parts.append(Part(file, ordinal, 0, mtime_ns, old.written))
             elif ordinal >= done:
-                raise self._gone(old.name)
+                raise gone_error(old.name)
         current = known.current
         if current.name in found:
-            parts.append(_Part(found[current.name][0], known.ordinal, 0, known.mtime_ns))
+            parts.append(Part(found[current.name][0], known.ordinal, 0, known.mtime_ns))
         elif not known.is_complete or offset < known.ordinal * FILE_OFFSETS + current.next_offset:
-            raise self._gone(current.name)
+            raise gone_error(current.name)
         return parts
 
-    def _new_parts(self, known: JoinedCursor) -> list[_Part]:
+    def _new_parts(self, known: JoinedCursor) -> list[Part]:
         """Return the files that ``known`` does not name; all must come after it."""
         names = {known.current.name, *(old.name for old in known.finished)}
         position = order_key(known.current.name, known.mtime_ns, self._order)
@@ -138,20 +135,12 @@ class JoinedFiles:
         ]
         for file, key, _ in new:
             if key < position:
-                raise SourceError(
-                    f"{file.path}: is new, but comes before {known.current.name}, where reading stands; "
-                    "give it a later name, or read it with another checkpoint"
-                )
-        return [_Part(file, ordinal, 0, mtime) for (file, _, mtime), ordinal in zip(new, count(known.ordinal + 1))]
-
-    def _gone(self, name: str) -> SourceError:
-        return SourceError(
-            f"{name}: is gone, but holds samples without a verdict; put it back until a run has judged them"
-        )
+                raise too_late_error(file.path, known.current.name)
+        return [Part(file, ordinal, 0, mtime) for (file, _, mtime), ordinal in zip(new, count(known.ordinal + 1))]
 
     def batches(self, offset: int, known: JoinedCursor | None) -> Generator[RecordBatch, None, None]:
         """Yield the records from ``offset`` on, with cursors. Raises SourceError."""
-        history = _History(known)
+        history = History(known)
         for part in self.plan(offset, known):
             path, base = part.file.path, part.ordinal * FILE_OFFSETS
             is_read_again = known is not None and part.ordinal < known.ordinal
@@ -176,7 +165,7 @@ class JoinedFiles:
                 yield RecordBatch(self.partition, (), base + after, cursor=complete)
 
 
-class _History:
+class History:
     """The finished files of a partition, and the cursors that name them."""
 
     def __init__(self, known: JoinedCursor | None) -> None:
@@ -184,7 +173,12 @@ class _History:
         self._finished = list(known.finished) if known is not None else []
         self._encoded = deque(map(encode_finished, self._finished))
 
-    def begin(self, part: _Part, current: FileCursor) -> None:
+    @property
+    def at(self) -> JoinedCursor | None:
+        """Return how far the files were read; None before the first one."""
+        return self._cursor
+
+    def begin(self, part: Part, current: FileCursor) -> None:
         """Go on to the file of ``part``: the one before is finished."""
         before = self._cursor
         if before is not None and before.ordinal == part.ordinal:
@@ -209,11 +203,39 @@ class _History:
             through_ns=through_ns,
         )
 
-    def cursor(self, current: FileCursor, *, is_complete: bool = False) -> str:
+    def cursor(self, current: FileCursor, *, is_complete: bool = False, is_log: bool = False) -> str:
         """Return the text of the cursor whose current file stands at ``current``."""
         assert self._cursor is not None
-        self._cursor = replace_fields(self._cursor, current=current, is_complete=is_complete)
+        self._cursor = replace_fields(self._cursor, current=current, is_complete=is_complete, is_log=is_log)
         return encode_joined(self._cursor, self._encoded)
+
+
+def forgotten_error(partition: str, n_files: int) -> SourceError:
+    """Return the error that reading would begin ``n_files`` before those that the cursor remembers."""
+    return SourceError(
+        f"{partition}: a sequence is open since {n_files} files before the oldest of the "
+        f"{REMEMBERED_FILES} that the checkpoint remembers; lower sequences.max_duration, or begin anew"
+    )
+
+
+def too_late_error(path: Path, current: str) -> SourceError:
+    """Return the error that the new file ``path`` comes before the one where reading stands."""
+    return SourceError(
+        f"{path}: is new, but comes before {current}, where reading stands; "
+        "give it a later name, or read it with another checkpoint"
+    )
+
+
+def gone_error(name: str) -> SourceError:
+    """Return the error that a file is gone whose samples have no verdict yet."""
+    return SourceError(f"{name}: is gone, but holds samples without a verdict; put it back until a run has judged them")
+
+
+def grew_error(path: Path) -> SourceError:
+    """Return the error that a file grew although a later one had begun."""
+    return SourceError(
+        f"{path}: grew after it was finished; put what was added into a new file that comes after all others"
+    )
 
 
 def _aged(file: FoundFile) -> tuple[FoundFile, int]:
@@ -226,9 +248,7 @@ def _check_finished(file: FoundFile, old: FinishedFile) -> None:
         size = file.path.stat().st_size
         is_same = size >= old.size and sample_digest(file.path, old.size) == old.digest
     if is_same and size > old.size:
-        raise SourceError(
-            f"{file.path}: grew after it was finished; put what was added into a new file that comes after all others"
-        )
+        raise grew_error(file.path)
     if not is_same:
         raise SourceError(
             f"{file.path}: no longer holds the records that were judged: it was replaced or cut; "

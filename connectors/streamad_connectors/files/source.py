@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import cast
 
@@ -24,10 +25,12 @@ from streamad_connectors.files.cursors import (
     Watch,
     check_unchanged,
     decode_cursor,
+    other_kind_error,
     with_cursors,
 )
 from streamad_connectors.files.file_ids import check_file_ids, with_file_id
 from streamad_connectors.files.finding import FoundFile, find_files, joined_name
+from streamad_connectors.files.follow.source import Following
 from streamad_connectors.files.formats import csv_rows, jsonl, npz, parquet_rows, records, ts
 from streamad_connectors.files.formats.options import FileFormat, FileOptions, options_without_use
 from streamad_connectors.files.formats.reading import (
@@ -54,7 +57,7 @@ _LABELS = {"npz": npz.npz_labels, "ts": ts.ts_labels}
 
 
 class FileSource:
-    """Reads recordings from files, one after the other; finite.
+    """Reads recordings from files, one after the other; finite unless they are followed (see ``follow``).
 
     Separate files are partitions, in the order of their paths, each named by its path below the plant's folder, else by
     its absolute path. Joined ones are one partition, named as the URL's path is (see ``joined``). Offsets in a file
@@ -78,6 +81,7 @@ class FileSource:
         self._changed = asyncio.Event()
         self._closed = False
         self._interrupted = threading.Event()
+        self._following = Following(rest, self._options, context) if self._options.follow else None
 
     @property
     def _is_joined(self) -> bool:
@@ -85,6 +89,11 @@ class FileSource:
 
     async def batches(self) -> AsyncIterator[SourceEvent]:
         """Yield each partition with its records, once ``seek`` was called for it. Raises SourceError."""
+        if self._following is not None:
+            async with aclosing(self._following.batches()) as events:
+                async for event in events:
+                    yield event
+            return
         for partition, files in (await asyncio.to_thread(self._partitions)).items():
             self._offered[partition] = files
             yield PartitionAssigned(partition, await asyncio.to_thread(self._is_seen_from_start, files))
@@ -107,24 +116,34 @@ class FileSource:
 
     async def seek(self, partition: str, offset: int | None) -> int:
         """Begin ``partition`` at ``offset`` (None: at its beginning), also while it is being read."""
+        if self._following is not None:
+            return await self._following.begin(partition, offset or 0, None)
         return self._begin(partition, offset or 0, None)
 
     async def resume(self, partition: str, offset: int, cursor: str) -> int:
         """Begin ``partition`` at ``offset`` if its files still hold the records of ``cursor``. Raises SourceError."""
         known = decode_cursor(cursor, partition)
+        if self._following is not None:
+            return await self._following.begin(partition, offset, known)
         await asyncio.to_thread(self._check, self._offered[partition], offset, known)
         return self._begin(partition, offset, known)
 
     def check_cursors(self, cursors: Mapping[str, str | None]) -> None:
         """Raise SourceError if files were read joined and are separate now, or the other way round."""
         known = {name: decode_cursor(text, name) for name, text in cursors.items() if text is not None}
-        found = {file.partition for file in self.files()}
+        follows = self._following is not None
+        found = {file.partition for file in self.files()} if self._following is None else self._following.names()
         if not self._is_joined:
-            if any(isinstance(cursor, JoinedCursor) and cursor.names & found for cursor in known.values()):
-                raise self._other_kind("joined")
+            for cursor in known.values():
+                if isinstance(cursor, JoinedCursor) and not (cursor.is_log and follows) and cursor.names & found:
+                    raise other_kind_error(self._rest, cursor)
+            if self._following is not None:
+                self._following.check_renamed(known)
             return
-        if any(name in cursors and not isinstance(known.get(name), JoinedCursor) for name in found):
-            raise self._other_kind("separate")
+        for name in found & cursors.keys():
+            stored = known.get(name)
+            if not isinstance(stored, JoinedCursor) or stored.is_log:
+                raise other_kind_error(self._rest, stored)
         own = joined_name(self._rest, self._context.base_dir)
         for name, cursor in known.items():
             if name != own and isinstance(cursor, JoinedCursor) and cursor.names & found:
@@ -133,24 +152,21 @@ class FileSource:
                     "put the URL back, or move the checkpoint and the outputs away to begin anew"
                 )
 
-    def _other_kind(self, kind: str) -> SourceError:
-        return SourceError(
-            f"{self._rest}: the checkpoint was made with files: {kind}, so verdicts would come again or be lost; "
-            f"set source.options.files to {kind}, or move the checkpoint and the outputs away to begin anew"
-        )
-
     async def close(self) -> None:
         """End the iterator; safe to call twice."""
         self._closed = True
         self._interrupted.set()
         self._changed.set()
+        if self._following is not None:
+            await self._following.close()
 
     def between(self, since_us: int | None, until_us: int | None) -> FileSource:
         """Return a source of the records in a range of time; only recordings of raw records have such times.
 
         Raises UsageError for files of another format, SourceError if there are no files.
         """
-        between = FileSource(self._rest, self._options, self._context)
+        options = self._options.model_copy(update={"follow": False})
+        between = FileSource(self._rest, options, self._context)
         between._span = Span(since_us, until_us)
         between._holds_open = self._options.at_end == "hold"
         if between._span != EVERYTHING:
@@ -241,12 +257,12 @@ class FileSource:
 
     def _check(self, files: FoundFile | JoinedFiles, offset: int, cursor: Cursor) -> None:
         if isinstance(files, JoinedFiles):
-            if not isinstance(cursor, JoinedCursor):
-                raise self._other_kind("separate")
+            if not isinstance(cursor, JoinedCursor) or cursor.is_log:
+                raise other_kind_error(self._rest, cursor)
             files.check(offset, cursor)
             return
         if not isinstance(cursor, FileCursor):
-            raise self._other_kind("joined")
+            raise other_kind_error(self._rest, cursor)
         try:
             check_unchanged(files.path, cursor, lambda: self._records(files, cursor.begin), order=self._sorting)
         except READ_FAILURES as error:

@@ -29,7 +29,7 @@ def check_source(plant: Plant) -> list[Finding]:
     """Read the first records of the source and check samples, sequences, windows and models."""
     try:
         source = source_for(plant)
-        sample = run_async(read_sample(plant, _without_group(source)))
+        sample = run_async(read_sample(plant, _at_rest(source)))
     except StreamadError as error:
         return failure("source", error)
     findings = _records("source", sample, is_live=isinstance(source, TransactionalSource))
@@ -61,11 +61,9 @@ async def _topics(plant: Plant) -> tuple[list[Finding], frozenset[str]]:
     return findings, frozenset(role for topic in wanted if topic.name in wrong for role in topic.role.split(", "))
 
 
-def _without_group(source: Source) -> Source:
-    # A group member would take partitions from the workers.
-    if isinstance(source, TransactionalSource) and isinstance(source, RangedSource):
-        return source.between(None, None)
-    return source
+def _at_rest(source: Source) -> Source:
+    """Return what ``source`` holds now: a member of a group would take partitions from the workers."""
+    return source.between(None, None) if isinstance(source, RangedSource) else source
 
 
 def list_options(plant: Plant) -> list[Finding]:
@@ -84,7 +82,7 @@ def check_recordings(plant: Plant) -> list[Finding]:
         return []
     try:
         source = source_for(plant, plant.settings.model.recordings)
-        sample = run_async(read_sample(plant, _without_group(source)))
+        sample = run_async(read_sample(plant, _at_rest(source)))
     except StreamadError as error:
         return [
             warning("model.recordings", finding.message, "needed for streamad train only")

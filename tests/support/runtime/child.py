@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from streamad.plugins import ConnectorContext
 from streamad.ports import Source
 from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
+from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.types import RecordBatch, SourceEvent
 from streamad_connectors.files.formats.options import FileOptions
@@ -24,6 +25,11 @@ from tests.support.runtime.pipeline import ROLES, model_of, settings_of
 
 SETTINGS = settings_of(
     sequences={"allowed_lateness": "3s"}, run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4}
+)
+# Silence counts as an outage at once, so that no sequence ends by the wall clock.
+FOLLOWING = settings_of(
+    sequences={"allowed_lateness": "3s"},
+    run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4, "outage_after": "1us"},
 )
 
 
@@ -58,14 +64,32 @@ def monitor(folder: Path, step_s: float = 0.002) -> None:
     asyncio.run(_monitor(folder, step_s))
 
 
+def follow(folder: Path) -> None:
+    """Run from what the disk holds, and go on with ``folder``/in/app.jsonl until a SIGTERM."""
+    context = ConnectorContext(FOLLOWING.channel_specs, SystemClock(), folder)
+    options = FileOptions(follow=True, follow_interval="1ms")  # type: ignore[arg-type] - pydantic reads durations
+    source = FileSource("in/app.jsonl", options, context)
+    asyncio.run(_run(folder, source, FOLLOWING, source.check_cursors))
+
+
 async def _monitor(folder: Path, step_s: float) -> None:
+    context = ConnectorContext(SETTINGS.channel_specs, SystemClock(), folder)
+    await _run(folder, SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s), SETTINGS)
+
+
+async def _run(
+    folder: Path,
+    source: Source,
+    settings: Settings,
+    check_cursors: Callable[[Mapping[str, str | None]], None] | None = None,
+) -> None:
     clock = SystemClock()
-    context = ConnectorContext(SETTINGS.channel_specs, clock, folder)
+    context = ConnectorContext(settings.channel_specs, clock, folder)
     sinks = {role: JsonlSink(f"out/{role}.jsonl", JsonlSinkOptions(), context) for role in ROLES}
-    committer = LocalCommitter(folder / "checkpoint", sinks, {role: f"out/{role}.jsonl" for role in ROLES})
-    batcher = MicroBatcher(model_of(), clock, SETTINGS.run)
-    source = SlowSteps(FileSource("recordings", FileOptions(), context), 4, step_s)
-    pipeline = Pipeline(SETTINGS, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    names = {role: f"out/{role}.jsonl" for role in ROLES}
+    committer = LocalCommitter(folder / "checkpoint", sinks, names, check_cursors)
+    batcher = MicroBatcher(model_of(), clock, settings.run)
+    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
     with stop_on_signals(pipeline.request_stop):
         await pipeline.run()
         await batcher.close()

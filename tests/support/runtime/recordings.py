@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from streamad.ingest.record_times import times_for
 from streamad.judge.scoring import MicroBatcher
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Clock
-from streamad.runtime.checkpoint import LocalCommitter
+from streamad.runtime.checkpoint import LocalCommitter, read_checkpoint
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
@@ -25,9 +26,13 @@ async def run_recordings(
     url: str = "in/*.jsonl",
     settings: Settings | None = None,
     clock: Clock | None = None,
+    while_running: Callable[[Pipeline], Awaitable[None]] | None = None,
     **options: Any,
 ) -> Pipeline:
-    """Run from the checkpoint in ``folder`` to the end of its recordings; return the ended pipeline."""
+    """Run from the checkpoint in ``folder`` to the end of its recordings; return the ended pipeline.
+
+    With ``while_running``, which acts beside it, to the end of that.
+    """
     settings = settings or settings_of(run={"commit_interval": "1ms", "batch_windows": 2})
     clock = clock or TickingClock(0.001)
     ids_from_files = settings.decode.sequence_from == "file"
@@ -40,8 +45,16 @@ async def run_recordings(
     committer = LocalCommitter(folder / "checkpoint", sinks, names, cast("FileSource", source).check_cursors)
     batcher = MicroBatcher(model_of(), clock, settings.run)
     pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    run = asyncio.create_task(pipeline.run())
     try:
-        await pipeline.run()
+        if while_running is not None:
+            acting = asyncio.ensure_future(while_running(pipeline))
+            await asyncio.wait({run, acting}, return_when=asyncio.FIRST_COMPLETED)
+            acting.cancel()
+            pipeline.request_stop()
+            if not run.done():
+                await acting
+        await run
     finally:
         await batcher.close()
         await source.close()
@@ -66,3 +79,9 @@ def batches_of(names: Sequence[str], *, start_s: float = 0.0, samples: int = 2) 
     """Messages of one stream: a sample each, sequences one after the other, each with ``samples``."""
     times = [(name, start_s + number * samples + k) for number, name in enumerate(names) for k in range(samples)]
     return [line("a", name, [time_s]) for name, time_s in times]
+
+
+def committed(folder: Path) -> int:
+    """The offset up to which the only partition was read, by the checkpoint; -1 before the first commit."""
+    progress = read_checkpoint(folder / "checkpoint").progress
+    return next((each.next_offset for each in progress.values()), -1)

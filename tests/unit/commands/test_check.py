@@ -72,6 +72,12 @@ def test_a_good_plant_passes_and_nothing_is_written(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_followed_source_is_checked_by_what_it_holds_now(tmp_path: Path) -> None:
+    config = plant(tmp_path, source={"url": "in/day.jsonl", "options": {"follow": True}})
+    checks = json.loads(check(config, "--json").stdout)["checks"]
+    assert ("source", "50 records, 50 samples of 1 stream") in [(each["check"], each["message"]) for each in checks]
+
+
 def test_the_options_of_the_source_are_listed_only_on_request(tmp_path: Path) -> None:
     config = plant(tmp_path)
     assert "source.options" not in check(config).stdout

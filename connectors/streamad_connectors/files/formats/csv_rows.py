@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -26,14 +26,19 @@ _SAMPLE_ROWS = 1000
 _DELIMITERS = (",", ";", "\t")
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 _MAX_INTEGER_DIGITS = 18  # more do not fit msgpack's 64 bits
+_encoder = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """One row: its cells (None if it cannot be cut into cells) and its text in the file."""
+class Row:
+    """One row: its cells (None if it cannot be cut into cells), its text in the file, and whether its end was read.
+
+    The last row of a file that is still written may not be whole.
+    """
 
     cells: list[str] | None
     text: str
+    is_whole: bool
 
 
 def read_csv(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
@@ -42,21 +47,27 @@ def read_csv(path: Path, offset: int, options: FileOptions, context: ConnectorCo
     A row that does not fit the header or the encoding is passed on unchanged, to become a dead letter.
     """
     with _opened(path, options) as handle:
-        header = _read_header(handle, path, options)
+        header = read_header(handle, path, options)
         if header is None:
             return
         names, delimiter = header
-        numeric = _numeric_columns(path, options, names, {channel.name for channel in context.channels})
-        encoder = msgspec.msgpack.Encoder()
+        channels = {channel.name for channel in context.channels}
+        with _opened(path, options) as sample:
+            numeric = numeric_columns(sample, path, options, channels)
         number = 0
-        for row in _rows(handle, delimiter, options.max_record_bytes):
+        for row in rows_of(handle, delimiter, options.max_record_bytes):
             if number >= offset:
-                cells = _message(row, names, numeric, options.decimal)
-                value = row.text.encode("utf-8", "surrogateescape") if cells is None else encoder.encode(cells)
-                yield Record(number, value[: options.max_record_bytes + 1]), number + 1
+                yield record_of(row, number, names, numeric, options), number + 1
             number += 1
         if number < offset:
             raise shrunk_error(path, offset, number, "rows")
+
+
+def record_of(row: Row, number: int, names: list[str], numeric: Sequence[bool], options: FileOptions) -> Record:
+    """Return the record of the row with this number."""
+    cells = _message(row, names, numeric, options.decimal)
+    value = row.text.encode("utf-8", "surrogateescape") if cells is None else _encoder.encode(cells)
+    return Record(number, value[: options.max_record_bytes + 1])
 
 
 @contextmanager
@@ -69,7 +80,7 @@ def _opened(path: Path, options: FileOptions) -> Iterator[TextIO]:
             raise SourceError(f"{path}: is not {options.encoding} ({error}); set the option encoding") from error
 
 
-def _read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list[str], str] | None:
+def read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list[str], str] | None:
     """Return the column names and the delimiter; None for an empty file."""
     line = handle.readline(options.max_record_bytes)
     while line and not line.strip():
@@ -93,10 +104,11 @@ def _read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list
     return names, delimiter
 
 
-def _rows(handle: TextIO, delimiter: str, limit: int) -> Iterator[_Row]:
+def rows_of(handle: TextIO, delimiter: str, limit: int) -> Iterator[Row]:
     """Cut the rest of ``handle`` into rows, in bounded memory."""
     taken: list[str] = []
-    reader = csv.reader(_bounded_lines(handle, limit, taken), delimiter=delimiter)
+    lines = _BoundedLines(handle, limit, taken)
+    reader = csv.reader(lines, delimiter=delimiter)
     while True:
         taken.clear()
         try:
@@ -107,52 +119,63 @@ def _rows(handle: TextIO, delimiter: str, limit: int) -> Iterator[_Row]:
             cells = None
         text = "".join(taken).rstrip("\r\n")
         if text.strip():
-            yield _Row(cells, text)
+            yield Row(cells, text, not lines.is_through)
 
 
-def _bounded_lines(handle: TextIO, limit: int, taken: list[str]) -> Iterator[str]:
-    while line := handle.readline(limit + 1):
-        taken.append(line)
-        if len(line) > limit and not line.endswith(("\n", "\r")):
-            while (piece := handle.readline(limit)) and not piece.endswith(("\n", "\r")):
+class _BoundedLines:
+    """Lines cut above ``limit``, each also appended to ``taken``; ``is_through``: one more was asked for."""
+
+    def __init__(self, handle: TextIO, limit: int, taken: list[str]) -> None:
+        self.is_through = False
+        self._handle, self._limit, self._taken = handle, limit, taken
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._handle.readline(self._limit + 1)
+        if not line:
+            self.is_through = True
+            raise StopIteration
+        self._taken.append(line)
+        if len(line) > self._limit and not line.endswith(("\n", "\r")):
+            while (piece := self._handle.readline(self._limit)) and not piece.endswith(("\n", "\r")):
                 pass
-        yield line
+        return line
 
 
-def _numeric_columns(path: Path, options: FileOptions, names: list[str], channels: set[str]) -> list[bool]:
-    """Return for each column whether its cells are numbers.
+def numeric_columns(handle: TextIO, path: Path, options: FileOptions, channels: set[str]) -> list[bool]:
+    """Return for each column of ``handle``, which stands at the beginning of ``path``, whether its cells are numbers.
 
     Yes for the plant's channels, no for the option ``text``, else by the first 1000 rows: most cells are numbers and
     none has a leading zero (``007`` is an id).
     """
+    names, delimiter = read_header(handle, path, options) or ([], ",")
     unknown = set(options.text) - set(names)
     if unknown:
         raise SourceError(f"{path}: option text names {min(unknown)!r}, which is no column ({', '.join(names)})")
     numbers = [0] * len(names)
     texts = [0] * len(names)
     padded = [False] * len(names)
-    with _opened(path, options) as handle:
-        header = _read_header(handle, path, options)
-        rows = _rows(handle, header[1] if header else ",", options.max_record_bytes)
-        for row in islice(rows, _SAMPLE_ROWS):
-            if row.cells is None or len(row.cells) != len(names):
+    for row in islice(rows_of(handle, delimiter, options.max_record_bytes), _SAMPLE_ROWS):
+        if row.cells is None or len(row.cells) != len(names):
+            continue
+        for column, raw in enumerate(row.cells):
+            cell = raw.strip()
+            if cell.lower() in _MISSING:
                 continue
-            for column, raw in enumerate(row.cells):
-                cell = raw.strip()
-                if cell.lower() in _MISSING:
-                    continue
-                if _is_number(cell, options.decimal):
-                    numbers[column] += 1
-                else:
-                    texts[column] += 1
-                    padded[column] |= cell[0] == "0" and cell.isdecimal()
+            if _is_number(cell, options.decimal):
+                numbers[column] += 1
+            else:
+                texts[column] += 1
+                padded[column] |= cell[0] == "0" and cell.isdecimal()
     return [
         name not in options.text and (name in channels or (not padded[i] and numbers[i] > texts[i]))
         for i, name in enumerate(names)
     ]
 
 
-def _message(row: _Row, names: list[str], numeric: list[bool], decimal: str) -> dict[str, object] | None:
+def _message(row: Row, names: list[str], numeric: Sequence[bool], decimal: str) -> dict[str, object] | None:
     if row.cells is None or len(row.cells) != len(names) or not _is_text(row.text):
         return None
     return {

@@ -20,19 +20,22 @@ def read_jsonl(path: Path, offset: int, options: FileOptions, context: Connector
 
     A line above ``max_record_bytes`` is cut one byte above it, so that a decoder with that limit finds it too large.
     """
-    limit = options.max_record_bytes
     with open_bytes(path) as handle:
-        begin = _to_line_start(handle, path, offset)
-        while line := handle.readline(limit + 1):
-            after = begin + len(line)
-            if len(line) > limit and not line.endswith(b"\n"):
-                after += _skip_line(handle)
-            value = line.rstrip(b"\r\n")
-            if begin == 0:
-                value = value.removeprefix(codecs.BOM_UTF8)
-            if value and not value.isspace():
-                yield Record(begin, value), after
-            begin = after
+        yield from lines_of(handle, _to_line_start(handle, path, offset), options.max_record_bytes)
+
+
+def lines_of(handle: BinaryIO, begin: int, limit: int) -> Iterator[ReadRecord]:
+    """Yield the lines of ``handle``, which stands at the start of a line, at offset ``begin`` of its file."""
+    while line := handle.readline(limit + 1):
+        after = begin + len(line)
+        if len(line) > limit and not line.endswith(b"\n"):
+            after += skip_line(handle)
+        value = line.rstrip(b"\r\n")
+        if begin == 0:
+            value = value.removeprefix(codecs.BOM_UTF8)
+        if value and not value.isspace():
+            yield Record(begin, value), after
+        begin = after
 
 
 def _to_line_start(handle: BinaryIO, path: Path, offset: int) -> int:
@@ -45,10 +48,10 @@ def _to_line_start(handle: BinaryIO, path: Path, offset: int) -> int:
         handle.seek(0)
         length = sum(len(piece) for piece in iter(lambda: handle.read(_PIECE_BYTES), b""))
         raise shrunk_error(path, offset, length, "bytes")
-    return offset if before == b"\n" else offset + _skip_line(handle)
+    return offset if before == b"\n" else offset + skip_line(handle)
 
 
-def _skip_line(handle: BinaryIO) -> int:
+def skip_line(handle: BinaryIO) -> int:
     """Read to the end of the line in pieces and return the number of bytes."""
     skipped = 0
     while piece := handle.readline(_PIECE_BYTES):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, model_validator
 
 from streamad.settings.fields import ConfigSection, Duration, Size
 
@@ -55,6 +55,13 @@ class FileOptions(ConfigSection):
         description="what happens at the end to sequences still open: judge, or hold until the next run brings the "
         "rest; default hold for joined files in streamad run, else judge",
     )
+    follow: bool = Field(
+        False,
+        description="jsonl, csv: go on with what is appended, with new files and with rotated ones, until stopped",
+    )
+    follow_interval: Duration = Field(
+        500_000, ge=1_000, le=5_000_000, description="follow: how often to look for something new"
+    )
     sort: bool = Field(
         False,
         description="csv, parquet, jsonl: sort the records of each file by time, for exports that are out of order",
@@ -92,6 +99,25 @@ class FileOptions(ConfigSection):
         pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$",
         description="npz, ts: name of the stream; default the file's name without its ending",
     )
+
+    @model_validator(mode="after")
+    def _check_follow(self) -> Self:
+        if "follow_interval" in self.model_fields_set and "follow" not in self.model_fields_set:
+            raise ValueError("follow_interval is for follow: true; leave it out")
+        if not self.follow:
+            return self
+        if self.sort:
+            raise ValueError("sort is for finished files, follow for files that grow; leave one out")
+        if self.format not in ("auto", "jsonl", "ndjson", "csv"):
+            raise ValueError(f"follow is for JSON lines and CSV, not for {self.format}; leave it out")
+        if not _is_one_byte(self.encoding):
+            raise ValueError(f"follow needs an encoding with line ends of one byte, not {self.encoding}; write utf-8")
+        return self
+
+
+def _is_one_byte(encoding: str) -> bool:
+    """Return whether a line feed is one byte, the same as in ASCII."""
+    return "a\n".encode(encoding).endswith(b"a\n")
 
 
 _USED_BY: dict[str, tuple[FileFormat, ...]] = {

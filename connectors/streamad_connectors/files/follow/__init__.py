@@ -1,0 +1,1 @@
+"""Files that are still written: their lines as they come, across rotations."""
