@@ -41,13 +41,14 @@ class HydraNearest(RefitDetector[EstimatorOptions]):
         hydra.fit(padded(data.values, data.lengths))
 
         def roots(windows: FloatArray, lengths: IntArray) -> Rows:
-            return np.sqrt(np.maximum(np.asarray(hydra.transform(padded(windows, lengths)), np.float64), 0.0))
+            counts: Rows = np.asarray(hydra.transform(padded(windows, lengths)), np.float64)
+            return np.asarray(np.sqrt(np.maximum(counts, 0.0)))
 
         known = roots(data.values, data.lengths)
         mean, spread = known.mean(axis=0), known.std(axis=0, ddof=1) + (known == 0).mean(axis=0) ** 4 + 1e-8
 
         def standardised(rows: Rows) -> Rows:
-            return (rows - mean) * (rows != 0) / spread
+            return np.asarray((rows - mean) * (rows != 0) / spread)
 
         known = standardised(known)
         return lambda windows, lengths: nearest_distance(standardised(roots(windows, lengths)), known)

@@ -172,18 +172,19 @@ def _line(labels: Sequence[str], figures: Sequence[float | np.floating]) -> str:
 
 def _means_table(grid: Mapping[Row, Aucs], peers: Mapping[str, Mapping[Row, float]]) -> str:
     """Return the mean of the default and of each peer over its rows, and the paired difference by sets."""
-    ours = {row: float(aucs[left_out(grid, row.dataset)]) for row, aucs in grid.items()}
+    ours, place = {row: float(aucs[left_out(grid, row.dataset)]) for row, aucs in grid.items()}, GRID.index(default())
     lines = [
         "| | one class normal | all but one normal | left out minus it (90 % interval) | lowest set | highest set |",
         "|---|---|---|---|---|---|",
         _line(["default, left out"], _means(ours, grid)) + " | | |",
+        _line(["default"], _means({row: float(aucs[place]) for row, aucs in grid.items()}, grid)) + " | | |",
     ]
     for method in (each for each in _PEERS if each in peers):
         by_set: dict[str, list[float]] = defaultdict(list)
         for row in grid.keys() & peers[method].keys():
             by_set[row.dataset].append(ours[row] - peers[method][row])
         if len(by_set) > 1:
-            means = {name: _mean(by_set[name]) for name in SETS if name in by_set}
+            means: dict[str, float] = {name: _mean(by_set[name]) for name in SETS if name in by_set}
             lines.append(_line([_PEERS[method]], _means(peers[method], grid)) + f" {_paired(means)} |")
     return "\n".join(lines) + "\n"
 
