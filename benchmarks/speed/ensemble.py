@@ -185,8 +185,7 @@ def effort() -> None:
         began_s = time.process_time()
         fitted = Ensemble(EnsembleOptions(effort=name)).fit(data, seed=0, device="cpu")
         print(
-            f"200 of 10 x 208, {name}: {time.process_time() - began_s:.0f} CPU s, {fitted.summary.n_epochs} epochs of "
-            "the last network",
+            f"200 of 10 x 208, {name}: {time.process_time() - began_s:.0f} CPU s, {fitted.summary.n_epochs} epochs",
             flush=True,
         )
 
