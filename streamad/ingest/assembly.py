@@ -47,7 +47,7 @@ class Assembler:
         self._settings = settings
         past = [] if progress is None else [Jump(*jump) for jump in progress.jumps]
         self.jumps = TimeJumps(settings, max_clock_skew_us, past, 0 if progress is None else progress.low_watermark)
-        self._late_without_id: list[tuple[str, LateEntry]] = []
+        self.late_without_id: list[tuple[str, LateEntry]] = []
         self._seen_from_start = seen_from_start
         self._streams: dict[str, StreamState] = {}
         self._retired: dict[str, list[StreamState]] = {}
@@ -95,7 +95,8 @@ class Assembler:
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
             block = self._absolute(stream, block, record_us)
-        for found in runs_of(block, before, self._clock_at(block)):
+        clock_us = int(block.times_us[0]) if self.clock_us is None else self.clock_us
+        for found in runs_of(block, before, clock_us):
             run = found if block.later_us is None else found.in_time(block.later_us, stream.watermark_us)
             if stream.held is not None:
                 self._resolve(stream, run.first_us, block.offset)
@@ -129,9 +130,8 @@ class Assembler:
             self._accept_held(self._streams[name], block.offset)
         stream = self._streams.get(block.stream) if self.jumps.held else None
         if stream is not None and stream.held is not None and block.offset >= stream.done_below:
-            first = 0 if block.indexes is None else int(block.indexes.argmin())
-            time_us = (self.clock_us or 0) if block.relative else int(block.times_us[first])
-            self._resolve(stream, time_us, block.offset)
+            first_us = int(block.times_us[0 if block.indexes is None else int(block.indexes.argmin())])
+            self._resolve(stream, (self.clock_us or 0) if block.relative else first_us, block.offset)
 
     def _resolve(self, stream: StreamState, time_us: int, offset: int | None) -> None:
         """Decide on the held sample of ``stream`` by its next sample, at ``time_us`` in the record at ``offset``.
@@ -174,9 +174,6 @@ class Assembler:
             self.clock_us = record_us
             self._run_deadlines(record_us)
 
-    def _clock_at(self, block: SampleBlock) -> int:
-        return int(block.times_us[0]) if self.clock_us is None else self.clock_us
-
     def _take_untimed(self, stream: StreamState, run: Run, *, moves: bool) -> None:
         """Take samples whose record has no time of its own; ``moves``: their times move the clock.
 
@@ -203,7 +200,8 @@ class Assembler:
         if len(self._streams) >= self._settings.max_streams and not is_reread:
             raise DecodeError("too_many_streams", f"stream {name[:80]!r} would be one more than max_streams")
         if record_us is None:
-            record_us = self._clock_at(block) if block.relative else int(block.times_us[-1])
+            is_by_clock = block.relative and self.clock_us is not None
+            record_us = (self.clock_us or 0) if is_by_clock else int(block.times_us[0 if block.relative else -1])
         stream = StreamState(name, self._settings, partial=self._may_be_partial(record_us))
         self._add(stream)
         return stream
@@ -354,7 +352,7 @@ class Assembler:
             self._late += stream.late
             stream.late = []
         if stream.late_without_id:
-            self._late_without_id += [(stream.name, entry) for entry in stream.late_without_id]
+            self.late_without_id += [(stream.name, entry) for entry in stream.late_without_id]
             stream.late_without_id = []
         if stream.finished:
             for closed in stream.finished:
@@ -381,10 +379,12 @@ class Assembler:
         late, self._late = self._late, []
         return late
 
-    def take_late_without_id(self) -> list[tuple[str, LateEntry]]:
-        """Return the late samples without a sequence id, by stream, that have ended since the last call."""
-        found, self._late_without_id = self._late_without_id, []
-        return found
+    def end_late_without_id(self) -> None:
+        """End the late samples without a sequence id: the next run would not know them."""
+        for stream in self._streams.values():
+            if (entry := stream.entries.get(None)) is not None:
+                stream.close_late(entry)
+                self._collect(stream)
 
     def take_new_streams(self) -> list[str]:
         """Return the streams first seen since the last call."""
@@ -400,7 +400,7 @@ class Assembler:
 
     @property
     def pending_samples(self) -> int:
-        """Return how many samples are buffered and not yet in a finished sequence; those of ``jumps`` are others."""
+        """Return how many samples are buffered and not yet in a finished sequence, those of ``jumps`` apart."""
         return sum(stream.n_buffered for stream in self._streams.values())
 
     def committed(self, closed: Closed) -> None:

@@ -201,7 +201,8 @@ class Intake:
 
     def take_late_without_id(self) -> list[tuple[str, LateEntry]]:
         """Return the late samples without a sequence id, by stream, that have ended since the last call."""
-        return self.assembler.take_late_without_id()
+        found, self.assembler.late_without_id = self.assembler.late_without_id, []
+        return found
 
     def take_aside(self) -> list[OutputRecord]:
         """Return the dead letters and late records since the last call."""

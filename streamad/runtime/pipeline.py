@@ -265,6 +265,8 @@ class Pipeline:
         """
         if partition.holds_open and not isinstance(self._committer, UnsavedCommitter):
             self.counters.held += partition.intake.assembler.open_sequences
+            partition.intake.assembler.end_late_without_id()
+            self._submit(partition, [])
         else:
             self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
         partition.ended = True
@@ -303,8 +305,8 @@ class Pipeline:
                 self.emit("stream_in_two_partitions", message, partition=partition.name, stream=stream)
         for stream, late in partition.intake.take_late_without_id():
             message = (
-                f"{late.n} samples from {from_us(late.first_us).isoformat()} to {from_us(late.last_us).isoformat()} "
-                "came later than sequences.allowed_lateness allows and carry no sequence id: they have no verdict"
+                "samples without a sequence id came later than sequences.allowed_lateness, so they have no verdict: "
+                f"{late.n} from {from_us(late.first_us).isoformat()} to {from_us(late.last_us).isoformat()}"
             )
             self.emit("late_samples", message, partition=partition.name, stream=stream)
         partition.set_aside(partition.intake.take_aside())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -9,9 +10,13 @@ import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from streamad.errors import SourceError
 from tests.support.runtime.disk import Disk
@@ -265,6 +270,15 @@ async def test_crashes_in_a_row_change_no_output_of_joined_files(
     assert outputs(folder) == at_once
 
 
+async def test_late_samples_without_an_id_are_told_of_at_the_end_of_a_run(tmp_path: Path) -> None:
+    messages = [line("a", None, [float(time_s)]) for time_s in (100, 101, 50, 51, 102)]
+    write_recording(tmp_path / "in" / "a.jsonl", messages)
+    await joined(tmp_path)
+    (event,) = [json.loads(text) for text in (tmp_path / "out" / "events.jsonl").read_text().splitlines()]
+    assert (event["kind"], event["stream"]) == ("late_samples", "a")
+    assert event["message"].endswith("no verdict: 2 from 2026-01-01T00:00:50+00:00 to 2026-01-01T00:00:51+00:00")
+
+
 # --- the machine's clock ---
 
 
@@ -374,3 +388,51 @@ async def test_another_order_of_an_earlier_joined_file_is_refused(tmp_path: Path
     await refused(tmp_path, r"day-8\.jsonl: its records come in another order than those that were judged")
     await sorted_run(tmp_path, files="joined", at_end="judge")
     assert verdicts(tmp_path).total() == 4
+
+
+SAMPLES = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.sampled_from(["B-0", "B-1", "B-2", None]),
+        st.integers(-3, 4),
+        st.sampled_from([0, 0, 0, 0, 0, 0, 0, 20_000_000, -7_200]),  # a wrong time
+        st.booleans(),
+    ),
+    min_size=2,
+    max_size=14,
+)
+CLOCKS_S = st.sampled_from([0, 1_000_000_000, 1_767_225_600, 1_900_000_000, 4_000_000_000])
+
+
+@given(SAMPLES, st.data())
+@hypothesis_settings(max_examples=30, deadline=None)
+def test_two_files_and_a_clock_that_does_anything(samples: list[Any], data: st.DataObject) -> None:
+    """Read in any pieces, by a machine whose clock is anything, they give the outputs of one run over both."""
+    lateness = data.draw(st.sampled_from([0, "2s"]))
+    limits = {"end": ["marker", "change"], "max_duration": "1h", "allowed_lateness": lateness}
+    settings = settings_of(sequences=limits, run={"commit_interval": "1ms", "batch_windows": 2})
+    time_s, messages = 0.0, []
+    for stream, sequence, step_s, wrong_s, end in samples:
+        time_s += step_s
+        messages.append(line(stream, sequence, [time_s + 10_000 + wrong_s], end=end))
+    files = {"a": messages[: len(messages) // 2], "b": messages[len(messages) // 2 :]}
+
+    async def run(folder: Path, **options: Any) -> None:
+        clock = TickingClock(0.001, start_us=data.draw(CLOCKS_S) * 1_000_000)
+        await run_recordings(folder, settings=settings, clock=clock, files="joined", **options)
+
+    async def both(folder: Path) -> None:
+        for name, part in files.items():
+            write_recording(folder / "once" / "in" / f"{name}.jsonl", part)
+        await run(folder / "once", at_end="judge")
+        for name, part in files.items():
+            for n in sorted(data.draw(st.sets(st.integers(0, len(part)), max_size=2)) | {len(part)}):
+                write_recording(folder / "pieces" / "in" / f"{name}.jsonl", part[:n])
+                await run(folder / "pieces")
+        await run(folder / "pieces", at_end="judge")
+        pieces, once = outputs(folder / "pieces"), outputs(folder / "once")
+        for role in ("alerts", "verdicts", "dead_letters", "late"):  # events may come again
+            assert pieces[role] == once[role]
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(both(Path(folder)))
