@@ -162,7 +162,8 @@ def _sequences(sample: RawSample, settings: Settings) -> list[FinishedSequence]:
         batch = RecordBatch(partition, tuple(records), records[-1].offset + 1)
         ended += [closed.sequence for closed in intake.take(batch, now_us)]
         still_open += [closed.sequence for closed in intake.end_of_input(now_us)]
-    return ended + still_open if sample.is_complete or not ended else ended
+    found = ended + still_open if sample.is_complete or not ended else ended
+    return [sequence for sequence in found if not sequence.n_late]
 
 
 def _grid(
