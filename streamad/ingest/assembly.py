@@ -96,7 +96,7 @@ class Assembler:
         if block.relative:
             block = self._absolute(stream, block, record_us)
         for found in runs_of(block, before, self._clock_at(block)):
-            run = found if block.later_us is None else found.in_time(block.later_us, stream.watermark_us)
+            run = found.in_time(block, stream.watermark_us)
             if stream.held is not None:
                 self._resolve(stream, run.first_us, block.offset)
             if block.relative or not self.jumps.is_ahead(run, stream.max_time_us, record_us):
