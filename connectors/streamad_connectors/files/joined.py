@@ -151,7 +151,7 @@ class JoinedFiles:
                 history.begin(part, watch.cursor)
                 yield RecordBatch(self.partition, (), base + part.begin, cursor=history.cursor(watch.cursor))
             after = part.begin
-            with _named(path), closing(batched(self._read(part.file, part.begin), self.partition)) as batches:
+            with _named(path), closing(self._whole(part, watch, is_read_again=is_read_again)) as batches:
                 for batch in batches:
                     after = batch.next_offset
                     if is_read_again:
@@ -163,6 +163,17 @@ class JoinedFiles:
                 with _named(path):
                     complete = history.cursor(watch.finish(), is_complete=True)
                 yield RecordBatch(self.partition, (), base + after, cursor=complete)
+
+    def _whole(self, part: Part, watch: Watch, *, is_read_again: bool) -> Generator[RecordBatch, None, None]:
+        """Yield the records of a file to its end, with those that it grows by meanwhile unless it is sorted."""
+        after, is_begun = part.begin, False
+        while not is_begun or (watch.has_grown and not self._sorting and not is_read_again):
+            is_begun = True
+            watch.begin()
+            with closing(batched(self._read(part.file, after), self.partition)) as batches:
+                for batch in batches:
+                    after = batch.next_offset
+                    yield batch
 
 
 class History:
