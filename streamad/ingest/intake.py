@@ -186,6 +186,11 @@ class Intake:
         self._set_late_aside(is_new=True, now_us=now_us)
         return self._counted(finished)
 
+    def hold_open(self) -> int:
+        """Return how many sequences stay open: the partition has ended. Raises SourceError as ``take``."""
+        self._times.check()
+        return self.assembler.open_sequences
+
     def evict_largest(self, now_us: int) -> list[Closed]:
         """End and return the largest open sequence, if any, because memory is short.
 

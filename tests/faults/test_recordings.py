@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from streamad.errors import SourceError
+from streamad.runtime.pipeline import Pipeline
 from tests.support.runtime.disk import Disk
-from tests.support.runtime.pipeline import TickingClock, line, outputs, settings_of
+from tests.support.runtime.pipeline import TickingClock, line, outputs, settings_of, until
 from tests.support.runtime.recordings import batches_of, run_recordings, verdicts, write_recording
 
 
@@ -278,17 +279,36 @@ async def test_a_wrong_machine_clock_decides_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 30])
-async def test_a_recording_whose_time_of_change_is_wrong_is_refused_and_loses_nothing(tmp_path: Path, n: int) -> None:
+@pytest.mark.parametrize("options", [{"files": "separate"}, {"files": "joined"}, {"at_end": "hold"}])
+async def test_a_recording_whose_time_of_change_is_wrong_is_refused_and_loses_nothing(
+    tmp_path: Path, n: int, options: dict[str, str]
+) -> None:
     path = tmp_path / "in" / "a.jsonl"
     write_recording(path, batches_of([f"B-{number}" for number in range(n)]))
     good_s = path.stat().st_mtime
     os.utime(path, (1, 1))
-    wrong = r"a\.jsonl: its first \d+ records all lie after the file's last change \(1970"
+    wrong = r"\.jsonl: its first \d+ records all lie after the file's last change \(1970"
     with pytest.raises(SourceError, match=wrong):
-        await run_recordings(tmp_path, settings=CHANGE, files="separate")
+        await run_recordings(tmp_path, settings=CHANGE, **options)
     os.utime(path, (good_s, good_s))
-    await run_recordings(tmp_path, settings=CHANGE, files="separate")
+    await run_recordings(tmp_path, settings=CHANGE, **options | {"at_end": "judge"})
     assert verdicts(tmp_path).total() == n
+    assert not (tmp_path / "out" / "dead_letters.jsonl").read_text()
+
+
+async def test_a_stop_while_all_times_are_wrong_commits_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "in" / "app.jsonl"
+    write_recording(path, batches_of([f"B-{number}" for number in range(4)]))
+    good_s = path.stat().st_mtime
+    os.utime(path, (1, 1))
+
+    async def read(pipeline: Pipeline) -> None:
+        await until(lambda: pipeline.counters.records >= 8)
+
+    await run_recordings(tmp_path, settings=CHANGE, while_running=read, follow=True)
+    os.utime(path, (good_s, good_s))
+    await run_recordings(tmp_path, settings=CHANGE, at_end="judge")
+    assert verdicts(tmp_path).total() == 4
 
 
 async def test_what_was_unreadable_stays_so_if_the_file_is_changed_later(tmp_path: Path) -> None:
