@@ -395,8 +395,8 @@ class Assembler:
 
     @property
     def open_sequences(self) -> int:
-        """Return how many sequences are open."""
-        return sum(len(stream.open) for stream in self._streams.values())
+        """Return how many sequences have begun and not ended."""
+        return sum(stream.n_begun for stream in self._streams.values())
 
     @property
     def pending_samples(self) -> int:

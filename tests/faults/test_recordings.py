@@ -248,6 +248,14 @@ async def test_a_recording_cut_amid_a_batch_gives_no_verdict_on_its_half(tmp_pat
     assert verdicts(tmp_path) == {("B-0", "normal", 4): 1, ("B-1", "normal", 4): 1}
 
 
+async def test_sequences_whose_samples_wait_for_late_ones_count_as_held(tmp_path: Path) -> None:
+    write_recording(tmp_path / "in" / "day-1.jsonl", batches_of(["B-0", "B-1"], samples=3))
+    patient = settings_of(sequences={"end": ["change"], "allowed_lateness": "10s"})
+    pipeline = await run_recordings(tmp_path, settings=patient, files="joined")
+    assert pipeline.counters.held == 2
+    assert verdicts(tmp_path).total() == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the dying disk finds paths in /proc")
 @pytest.mark.parametrize("loses_power", [False, True])
 async def test_crashes_in_a_row_change_no_output_of_joined_files(
