@@ -221,6 +221,21 @@ async def test_ids_do_not_depend_on_whether_files_are_joined(tmp_path: Path) -> 
     assert len(ids[0]) == 4
 
 
+async def test_a_new_file_before_those_that_the_checkpoint_forgot_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamad_connectors.files.joined.REMEMBERED_FILES", 2)
+    for day in range(1, 6):
+        write_recording(tmp_path / "in" / f"day-{day}.jsonl", batches_of([f"B-{day}"], start_s=2 * day))
+    await run_recordings(tmp_path, settings=CHANGE, files="joined")
+    write_recording(tmp_path / "in" / "day-0.jsonl", batches_of(["B-0"]))
+    with pytest.raises(SourceError, match=r"more files than were read \(2\) come up to in/day-2\.jsonl, so one"):
+        await run_recordings(tmp_path, settings=CHANGE, files="joined")
+    (tmp_path / "in" / "day-0.jsonl").unlink()
+    await run_recordings(tmp_path, settings=CHANGE, files="joined", at_end="judge")
+    assert verdicts(tmp_path).total() == 5
+
+
 async def test_the_order_of_change(tmp_path: Path) -> None:
     samples = batches_of([f"B-{number}" for number in range(4)], samples=3)
     for age, (name, part) in enumerate({"z": samples[:4], "a": samples[4:8], "m": samples[8:]}.items()):
