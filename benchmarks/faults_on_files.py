@@ -107,7 +107,7 @@ class FilePlant:
 def _plain(text: str) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(text)
     message.pop("created_at", None)
-    if message.get("kind") == "clock_skew":  # says how far ahead of the wall clock
+    if message.get("kind") == "clock_skew":  # says how far ahead of the file
         message.pop("error")
     return message
 

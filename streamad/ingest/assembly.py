@@ -97,7 +97,7 @@ class Assembler:
             block = self._absolute(stream, block, record_us)
         clock_us = int(block.times_us[0]) if self.clock_us is None else self.clock_us
         for found in runs_of(block, before, clock_us):
-            run = found if block.later_us is None else found.in_time(block.later_us, stream.watermark_us)
+            run = found.in_time(block, stream.watermark_us)
             if stream.held is not None:
                 self._resolve(stream, run.first_us, block.offset)
             if block.relative or not self.jumps.is_ahead(run, stream.max_time_us, record_us):
@@ -395,8 +395,8 @@ class Assembler:
 
     @property
     def open_sequences(self) -> int:
-        """Return how many sequences are open."""
-        return sum(len(stream.open) for stream in self._streams.values())
+        """Return how many sequences have begun and not ended."""
+        return sum(stream.n_begun for stream in self._streams.values())
 
     @property
     def pending_samples(self) -> int:

@@ -17,7 +17,7 @@ from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import Record, RecordBatch, from_us
+from streamad.types import FILE_OFFSETS, Record, RecordBatch, from_us
 
 _FIRST_RECORDS = 100
 
@@ -45,14 +45,17 @@ def dead_letter(
 
 
 class FirstTimes:
-    """Notices that a partition's first records all lie in the future of their file: its time of change is wrong.
+    """Notices that a file's first records all lie in its future: the file's time of change is wrong.
 
-    Nothing is committed meanwhile (``is_open``: nothing was before), so nothing is lost.
+    Nothing is committed meanwhile, so nothing is lost. ``begin`` is where reading goes on: nothing of later files was
+    committed, and of this one nothing if it is 0.
     """
 
-    def __init__(self, partition: str, *, is_open: bool) -> None:
+    def __init__(self, partition: str, begin: int) -> None:
         self._partition = partition
-        self._is_open = is_open
+        self._is_open = begin == 0
+        self._begin = begin
+        self._file = begin // FILE_OFFSETS
         self._n_wrong = 0
         self._written_us = 0
 
@@ -62,7 +65,10 @@ class FirstTimes:
         return self._is_open and self._n_wrong > 0
 
     def found(self, record: Record, written_us: int | None, error: DecodeError | None) -> None:
-        """Note a record. Raises SourceError if it is the last of the first 100, and all are wrong."""
+        """Note a record. Raises SourceError if it is the last of the first 100 of a file, and all are wrong."""
+        if record.offset // FILE_OFFSETS > self._file and record.offset >= self._begin:
+            self.check()
+            self._file, self._is_open, self._n_wrong = record.offset // FILE_OFFSETS, True, 0
         if not self._is_open:
             return
         if record.timestamp_us is None and written_us is not None and error is not None and error.kind == "clock_skew":
@@ -75,8 +81,9 @@ class FirstTimes:
     def check(self) -> None:
         """Raise SourceError if all records so far, at least one, have wrong times."""
         if self.are_all_wrong:
+            where = f" of file {self._file + 1} in its order" if self._file else ""
             raise SourceError(
-                f"{self._partition}: its first {self._n_wrong} records all lie after the file's last change "
+                f"{self._partition}: the first {self._n_wrong} records{where} all lie after the file's last change "
                 f"({from_us(self._written_us).isoformat()}): set the file's time (touch) or decode.max_clock_skew"
             )
 
@@ -114,7 +121,7 @@ class Intake:
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
         self._held: dict[int, DeadLetter] = {}
-        self._times = FirstTimes(partition, is_open=progress is None)
+        self._times = FirstTimes(partition, 0 if progress is None else progress.next_offset)
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
@@ -185,6 +192,12 @@ class Intake:
         self._held.clear()
         self._set_late_aside(is_new=True, now_us=now_us)
         return self._counted(finished)
+
+    def hold_open(self) -> int:
+        """Return how many sequences stay open: the partition has ended. Raises SourceError as ``take``."""
+        self._times.check()
+        self.assembler.end_late_without_id()
+        return self.assembler.open_sequences
 
     def evict_largest(self, now_us: int) -> list[Closed]:
         """End and return the largest open sequence, if any, because memory is short.

@@ -264,8 +264,7 @@ class Pipeline:
         Without a checkpoint no next run would know them, so none is held.
         """
         if partition.holds_open and not isinstance(self._committer, UnsavedCommitter):
-            self.counters.held += partition.intake.assembler.open_sequences
-            partition.intake.assembler.end_late_without_id()
+            self.counters.held += partition.intake.hold_open()
             self._submit(partition, [])
         else:
             self._submit(partition, partition.intake.end_of_input(self._clock.now_us()))
@@ -462,7 +461,8 @@ class Pipeline:
             if self._is_committing or any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
                 await self._wait_for()
         for partition in list(self._partitions.values()):
-            if partition.moved or partition.aside or partition.ended or self._events:
+            is_changed = partition.moved or partition.aside or partition.ended or self._events
+            if is_changed and partition.intake.may_commit:
                 self._commit(partition)
         while self._is_committing:
             await self._wait_for()

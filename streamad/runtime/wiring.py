@@ -77,15 +77,17 @@ def check_clock(plant: Plant) -> None:
     An hour of tolerance is left for clocks that are set back.
     """
     now_us = plant.clock.now_us()
-    passed = {"this release of streamad": _RELEASED_US}
+    passed = [("this release of streamad", _RELEASED_US, "")]
     checkpoint = plant.settings.run.checkpoint
     if checkpoint is not None and (written_us := newest_commit_us(plant.base_dir / checkpoint)) is not None:
-        passed["the checkpoint"] = written_us
-    for name, time_us in passed.items():
+        passed.append(
+            ("the checkpoint", written_us, f"; if it is right now, touch {plant.base_dir / checkpoint}/*.json")
+        )
+    for name, time_us, remedy in passed:
         if now_us + _CLOCK_TOLERANCE_US < time_us:
             raise ClockError(
                 f"the machine's clock shows {from_us(now_us):%Y-%m-%d %H:%M} UTC, but {name} is from "
-                f"{from_us(time_us):%Y-%m-%d %H:%M}: set the clock, because alerts and models carry its time"
+                f"{from_us(time_us):%Y-%m-%d %H:%M}: set the clock, because alerts and models carry its time{remedy}"
             )
 
 

@@ -19,8 +19,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from streamad.errors import SourceError
+from streamad.runtime.pipeline import Pipeline
 from tests.support.runtime.disk import Disk
-from tests.support.runtime.pipeline import TickingClock, line, outputs, settings_of
+from tests.support.runtime.pipeline import TickingClock, line, outputs, settings_of, until
 from tests.support.runtime.recordings import batches_of, run_recordings, verdicts, write_recording
 
 
@@ -225,6 +226,21 @@ async def test_ids_do_not_depend_on_whether_files_are_joined(tmp_path: Path) -> 
     assert len(ids[0]) == 4
 
 
+async def test_a_new_file_before_those_that_the_checkpoint_forgot_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamad_connectors.files.joined.REMEMBERED_FILES", 2)
+    for day in range(1, 6):
+        write_recording(tmp_path / "in" / f"day-{day}.jsonl", batches_of([f"B-{day}"], start_s=2 * day))
+    await run_recordings(tmp_path, settings=CHANGE, files="joined")
+    write_recording(tmp_path / "in" / "day-0.jsonl", batches_of(["B-0"]))
+    with pytest.raises(SourceError, match=r"more files than were read \(2\) come up to in/day-2\.jsonl, so one"):
+        await run_recordings(tmp_path, settings=CHANGE, files="joined")
+    (tmp_path / "in" / "day-0.jsonl").unlink()
+    await run_recordings(tmp_path, settings=CHANGE, files="joined", at_end="judge")
+    assert verdicts(tmp_path).total() == 5
+
+
 async def test_the_order_of_change(tmp_path: Path) -> None:
     samples = batches_of([f"B-{number}" for number in range(4)], samples=3)
     for age, (name, part) in enumerate({"z": samples[:4], "a": samples[4:8], "m": samples[8:]}.items()):
@@ -250,6 +266,14 @@ async def test_a_recording_cut_amid_a_batch_gives_no_verdict_on_its_half(tmp_pat
     write_recording(tmp_path / "in" / "a.jsonl", messages)
     await run_recordings(tmp_path, settings=CHANGE, at_end="judge")
     assert verdicts(tmp_path) == {("B-0", "normal", 4): 1, ("B-1", "normal", 4): 1}
+
+
+async def test_sequences_whose_samples_wait_for_late_ones_count_as_held(tmp_path: Path) -> None:
+    write_recording(tmp_path / "in" / "day-1.jsonl", batches_of(["B-0", "B-1"], samples=3))
+    patient = settings_of(sequences={"end": ["change"], "allowed_lateness": "10s"})
+    pipeline = await run_recordings(tmp_path, settings=patient, files="joined")
+    assert pipeline.counters.held == 2
+    assert verdicts(tmp_path).total() == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the dying disk finds paths in /proc")
@@ -292,17 +316,36 @@ async def test_a_wrong_machine_clock_decides_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 30])
-async def test_a_recording_whose_time_of_change_is_wrong_is_refused_and_loses_nothing(tmp_path: Path, n: int) -> None:
+@pytest.mark.parametrize("options", [{"files": "separate"}, {"files": "joined"}, {"at_end": "hold"}])
+async def test_a_recording_whose_time_of_change_is_wrong_is_refused_and_loses_nothing(
+    tmp_path: Path, n: int, options: dict[str, str]
+) -> None:
     path = tmp_path / "in" / "a.jsonl"
     write_recording(path, batches_of([f"B-{number}" for number in range(n)]))
     good_s = path.stat().st_mtime
     os.utime(path, (1, 1))
-    wrong = r"a\.jsonl: its first \d+ records all lie after the file's last change \(1970"
+    wrong = r"\.jsonl: the first \d+ records all lie after the file's last change \(1970"
     with pytest.raises(SourceError, match=wrong):
-        await run_recordings(tmp_path, settings=CHANGE, files="separate")
+        await run_recordings(tmp_path, settings=CHANGE, **options)
     os.utime(path, (good_s, good_s))
-    await run_recordings(tmp_path, settings=CHANGE, files="separate")
+    await run_recordings(tmp_path, settings=CHANGE, **options | {"at_end": "judge"})
     assert verdicts(tmp_path).total() == n
+    assert not (tmp_path / "out" / "dead_letters.jsonl").read_text()
+
+
+async def test_a_stop_while_all_times_are_wrong_commits_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "in" / "app.jsonl"
+    write_recording(path, batches_of([f"B-{number}" for number in range(4)]))
+    good_s = path.stat().st_mtime
+    os.utime(path, (1, 1))
+
+    async def read(pipeline: Pipeline) -> None:
+        await until(lambda: pipeline.counters.records >= 8)
+
+    await run_recordings(tmp_path, settings=CHANGE, while_running=read, follow=True)
+    os.utime(path, (good_s, good_s))
+    await run_recordings(tmp_path, settings=CHANGE, at_end="judge")
+    assert verdicts(tmp_path).total() == 4
 
 
 async def test_what_was_unreadable_stays_so_if_the_file_is_changed_later(tmp_path: Path) -> None:
@@ -436,3 +479,18 @@ def test_two_files_and_a_clock_that_does_anything(samples: list[Any], data: st.D
 
     with TemporaryDirectory() as folder:
         asyncio.run(both(Path(folder)))
+
+
+@pytest.mark.parametrize("at_end", ["hold", "judge"])
+async def test_a_later_joined_file_whose_time_of_change_is_wrong_is_refused_and_loses_nothing(
+    tmp_path: Path, at_end: str
+) -> None:
+    for number, part in enumerate((names(0, 3), names(3, 6), names(6, 9))):
+        write_recording(tmp_path / "in" / f"day-{number}.jsonl", batches_of(part, start_s=100.0 * number))
+    os.utime(tmp_path / "in" / "day-1.jsonl", (1, 1))
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"the first 6 records of file 2 in its order all lie after .* \(1970"):
+            await joined(tmp_path, at_end=at_end)
+    os.utime(tmp_path / "in" / "day-1.jsonl")
+    await joined(tmp_path, at_end="judge")
+    assert verdicts(tmp_path) == dict.fromkeys(((name, "normal", 2) for name in names(0, 9)), 1)

@@ -178,7 +178,7 @@ def block_starts(size: int) -> list[int]:
 class Watch:
     """Makes the cursors of a file while it is read; ``known`` is the last committed one.
 
-    Records below the known cursor are read again, and are in it already.
+    Records below the known cursor are read again, and are in it already. Call ``begin`` before the file is read.
     """
 
     def __init__(self, path: Path, name: str, offset: int, known: FileCursor | None = None, *, order: str = "") -> None:
@@ -186,17 +186,31 @@ class Watch:
         if known is None or known.next_offset < offset:
             known = FileCursor(name=name, size=-1, digest="", begin=offset, next_offset=offset)
         self.cursor = msgspec.structs.replace(known, order=order)
+        self._begun_size = 0
+
+    def begin(self) -> None:
+        """Note the file's size: what is read now goes at least so far. Raises OSError."""
+        self._begun_size = self._path.stat().st_size
+
+    @property
+    def has_grown(self) -> bool:
+        """Return whether the file holds more than at ``begin``. Raises OSError."""
+        return self._path.stat().st_size > self._begun_size
 
     def take(self, batch: RecordBatch) -> FileCursor:
         """Return the cursor after ``batch``. Raises OSError."""
         if batch.next_offset <= self.cursor.next_offset:
             return self.cursor
-        self.cursor = self.cursor.after(batch, self._path.stat().st_mtime_ns // 1_000)
-        return self.finish()
+        status = self._path.stat()
+        self.cursor = self.cursor.after(batch, status.st_mtime_ns // 1_000)
+        # What a sorted file has grown by meanwhile is not among its sorted records.
+        return self._sized(self._begun_size if self.cursor.order else status.st_size)
 
     def finish(self) -> FileCursor:
-        """Return the cursor with the file's present size and digest. Raises OSError."""
-        size = self._path.stat().st_size
+        """Return the cursor with size and digest of what was there at ``begin``. Raises OSError."""
+        return self._sized(self._begun_size)
+
+    def _sized(self, size: int) -> FileCursor:
         if size != self.cursor.size:
             self.cursor = msgspec.structs.replace(self.cursor, size=size, digest=sample_digest(self._path, size))
         return self.cursor
@@ -215,6 +229,7 @@ def _written(steps: tuple[tuple[int, int], ...], offset: int, mtime_us: int) -> 
 def with_cursors(batches: Generator[RecordBatch, None, None], watch: Watch) -> Generator[RecordBatch, None, None]:
     """Yield ``batches`` with the cursors of ``watch``."""
     with closing(batches):
+        watch.begin()
         for batch in batches:
             cursor = watch.take(batch)
             yield replace(batch, cursor=encode_cursor(cursor), written=cursor.written)

@@ -128,11 +128,10 @@ class JoinedFiles:
         names = {known.current.name, *(old.name for old in known.finished)}
         position = order_key(known.current.name, known.mtime_ns, self._order)
         forgotten = order_key(known.through, known.through_ns, self._order) if known.dropped else None
-        new = [
-            (file, key, mtime_ns)
-            for file, key, mtime_ns in self._files
-            if file.partition not in names and (forgotten is None or key > forgotten)
-        ]
+        others = [item for item in self._files if item[0].partition not in names]
+        new = [item for item in others if forgotten is None or item[1] > forgotten]
+        if len(others) - len(new) > known.dropped:
+            raise one_is_new_error(self.partition, known)
         for file, key, _ in new:
             if key < position:
                 raise too_late_error(file.path, known.current.name)
@@ -151,7 +150,7 @@ class JoinedFiles:
                 history.begin(part, watch.cursor)
                 yield RecordBatch(self.partition, (), base + part.begin, cursor=history.cursor(watch.cursor))
             after = part.begin
-            with _named(path), closing(batched(self._read(part.file, part.begin), self.partition)) as batches:
+            with _named(path), closing(self._whole(part, watch, is_read_again=is_read_again)) as batches:
                 for batch in batches:
                     after = batch.next_offset
                     if is_read_again:
@@ -163,6 +162,17 @@ class JoinedFiles:
                 with _named(path):
                     complete = history.cursor(watch.finish(), is_complete=True)
                 yield RecordBatch(self.partition, (), base + after, cursor=complete)
+
+    def _whole(self, part: Part, watch: Watch, *, is_read_again: bool) -> Generator[RecordBatch, None, None]:
+        """Yield the records of a file to its end, with those that it grows by meanwhile unless it is sorted."""
+        after, is_begun = part.begin, False
+        while not is_begun or (watch.has_grown and not self._sorting and not is_read_again):
+            is_begun = True
+            watch.begin()
+            with closing(batched(self._read(part.file, after), self.partition)) as batches:
+                for batch in batches:
+                    after = batch.next_offset
+                    yield batch
 
 
 class History:
@@ -222,6 +232,14 @@ def too_late_error(path: Path, current: str) -> SourceError:
     """Return the error that the new file ``path`` comes before the one where reading stands."""
     return SourceError(
         f"{path}: is new, but comes before {current}, where reading stands; "
+        "give it a later name, or read it with another checkpoint"
+    )
+
+
+def one_is_new_error(partition: str, known: JoinedCursor) -> SourceError:
+    """Return the error that more files come before those that the cursor remembers than were read."""
+    return SourceError(
+        f"{partition}: more files than were read ({known.dropped}) come up to {known.through}, so one of them is new; "
         "give it a later name, or read it with another checkpoint"
     )
 

@@ -97,9 +97,13 @@ async def read_sample(plant: Plant, source: Source) -> Sample:
 
 def _longest_wait_s(plant: Plant) -> float | None:
     """Return None for files that are sorted: they are read whole before their first record comes."""
+    return None if is_sorted(plant) else MAX_WAIT_S
+
+
+def is_sorted(plant: Plant) -> bool:
+    """Return whether the source sorts its files."""
     source = plant.settings.source
-    sort = {**source.options, **split_url(source.url)[2]}.get("sort")
-    return MAX_WAIT_S if sort in (None, False, "false") else None
+    return {**source.options, **split_url(source.url)[2]}.get("sort") not in (None, False, "false")
 
 
 def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decoder: Decoder, now_us: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from streamad.commands.check.findings import Finding, Outcome, failed, failure, ok, warning
 from streamad.commands.check.models import check_routes
-from streamad.commands.check.sample import Sample, read_sample
+from streamad.commands.check.sample import Sample, is_sorted, read_sample
 from streamad.commands.shared.console import count, run_async
 from streamad.commands.shared.plants import name_config
 from streamad.commands.shared.topics import merged_errors, topics_of
@@ -172,7 +172,8 @@ def _order(plant: Plant, sample: Sample) -> list[Finding]:
     if sample.counters.late_samples:
         message = f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late"
         behind = f"some lie {sample.lateness_us / 1e6:g} s behind the newest of their stream"
-        advice = f"{behind}: raise sequences.allowed_lateness, or sort recordings by time (source.options.sort)"
+        sort = "" if is_sorted(plant) else ", or sort recordings by time (source.options.sort)"
+        advice = f"{behind}: raise sequences.allowed_lateness{sort}"
         findings.append(warning("sequences", message, advice))
     elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
         message = "one channel per message, and no lateness allowed: a channel behind the others would be dropped"

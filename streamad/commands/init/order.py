@@ -11,6 +11,8 @@ from streamad.ingest.record_times import times_for
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
 
+_HOUR_US = 3_600_000_000
+_FEW = 5  # usual steps: from the end of one hour to the beginning of the same one
 _MANY = 10  # usual steps: a message on a network is seldom that late
 
 
@@ -27,5 +29,10 @@ def read_sorted(home: Path, raw: RawSample, layout: Layout, pauses: Pauses, sett
         "the sample is out of order in time: its reader sorts each file (source.options.sort), so leave that out for a "
         "live source"
     )
+    if layout.time.zone is not None and 0 <= _HOUR_US - pauses.lateness_us <= _FEW * pauses.period_us:
+        layout.notes.append(
+            f"times in {layout.time.path} go back by an hour, as where clocks are set back: set decode.timezone to the "
+            "plant's zone, for example Europe/Berlin, and leave source.options.sort out"
+        )
     options = {**settings.source.options, "sort": True}
     return read_raw(settings.source.url, home, options, ids_from_files=layout.ids_from_files, times=times)

@@ -103,15 +103,16 @@ class Run:
             return self, None
         return self.split(int(np.searchsorted(self.times_us, time_us)))
 
-    def in_time(self, later_us: IntArray, watermark_us: int | None) -> Run:
+    def in_time(self, block: SampleBlock, watermark_us: int | None) -> Run:
         """Return this run of one sample at the earliest of its two readings that is not behind ``watermark_us``.
 
-        ``later_us`` int64 [n] holds the second readings of the samples of its record.
+        ``block`` holds the samples of its record, with their second readings.
         """
-        if watermark_us is None or self.first_us >= watermark_us:
+        if block.later_us is None or watermark_us is None or self.first_us >= watermark_us:
             return self
         index = self.position.index
-        times_us = later_us[index : index + 1]
+        at = index if block.indexes is None else int(np.flatnonzero(block.indexes == index)[0])
+        times_us = block.later_us[at : at + 1]
         position, before = self.position, self.before
         return Run(
             self.sequence,

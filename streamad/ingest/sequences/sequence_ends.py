@@ -145,6 +145,13 @@ class StreamState:
         return waiting + sum(sequence.n + sequence.merged for sequence in self.open.values())
 
     @property
+    def n_begun(self) -> int:
+        """Return how many sequences have samples, perhaps waiting or late ones, and no end yet."""
+        runs = self.pending.runs if self.held is None else [*self.pending.runs, self.held]
+        waiting = {run.sequence for run in runs if not self._is_closed(run)}
+        return len(waiting | self.open.keys() | {key for key in self.entries if key is not None})
+
+    @property
     def forget_us(self) -> int:
         """Return the clock after which all has ended and no id is remembered."""
         if self.last_record_us is None or self.max_time_us is None:

@@ -3,12 +3,15 @@
 import asyncio
 import csv
 import json
+import math
 import random
 import re
 import unicodedata
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow
@@ -435,6 +438,21 @@ def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_noted(t
     assert "timezone: UTC" in text
     assert "guess" in text[text.index("timezone") :].splitlines()[0]
     assert load_settings(tmp_path / "plant.yaml").decode.timezone == "UTC"
+
+
+def test_a_night_in_which_clocks_are_set_back_asks_for_the_zone(tmp_path: Path) -> None:
+    begin, berlin = datetime(2026, 10, 24, 23, 0, tzinfo=UTC), ZoneInfo("Europe/Berlin")
+    times = [(begin + timedelta(seconds=20 * n)).astimezone(berlin) for n in range(540)]
+    cells = [[f"B{n // 20}", f"{time:%Y-%m-%d %H:%M:%S}", math.sin(n)] for n, time in enumerate(times)]
+    result = init(table(tmp_path / "night.csv", ["batch", "time", "temp_c"], cells))
+    assert "times in time go back by an hour, as where clocks are set back: set decode.timezone" in result.stderr
+    assert "or sort recordings by time" not in result.stderr  # it is sorted
+    config = tmp_path / "plant.yaml"
+    for is_sorted in ("true", "false"):
+        text = (config.read_text()).replace("timezone: UTC", "timezone: Europe/Berlin")
+        config.write_text(re.sub("sort: (true|false)", f"sort: {is_sorted}", text))
+        sequences, counters = asyncio.run(sequences_of(config))
+        assert ([s.n_samples for s in sequences], counters.late_samples) == ([20] * 27, 0)
 
 
 def test_names_in_an_archive_are_found_whatever_the_options_of_its_url(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from streamad.ingest.assembly import Assembler
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences import late_entries, time_jumps
@@ -218,6 +219,25 @@ def test_the_hour_that_comes_twice_is_read_the_same_after_a_restart_at_every_rec
     assert len(at_once) == 60
     for crash in range(len(messages)):
         assert night(messages, crash) == at_once
+
+
+def test_the_hour_that_comes_twice_is_read_in_a_list_that_begins_with_an_unknown_channel() -> None:
+    fields = {"stream": "s", "sequence": "b", "time": "t", "channel": "c", "value": "v"}
+    settings = settings_of(decode={"timezone": "Europe/Berlin", "fields": fields})
+    decoder, assembler = Decoder(settings.decode, settings.channels), Assembler("p", settings.sequences)
+
+    def push(offset: int, minute: int, *channels: str) -> None:
+        text = f"2026-10-25T02:{minute}:00"
+        sample = [{"s": "press", "b": "B1", "t": text, "c": channel, "v": 1.0} for channel in channels]
+        block = decoder.decode(Record(offset, json.dumps(sample).encode()), None)
+        assert block is not None
+        assembler.push(block)
+
+    known = settings.channels[0].field or settings.channels[0].name
+    push(0, 50, known)
+    push(1, 10, "unknown", known)
+    (closed,) = assembler.end_of_input()
+    assert closed.sequence.end_us - closed.sequence.start_us == 20 * 60 * 1_000_000
 
 
 def test_times_with_an_offset_are_no_question() -> None:

@@ -33,8 +33,11 @@ def test_a_clock_that_shows_a_time_that_has_passed_is_refused(tmp_path: Path) ->
     os.utime(tmp_path / "checkpoint" / "start.json", (1_900_003_600, 1_900_003_600))
     check_clock(Plant(settings, tmp_path, in_2030))
     os.utime(tmp_path / "checkpoint" / "start.json", (1_900_003_601, 1_900_003_601))
-    with pytest.raises(ClockError, match=r"shows 2030-03-17 17:46 UTC, but the checkpoint is from 2030-03-17 18:46"):
+    wrong = r"shows 2030-03-17 17:46 UTC, but the checkpoint is from 2030-03-17 18:46.*; if it is right now, touch "
+    with pytest.raises(ClockError, match=wrong):
         check_clock(Plant(settings, tmp_path, in_2030))
+    os.utime(tmp_path / "checkpoint" / "start.json")
+    check_clock(Plant(settings, tmp_path, in_2030))
 
 
 def problems(folder: Path, source: str, recordings: str | None = None, **sinks: str) -> dict[str, str]:

@@ -110,6 +110,10 @@ class FileOptions(ConfigSection):
             raise ValueError("sort is for finished files, follow for files that grow; leave one out")
         if self.format not in ("auto", "jsonl", "ndjson", "csv"):
             raise ValueError(f"follow is for JSON lines and CSV, not for {self.format}; leave it out")
+        if self.at_end is not None:
+            raise ValueError("at_end is for recordings that end, not for follow: true; leave it out")
+        if "order" in self.model_fields_set and self.files != "joined":
+            raise ValueError("order is for files: joined only; leave it out")
         if not _is_one_byte(self.encoding):
             raise ValueError(f"follow needs an encoding with line ends of one byte, not {self.encoding}; write utf-8")
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
@@ -15,19 +15,28 @@ import pytest
 from pyarrow import parquet
 
 from streamad.errors import SourceError
+from streamad.plugins import ConnectorContext
+from streamad.testing import ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
 from streamad_connectors.files.cursors import (
     BLOCK_BYTES,
     FileCursor,
     FinishedFile,
     JoinedCursor,
+    Watch,
     block_starts,
+    check_unchanged,
     decode_cursor,
     encode_finished,
     encode_joined,
     sample_digest,
 )
+from streamad_connectors.files.finding import FoundFile
+from streamad_connectors.files.formats.jsonl import read_jsonl
+from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.reading import ReadRecord
 from streamad_connectors.files.formats.records import encode_header, encode_record
+from streamad_connectors.files.joined import JoinedFiles
 from tests.support.files import source
 
 Numbers = Sequence[int]
@@ -175,3 +184,37 @@ def test_finished_files_that_are_encoded_already_give_the_same_text_of_a_cursor(
     finished = tuple(FinishedFile(f"day-{i}.csv", i, "d", 7) for i in range(n))
     cursor = JoinedCursor(ordinal=n, current=current, mtime_ns=5, finished=finished, dropped=2, through="x")
     assert decode_cursor(encode_joined(cursor, map(encode_finished, finished)), "p") == cursor
+
+
+def test_a_joined_file_that_grows_while_it_is_read_is_read_whole(tmp_path: Path) -> None:
+    first, second = tmp_path / "day-1.jsonl", tmp_path / "day-2.jsonl"
+    first.write_bytes(b'{"n":1}\n')
+    second.write_bytes(b'{"n":3}\n')
+    found = [FoundFile(path, path.name, "jsonl") for path in (first, second)]
+    options = FileOptions(files="joined")
+
+    def read(file: FoundFile, offset: int) -> Iterator[ReadRecord]:
+        return read_jsonl(file.path, offset, options, ConnectorContext((), ManualClock(), tmp_path))
+
+    values = []
+    for batch in JoinedFiles("p", found, "name", read).batches(0, None):
+        values += [record.value for record in batch.records]
+        if values == [b'{"n":1}']:  # the reader stands behind the end of the first file
+            first.write_bytes(b'{"n":1}\n{"n":2}\n')
+    assert values == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+
+
+def test_a_sorted_file_that_grows_while_it_is_read_is_compared_at_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"4\n5\n")
+
+    def batches() -> Generator[RecordBatch, None, None]:
+        yield RecordBatch("p", (Record(0, b"4"), Record(1, b"5")), 2)
+
+    watch = Watch(path, "a", 0, order="by time")
+    watch.begin()
+    path.write_bytes(b"4\n5\n1\n")
+    cursor = watch.take(next(batches()))
+    assert cursor.size == 4
+    with pytest.raises(SourceError, match="grew by records that sort before"):
+        check_unchanged(path, cursor, lambda: iter([(Record(0, b"1"), 1), (Record(1, b"4"), 2)]), order="by time")

@@ -478,6 +478,8 @@ def test_formats_that_cannot_grow_are_refused_with_the_config(url: str, tmp_path
         ({"follow": True, "format": "parquet"}, "follow is for JSON lines and CSV, not for parquet"),
         ({"follow": True, "encoding": "utf-16"}, "follow needs an encoding with line ends of one byte, not utf-16"),
         ({"follow": True, "sort": True}, "sort is for finished files, follow for files that grow; leave one out"),
+        ({"follow": True, "at_end": "judge"}, "at_end is for recordings that end, not for follow: true"),
+        ({"follow": True, "order": "time"}, "order is for files: joined only"),
         ({"follow_interval": "1s"}, "follow_interval is for follow: true; leave it out"),
     ],
 )
