@@ -201,6 +201,22 @@ class SampleBlock(msgspec.Struct, gc=False):
     def __len__(self) -> int:
         return len(self.times_us)
 
+    def time_of(self, index: int, watermark_us: int | None) -> int:
+        """Return the time of the sample ``index``: the earliest of its readings not behind ``watermark_us``."""
+        time_us = int(self.times_us[index])
+        if self.later_us is None or watermark_us is None or time_us >= watermark_us:
+            return time_us
+        return int(self.later_us[index])
+
+    @property
+    def times_once(self) -> IntArray:
+        """Return the times that have one reading, int64 [m] in their order."""
+        return self.times_us if self.later_us is None else np.sort(self.times_us[self.times_us == self.later_us])
+
+    def comes_twice(self, index: int) -> bool:
+        """Return whether the time of the sample with ``index`` in its record has a second reading."""
+        return self.later_us is not None and bool(self.later_us[index] != self.times_us[index])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinishedSequence:

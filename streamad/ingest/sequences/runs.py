@@ -103,12 +103,12 @@ class Run:
             return self, None
         return self.split(int(np.searchsorted(self.times_us, time_us)))
 
-    def in_time(self, later_us: IntArray, watermark_us: int | None) -> Run:
+    def in_time(self, later_us: IntArray | None, watermark_us: int | None) -> Run:
         """Return this run of one sample at the earliest of its two readings that is not behind ``watermark_us``.
 
-        ``later_us`` int64 [n] holds the second readings of the samples of its record.
+        ``later_us`` int64 [n] holds the second readings of the samples of its record, None if there are none.
         """
-        if watermark_us is None or self.first_us >= watermark_us:
+        if later_us is None or watermark_us is None or self.first_us >= watermark_us:
             return self
         index = self.position.index
         times_us = later_us[index : index + 1]
