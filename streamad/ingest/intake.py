@@ -45,9 +45,10 @@ def dead_letter(
 
 
 class FirstTimes:
-    """Notices that a partition's first records all lie in the future of their file: its time of change is wrong.
+    """Notices that a partition's first samples all lie in the future of their file: its time of change is wrong.
 
-    Nothing is committed meanwhile (``is_open``: nothing was before), so nothing is lost.
+    Nothing is committed meanwhile (``is_open``: no sample was before), so nothing is lost. Records without readable
+    samples tell nothing.
     """
 
     def __init__(self, partition: str, *, is_open: bool) -> None:
@@ -62,10 +63,10 @@ class FirstTimes:
         return self._is_open and self._n_wrong > 0
 
     def found(self, record: Record, written_us: int | None, error: DecodeError | None) -> None:
-        """Note a record. Raises SourceError if it is the last of the first 100, and all are wrong."""
-        if not self._is_open:
+        """Note a record with samples. Raises SourceError if it is the last of the first 100, and all are wrong."""
+        if not self._is_open or (error is not None and error.kind != "clock_skew"):
             return
-        if record.timestamp_us is None and written_us is not None and error is not None and error.kind == "clock_skew":
+        if record.timestamp_us is None and written_us is not None and error is not None:
             self._n_wrong, self._written_us = self._n_wrong + 1, written_us
             if self._n_wrong >= _FIRST_RECORDS:
                 self.check()
@@ -114,7 +115,7 @@ class Intake:
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
         self._held: dict[int, DeadLetter] = {}
-        self._times = FirstTimes(partition, is_open=progress is None)
+        self._times = FirstTimes(partition, is_open=progress is None or not progress.streams)
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
@@ -156,7 +157,8 @@ class Intake:
             if is_new:
                 self._counters.samples += 0 if block is None else len(block)
                 self._counters.ignored += block is None
-            self._times.found(record, written_us, None)
+            if block is not None:
+                self._times.found(record, written_us, None)
         except DecodeError as error:
             self._times.found(record, written_us, error)
             finished = self._observe(record)
