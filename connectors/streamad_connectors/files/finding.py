@@ -110,7 +110,7 @@ def _partition(path: Path, base: Path) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise SourceError(f"{ascii(name)}: its name is not UTF-8, so no checkpoint can hold it; rename it") from None
+        raise SourceError(f"{name!a}: its name is not UTF-8, so no checkpoint can hold it; rename it") from None
     return name
 
 
