@@ -115,7 +115,8 @@ class Intake:
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
         self._held: dict[int, DeadLetter] = {}
-        self._times = FirstTimes(partition, is_open=progress is None or not progress.streams)
+        is_new = progress is None or (progress.clock_us is None and not progress.streams)
+        self._times = FirstTimes(partition, is_open=is_new)
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
