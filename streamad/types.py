@@ -201,6 +201,29 @@ class SampleBlock(msgspec.Struct, gc=False):
     def __len__(self) -> int:
         return len(self.times_us)
 
+    def time_of(self, place: int, watermark_us: int | None) -> int:
+        """Return the time of the sample at ``place``: the earliest of its readings not behind ``watermark_us``."""
+        time_us = int(self.times_us[place])
+        if self.later_us is None or watermark_us is None or time_us >= watermark_us:
+            return time_us
+        return int(self.later_us[place])
+
+    @property
+    def times_once(self) -> IntArray:
+        """Return the times that have one reading, int64 [m] in their order."""
+        return self.times_us if self.later_us is None else np.sort(self.times_us[self.times_us == self.later_us])
+
+    def place_of(self, index: int) -> int:
+        """Return the place here of the sample with ``index`` in its record."""
+        return index if self.indexes is None else int(np.flatnonzero(self.indexes == index)[0])
+
+    def comes_twice(self, index: int) -> bool:
+        """Return whether the time of the sample with ``index`` in its record has a second reading."""
+        if self.later_us is None:
+            return False
+        place = self.place_of(index)
+        return bool(self.later_us[place] != self.times_us[place])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinishedSequence:

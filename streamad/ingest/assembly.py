@@ -90,18 +90,19 @@ class Assembler:
         stream = self._streams.get(block.stream) or self._admit(block, record_us)
         if block.offset < stream.done_below:
             if record_us is None and not block.relative:
-                self._move_by_done(block)
+                for time_us in self.jumps.moves_of(block.offset, block.times_once):  # as its first reading did
+                    self._move(time_us)
             return self._take_finished()
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
             block = self._absolute(stream, block, record_us)
         clock_us = int(block.times_us[0]) if self.clock_us is None else self.clock_us
         for found in runs_of(block, before, clock_us):
-            run = found.in_time(block, stream.watermark_us)
             if stream.held is not None:
-                self._resolve(stream, run.first_us, block.offset)
+                self._resolve(stream, found.in_time(block, stream.watermark_us).first_us, block.offset)
+            run = found.in_time(block, stream.watermark_us)
             if block.relative or not self.jumps.is_ahead(run, stream.max_time_us, record_us):
-                self._take_run(stream, run, record_us, moves=block.later_us is None)
+                self._take_run(stream, run, record_us, moves=not block.comes_twice(found.position.index))
                 continue
             if len(run) > 1:
                 head, run = run.split(len(run) - 1)
@@ -127,11 +128,12 @@ class Assembler:
         for moved_us in self.jumps.moves_before(block.offset):
             self._move(moved_us)
         for name in self.jumps.count():
-            self._accept_held(self._streams[name], block.offset)
+            self._accept_held(self._streams[name], None)  # it may be wrong: it moves no other stream's clock
         stream = self._streams.get(block.stream) if self.jumps.held else None
         if stream is not None and stream.held is not None and block.offset >= stream.done_below:
-            first_us = int(block.times_us[0 if block.indexes is None else int(block.indexes.argmin())])
-            self._resolve(stream, (self.clock_us or 0) if block.relative else first_us, block.offset)
+            first = 0 if block.indexes is None else int(block.indexes.argmin())
+            time_us = (self.clock_us or 0) if block.relative else block.time_of(first, stream.watermark_us)
+            self._resolve(stream, time_us, block.offset)
 
     def _resolve(self, stream: StreamState, time_us: int, offset: int | None) -> None:
         """Decide on the held sample of ``stream`` by its next sample, at ``time_us`` in the record at ``offset``.
@@ -155,12 +157,6 @@ class Assembler:
         else:
             self._take_run(stream, held.run, held.record_us)
         self._collect(stream)
-
-    def _move_by_done(self, block: SampleBlock) -> None:
-        """Move the clock by a record without its own time that is read again and done, as its first reading did."""
-        times_us = block.times_us if block.later_us is None else block.times_us[:0]
-        for time_us in self.jumps.moves_of(block.offset, times_us):
-            self._move(time_us)
 
     def observe(self, record_us: int) -> list[Closed]:
         """Move the partition's record clock to ``record_us`` if that is later; return the sequences that this ended."""
@@ -251,11 +247,13 @@ class Assembler:
             if self._due_us.get(name) != due_us:
                 continue
             self._run_deadlines_of(self._streams[name], now_us, forced)
+        for name in self.jumps.held if forced is not None else ():
+            self._schedule(self._streams[name])  # the next record decides
 
     def _run_deadlines_of(self, stream: StreamState, now_us: int, forced: ForcedEnd | None) -> None:
         """Apply the due deadlines of one stream; ``forced``, if no record moved the clock, is noted if it ended any."""
         deadline_us = stream.deadline_us
-        if forced is not None and deadline_us < now_us:
+        if forced is not None and deadline_us < now_us and not (stream.is_quiet and stream.held is not None):
             stream.note(forced)
             self._unconfirmed.append((stream, forced))
         while deadline_us < now_us and not (stream.is_quiet and stream.held is None):
@@ -334,6 +332,8 @@ class Assembler:
                 continue
             if end.clock_us is not None:
                 self._run_deadlines_of(stream, end.clock_us, end)
+                if stream.held is not None:
+                    self._schedule(stream)
             else:
                 stream.evict(end.offset, end.ended)
                 self._collect(stream)

@@ -45,15 +45,15 @@ def dead_letter(
 
 
 class FirstTimes:
-    """Notices that a file's first records all lie in its future: the file's time of change is wrong.
+    """Notices that a file's first samples all lie in its future: the file's time of change is wrong.
 
     Nothing is committed meanwhile, so nothing is lost. ``begin`` is where reading goes on: nothing of later files was
-    committed, and of this one nothing if it is 0.
+    committed, and if ``is_new`` no sample of this one. Records without readable samples tell nothing.
     """
 
-    def __init__(self, partition: str, begin: int) -> None:
+    def __init__(self, partition: str, begin: int, *, is_new: bool) -> None:
         self._partition = partition
-        self._is_open = begin == 0
+        self._is_open = is_new
         self._begin = begin
         self._file = begin // FILE_OFFSETS
         self._n_wrong = 0
@@ -69,9 +69,9 @@ class FirstTimes:
         if record.offset // FILE_OFFSETS > self._file and record.offset >= self._begin:
             self.check()
             self._file, self._is_open, self._n_wrong = record.offset // FILE_OFFSETS, True, 0
-        if not self._is_open:
+        if not self._is_open or (error is not None and error.kind != "clock_skew"):
             return
-        if record.timestamp_us is None and written_us is not None and error is not None and error.kind == "clock_skew":
+        if record.timestamp_us is None and written_us is not None and error is not None:
             self._n_wrong, self._written_us = self._n_wrong + 1, written_us
             if self._n_wrong >= _FIRST_RECORDS:
                 self.check()
@@ -121,7 +121,8 @@ class Intake:
         self._resume_at = progress.next_offset if progress is not None else 0
         self._aside: list[OutputRecord] = []
         self._held: dict[int, DeadLetter] = {}
-        self._times = FirstTimes(partition, 0 if progress is None else progress.next_offset)
+        is_new = progress is None or (progress.clock_us is None and not progress.streams)
+        self._times = FirstTimes(partition, 0 if progress is None else progress.next_offset, is_new=is_new)
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
@@ -163,7 +164,8 @@ class Intake:
             if is_new:
                 self._counters.samples += 0 if block is None else len(block)
                 self._counters.ignored += block is None
-            self._times.found(record, written_us, None)
+            if block is not None:
+                self._times.found(record, written_us, None)
         except DecodeError as error:
             self._times.found(record, written_us, error)
             finished = self._observe(record)

@@ -348,6 +348,23 @@ async def test_a_stop_while_all_times_are_wrong_commits_nothing(tmp_path: Path) 
     assert verdicts(tmp_path).total() == 4
 
 
+@pytest.mark.parametrize("first", [b"garbage", b"{}", b'{"stream": "r1", "time": "yesterday", "values": {}}'])
+async def test_an_unreadable_first_line_does_not_hide_that_the_time_of_change_is_wrong(
+    tmp_path: Path, first: bytes
+) -> None:
+    path = tmp_path / "in" / "a.jsonl"
+    write_recording(path, batches_of(["B-0", "B-1"]))
+    path.write_bytes(first + b"\n" + path.read_bytes())
+    good_s = path.stat().st_mtime
+    os.utime(path, (1, 1))
+    for _ in range(2):
+        with pytest.raises(SourceError, match="all lie after the file's last change"):
+            await run_recordings(tmp_path, settings=CHANGE, files="separate")
+    os.utime(path, (good_s, good_s))
+    await run_recordings(tmp_path, settings=CHANGE, files="separate")
+    assert verdicts(tmp_path).total() == 2
+
+
 async def test_what_was_unreadable_stays_so_if_the_file_is_changed_later(tmp_path: Path) -> None:
     """A sample ahead of the file's time of change is a dead letter, read again or not."""
     path = tmp_path / "in" / "a.jsonl"

@@ -202,6 +202,8 @@ def test_a_third_partys_scheme_is_suggested_too() -> None:
 def test_every_installed_plug_in_has_options_that_refuse_unknown_keys() -> None:
     for group in ("sources", "sinks", "detectors"):
         for name in available(group):
+            if (group, name) == ("detectors", "broken"):
+                continue  # of the tests' own plug-in, if it is on the path: it cannot be loaded, on purpose
             model = load(group, name).options_model
             assert issubclass(model, BaseModel)
             assert model.model_config.get("extra") == "forbid", f"{group} {name}"

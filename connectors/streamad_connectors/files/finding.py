@@ -106,7 +106,12 @@ def _nothing_found(path: Path, given: Path) -> str:
 
 def _partition(path: Path, base: Path) -> str:
     folder = base.as_posix().rstrip("/") + "/"
-    return path.as_posix().removeprefix(folder)  # pathlib's relative_to takes half of the time of a long listing
+    name = path.as_posix().removeprefix(folder)  # pathlib's relative_to takes half of the time of a long listing
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise SourceError(f"{name!a}: its name is not UTF-8, so no checkpoint can hold it; rename it") from None
+    return name
 
 
 def known_format(path: Path) -> FileFormat | None:

@@ -110,8 +110,7 @@ class Run:
         """
         if block.later_us is None or watermark_us is None or self.first_us >= watermark_us:
             return self
-        index = self.position.index
-        at = index if block.indexes is None else int(np.flatnonzero(block.indexes == index)[0])
+        at = block.place_of(self.position.index)
         times_us = block.later_us[at : at + 1]
         position, before = self.position, self.before
         return Run(

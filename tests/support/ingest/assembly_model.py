@@ -265,7 +265,7 @@ class Model:
         silence = self.settings.max_duration if gap is None else min(gap, self.settings.max_duration)
         assert stream.newest is not None
         assert self.memory is not None
-        if now <= max(stream.last_record, stream.newest) + silence + lateness + self.memory:
+        if stream.open or now <= max(stream.last_record, stream.newest) + silence + lateness + self.memory:
             return
         if stream.held is None:
             del self.streams[name]

@@ -193,6 +193,33 @@ def test_a_stream_forgotten_by_the_wall_clock_may_restart_at_an_earlier_time_aft
         assert process.assembler.take_late() == []
 
 
+def test_the_record_after_a_silence_decides_on_a_held_sample_as_it_does_after_a_restart() -> None:
+    """The wall clock ends B and would have the stream forgotten; the record that implies it then decides on 23."""
+    limits = us(end=("marker",), max_duration=4, allowed_lateness=5)
+
+    def send(plant: Plant, first: int = 0) -> None:
+        sends: list[tuple[int, int | None, str, str]] = [
+            (0, 0, "r", "B"), (8, None, "s", "C"), (23, None, "r", "A"), (29, 29, "s", "C"), (19, 34, "r", "A"),
+        ]  # fmt: skip
+        for time, at, stream, id in sends[first:]:
+            plant.send(time, at=at, stream=stream, id=id)
+            if time == 23 and plant.progress is None:
+                plant.expire(22)
+
+    plant = Plant(limits)
+    send(plant)
+    told = plant.told
+    progress = plant.saved(verdicts=1)
+    assert progress.low_watermark == 1
+    again = Plant(limits, progress)
+    send(again, first=1)
+    assert again.told == told[1:]
+    ends = [process.assembler.end_of_input() for process in (plant, again)]
+    first, second = ([closed.sequence.times_us.tolist() for closed in found] for found in ends)
+    assert first == second
+    assert [23] in first
+
+
 def test_the_ends_of_a_streams_second_life_outlast_its_first_one() -> None:
     """All of the first life is committed while records are read again, before the second one has begun."""
     limits = us(end=("marker",), max_duration=20, closed_memory=5)

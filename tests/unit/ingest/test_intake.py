@@ -160,3 +160,23 @@ def test_value_and_key_are_cut_above_the_limit_with_size_and_hash_of_the_whole(s
     assert (result.value, result.size_bytes) == (value[:100], size)
     assert result.sha256 == hashlib.sha256(value).hexdigest()
     assert letter(b"{", 100, key=value).key == value[:100]
+
+
+@pytest.mark.parametrize("n_good", [0, 1])
+def test_only_before_the_first_sample_does_a_restart_doubt_the_time_of_change(n_good: int) -> None:
+    """Also if the stream was forgotten meanwhile; a line that is unreadable is no sample."""
+    settings = settings_of(sequences={"end": ["marker"], "max_duration": "1s", "closed_memory": "0s"})
+
+    def intake(progress: Progress | None) -> Intake:
+        return Intake("p", settings, Decoder(settings.decode, settings.channels), Counters(), progress=progress)
+
+    first = intake(None)
+    written = ((0, START_US + 1_000_000),)
+    records = [Record(0, b"{"), *(Record(1 + i, line("a", "A", [0.0], end=True)) for i in range(n_good))]
+    for closed in first.take(RecordBatch("p", tuple(records), len(records), written=written), START_US):
+        first.assembler.committed(closed)
+    first.expire(10_000_000, START_US)
+    again = intake(merge(None, first.progress()))
+    wrong = Record(again.next_offset, line("a", "B", [9_000.0]))
+    again.take(RecordBatch("p", (wrong,), wrong.offset + 1, written=written), START_US)
+    assert again.may_commit is bool(n_good)

@@ -240,6 +240,33 @@ def test_the_hour_that_comes_twice_is_read_in_a_list_that_begins_with_an_unknown
     assert closed.sequence.end_us - closed.sequence.start_us == 20 * 60 * 1_000_000
 
 
+@pytest.mark.parametrize("samples_a_line", [1, 2])
+def test_a_pause_within_the_hour_that_comes_twice_costs_no_sample(samples_a_line: int) -> None:
+    """The machine stops at 02:30 and goes on at 02:10, 40 minutes later: far ahead, but so is all that follows."""
+    reader = Reader(decode={"timezone": "Europe/Berlin"}, max_duration="10m")
+    before = [f"2026-10-25T02:{minute}:00" for minute in (28, 29, 30, 30)]
+    after = [f"2026-10-25T02:{minute}:00" for minute in (10, 11, 12, 13)]
+    for id, texts in (("A", before), ("B", after)):
+        for first in range(0, 4, samples_a_line):
+            part = texts[first : first + samples_a_line]
+            message = {"stream": "press", "sequence": id, "times": part, "values": [[1.0, 2.0, 3.0]] * len(part)}
+            reader.read(json.dumps({**message, "end": False}).encode(), first=reader.intake.next_offset)
+    reader.end()
+    assert reader.letters() == []
+    assert [(s.sequence, s.n_samples) for s in reader.found] == [("A", 3), ("B", 4)]
+    assert reader.found[1].start_us == round(datetime(2026, 10, 25, 1, 10, tzinfo=UTC).timestamp() * 1e6)
+
+
+def test_a_chunk_with_one_time_that_comes_twice_moves_the_clock_by_its_other_times() -> None:
+    texts = ["2026-10-25T03:30:00", "2026-10-25T02:55:00"]
+    for parts in ([texts], [[texts[0]], [texts[1]]]):
+        reader = Reader(decode={"timezone": "Europe/Berlin"}, max_duration="5m", allowed_lateness="1h")
+        for part in parts:
+            message = {"stream": "press", "times": part, "values": [[1.0, 2.0, 3.0]] * len(part)}
+            reader.read(json.dumps(message).encode(), first=reader.intake.next_offset)
+        assert reader.intake.assembler.clock_us == round(datetime(2026, 10, 25, 2, 30, tzinfo=UTC).timestamp() * 1e6)
+
+
 def test_times_with_an_offset_are_no_question() -> None:
     texts = ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:01+02:00"]
     message = {"stream": "press", "times": texts, "values": [[1.0, 2.0, 3.0]] * 2}
@@ -247,3 +274,13 @@ def test_times_with_an_offset_are_no_question() -> None:
     block = Decoder(settings.decode, settings.channels).decode(Record(0, json.dumps(message).encode()), None)
     assert block is not None
     assert block.later_us is None
+
+
+def test_a_sample_far_ahead_of_one_stream_ends_no_sequence_of_others() -> None:
+    """It is accepted after a thousand records, and moves the clock of its own stream alone."""
+    messages = [line("evil", None, [0.0]), line("evil", None, [MONTHS_S])]
+    messages += lines(batches(300))
+    reader = Reader()
+    reader.read(*messages)
+    assert not reader.intake.assembler.jumps.held
+    assert [s.reason for s in reader.found if s.stream == "press"] == ["marker"] * 300

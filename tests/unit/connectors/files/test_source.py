@@ -211,3 +211,10 @@ async def test_whether_the_end_holds_open_sequences(options: dict[str, str], hol
             elif isinstance(event, PartitionEnded):
                 ends.append(event.holds_open)
     assert ends == [holds_open, options.get("at_end") == "hold"]
+
+
+@pytest.mark.parametrize("options", [{}, {"files": "joined"}])
+def test_a_name_that_is_not_utf8_is_refused_by_its_name(tmp_path: Path, options: dict[str, str]) -> None:
+    (tmp_path / "a\udcff.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(SourceError, match=r"a\\udcff\.jsonl': its name is not UTF-8"):
+        source("*.jsonl", tmp_path, **options).files()
