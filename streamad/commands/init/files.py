@@ -27,7 +27,7 @@ def read_joined(url: str, home: Path, raw: RawSample, settings: Settings) -> tup
     if not shared or not all(_follow(of) for of in shared.values()):
         return None
     stream, n_files = min((stream, len(of)) for stream, of in shared.items())
-    return joined, f"the {len(raw.records)} files were taken for one recording: {stream} goes on in {n_files} of them"
+    return joined, f"the {len(raw.records)} files are taken as one recording: stream {stream} lies in {n_files} of them"
 
 
 def _spans(joined: RawSample, settings: Settings) -> dict[str, dict[int, tuple[int, int]]]:

@@ -477,7 +477,7 @@ def test_files_that_continue_each_other_are_joined(tmp_path: Path) -> None:
     days(tmp_path / "in", overlap=False)
     settings = settings_of(tmp_path / "in")
     assert settings.source.options == {"files": "joined"}
-    found = "the 2 files were taken for one recording: reactor-1 goes on in 2 of them (source.options.files: joined)"
+    found = "the 2 files are taken as one recording: stream reactor-1 lies in 2 of them (source.options.files: joined)"
     assert found in (tmp_path / "plant.yaml").read_text().replace("\n# ", " ")
     sequences, _ = asyncio.run(sequences_of(tmp_path / "plant.yaml"))
     assert sorted(sequence.n_samples for sequence in sequences) == sorted(LENGTHS)
