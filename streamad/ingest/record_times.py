@@ -11,7 +11,6 @@ from streamad.ingest.decode import Decoder
 from streamad.settings.plant_yaml import Settings
 from streamad.types import Record
 
-_NEVER_AHEAD_US = 2**62
 _WITHOUT_EFFECT = {"sequence_from", "max_clock_skew", "max_dead_letter_bytes"}
 
 
@@ -40,7 +39,7 @@ class DecodedTimes:
         None if it is unreadable, has none, or is a local time that comes twice: its place in the file tells them apart.
         """
         try:
-            block = self._decoder.decode(record, _NEVER_AHEAD_US)
+            block = self._decoder.decode(record, None)
         except DecodeError:
             return None
         return None if block is None or not len(block) or block.later_us is not None else int(block.times_us[0])

@@ -86,7 +86,7 @@ class DecodeSettings(ConfigSection):
     fields: FieldSettings | None = None
     """Field names of foreign messages; null: streamad's own format."""
     sequence_from: Literal["message", "file"] = "message"
-    """Where the sequence's id is: in the messages, or in the file's name (one sequence a file)."""
+    """Source of the sequence's id: the messages, or the file's name (one sequence a file)."""
     time: Literal["absolute", "relative"] = "absolute"
     """relative: times are seconds since the sequence's start."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from streamad.commands.init.layout import Layout
-from streamad.commands.init.records import RawSample, read_raw
-from streamad.errors import DecodeError, SourceError
-from streamad.ingest.decode import Decoder
+from streamad.commands.init.records import RawSample, blocks_of, read_raw
+from streamad.errors import SourceError
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
-from streamad.system.clock import SystemClock
-from streamad.types import IntArray, Record, SampleBlock
+from streamad.types import IntArray, Record
 
 _LONGEST_STEP = 5  # in usual steps: a longer one is a pause
 _HELD = (
@@ -61,24 +59,13 @@ def read_file_ids(url: str, home: Path, raw: RawSample, layout: Layout, settings
 
 def _course(records: Sequence[Record], settings: Settings) -> _Course | None:
     """Return the samples of a file; None if it has several streams or fewer than two times."""
-    blocks = list(_blocks(records, settings))
+    blocks = list(blocks_of(records, settings))
     if len({block.stream for block in blocks}) != 1:
         return None
     times_us = np.unique(np.concatenate([block.times_us for block in blocks]))
     seen = np.any([np.isfinite(block.values).any(axis=0) for block in blocks], axis=0)
     channels = frozenset(np.flatnonzero(seen).tolist())
     return _Course(times_us, blocks[0].stream, channels) if len(times_us) > 1 else None
-
-
-def _blocks(records: Iterable[Record], settings: Settings) -> Iterable[SampleBlock]:
-    decoder, now_us = Decoder(settings.decode, settings.channels), SystemClock().now_us()
-    for record in records:
-        try:
-            block = decoder.decode(record, now_us)
-        except DecodeError:
-            continue  # a dead letter: the check counts them
-        if block is not None and len(block):
-            yield block
 
 
 def _are_sequences(courses: Sequence[_Course], *, counts: bool) -> bool:
@@ -103,7 +90,7 @@ def _restart(courses: Sequence[_Course]) -> bool:
 def _follow(joined: RawSample, settings: Settings) -> bool:
     """Return whether each stream's files come in the order of their times."""
     newest_us: dict[str, int] = {}
-    for block in _blocks((record for records in joined.records.values() for record in records), settings):
+    for block in blocks_of((record for records in joined.records.values() for record in records), settings):
         if int(block.times_us[0]) < newest_us.get(block.stream, 0):
             return False
         newest_us[block.stream] = int(block.times_us[-1])

@@ -5,12 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from streamad.commands.init.records import RawSample, read_raw
-from streamad.errors import DecodeError
-from streamad.ingest.decode import Decoder
+from streamad.commands.init.records import RawSample, blocks_of, read_raw
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
-from streamad.system.clock import SystemClock
 from streamad.types import FILE_OFFSETS
 
 
@@ -32,17 +29,10 @@ def read_joined(url: str, home: Path, raw: RawSample, settings: Settings) -> tup
 
 def _spans(joined: RawSample, settings: Settings) -> dict[str, dict[int, tuple[int, int]]]:
     """Return for each stream its first and last time in each file, by the file's ordinal."""
-    decoder, now_us = Decoder(settings.decode, settings.channels), SystemClock().now_us()
     spans: dict[str, dict[int, tuple[int, int]]] = {}
     for records in joined.records.values():
-        for record in records:
-            try:
-                block = decoder.decode(record, now_us)
-            except DecodeError:
-                continue  # a dead letter: the check counts them
-            if block is None or not len(block):
-                continue
-            of, ordinal = spans.setdefault(block.stream, {}), record.offset // FILE_OFFSETS
+        for block in blocks_of(records, settings):
+            of, ordinal = spans.setdefault(block.stream, {}), block.offset // FILE_OFFSETS
             first_us, last_us = int(block.times_us[0]), int(block.times_us[-1])
             known = of.get(ordinal, (first_us, last_us))
             of[ordinal] = (min(known[0], first_us), max(known[1], last_us))

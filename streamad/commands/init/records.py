@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from streamad.commands.shared.console import run_async
-from streamad.errors import SourceError
+from streamad.errors import DecodeError, SourceError
+from streamad.ingest.decode import Decoder
 from streamad.plugins import ConnectorContext, RecordTimes, connect_source
 from streamad.ports import Source
+from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
-from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch
+from streamad.types import PartitionAssigned, PartitionEnded, Record, RecordBatch, SampleBlock
 
 MAX_RECORDS = 50_000
 MAX_BYTES = 128_000_000
@@ -116,3 +118,18 @@ def _parse(value: bytes) -> Any:
             return None if is_msgpack else json.loads(value.decode())  # NaN, as Python writes it
         except (ValueError, RecursionError):
             return None
+
+
+def blocks_of(records: Iterable[Record], settings: Settings) -> Iterator[SampleBlock]:
+    """Yield the samples of each record that has some; records that cannot be read are left out: ``check`` counts them.
+
+    Raises ConfigError if ``decode`` contradicts itself.
+    """
+    decoder = Decoder(settings.decode, settings.channels)
+    for record in records:
+        try:
+            block = decoder.decode(record, None)
+        except DecodeError:
+            continue
+        if block is not None and len(block):
+            yield block

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamad.commands.init.records import RawSample
-from streamad.errors import DecodeError
+from streamad.commands.init.records import RawSample, blocks_of
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.settings.plant_yaml import Settings
@@ -72,16 +71,10 @@ def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
 
 def _times_by_stream(sample: RawSample, settings: Settings) -> dict[tuple[str, str], list[IntArray]]:
     """Return the times of each record by partition and stream."""
-    decoder, now_us = Decoder(settings.decode, settings.channels), SystemClock().now_us()
     times: dict[tuple[str, str], list[IntArray]] = {}
     for partition, records in sample.records.items():
-        for record in records:
-            try:
-                block = decoder.decode(record, now_us)
-            except DecodeError:
-                continue  # a dead letter: the check counts them
-            if block is not None and len(block):
-                times.setdefault((partition, block.stream), []).append(block.times_us)
+        for block in blocks_of(records, settings):
+            times.setdefault((partition, block.stream), []).append(block.times_us)
     return times
 
 

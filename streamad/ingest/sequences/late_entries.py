@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamad.ingest.sequences.runs import Clocks, Run
-from streamad.types import FinishedSequence, Position, from_us
+from streamad.types import FinishedSequence
 
 MAX_LATE_ENTRIES = 1_000
 """Open entries of a stream, and ended ones that are remembered: the oldest ends or is forgotten first."""
@@ -34,9 +34,8 @@ class LateEntry:
         self.n += len(run)
 
     def finish(self, stream: str) -> FinishedSequence:
-        """Return the sequence with reason ``late``: its first and last time, and no readings."""
+        """Return the sequence with reason ``late``: its first and last time, and no readings. It has an id."""
+        assert self.key is not None
         times_us = np.unique(np.array([self.first_us, self.last_us], dtype=np.int64))
         values = np.full((len(times_us), self.n_channels), np.nan, dtype=np.float32)
-        name = self.key if self.key is not None else from_us(self.first_us).isoformat()
-        position = Position(*self.position)
-        return FinishedSequence(stream, name, "late", times_us, values, position, n_late=self.n)
+        return FinishedSequence(stream, self.key, "late", times_us, values, self.position, n_late=self.n)

@@ -6,7 +6,7 @@ Shapes: n samples, C channels. A run is a stretch of one sequence's samples with
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -108,21 +108,10 @@ class Run:
 
         ``block`` holds the samples of its record, with their second readings.
         """
-        if block.later_us is None or watermark_us is None or self.first_us >= watermark_us:
+        if block.later_us is None:
             return self
-        at = block.place_of(self.position.index)
-        times_us = block.later_us[at : at + 1]
-        position, before = self.position, self.before
-        return Run(
-            self.sequence,
-            times_us,
-            self.values,
-            position,
-            before,
-            arrived_us=self.arrived_us,
-            end=self.end,
-            routes=self.routes,
-        )
+        time_us = block.time_of(block.place_of(self.position.index), watermark_us)
+        return self if time_us == self.first_us else replace(self, times_us=np.array([time_us], dtype=np.int64))
 
     def absorb(self, later: Run) -> None:
         """Merge a single sample of the same time that came later: its readings replace ours by channel."""

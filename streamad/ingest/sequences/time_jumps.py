@@ -37,7 +37,7 @@ class Jump(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What became of the held sample of the record at ``offset``: ``error`` is None if it was accepted."""
+    """The decision on the held sample of the record at ``offset``: ``error`` is None if it was accepted."""
 
     offset: int
     error: str | None

@@ -112,8 +112,13 @@ class Difference:
     def is_none(self) -> bool:
         return not (self.lost or self.repeated or self.foreign or self.disordered)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of messages of each kind."""
+        return {name: len(getattr(self, name)) for name in ("lost", "repeated", "foreign", "disordered")}
+
     def __str__(self) -> str:
-        parts = {name: getattr(self, name) for name in ("lost", "repeated", "foreign", "disordered")}
+        parts = {name: getattr(self, name) for name in self.counts}
         return (
             "; ".join(f"{len(found)} {name}, such as {found[:2]}" for name, found in parts.items() if found) or "none"
         )

@@ -20,7 +20,7 @@ _BLOCK_BYTES = 1 << 16
 
 
 class Identity(NamedTuple):
-    """What tells files of one machine apart as long as they exist."""
+    """Device and inode: two files of one machine that exist at the same time differ in them."""
 
     device: int
     inode: int

@@ -1,4 +1,4 @@
-"""What was appended to a file so far, cut into records: JSON lines or rows of CSV."""
+"""Cuts the bytes that were appended to a file into records: JSON lines or rows of CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the files of a partition stand now: those to read again, the current one, and those that come after it."""
+"""Finds the files of a partition: those to read again, the current one, and those that come after it."""
 
 from __future__ import annotations
 

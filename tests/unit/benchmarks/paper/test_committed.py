@@ -18,7 +18,7 @@ from benchmarks.paper.todo import has_setting, read_current
 VARIANTS = {block.dataset: variants_of(block) for block in FIGURES["ablation"]}
 KIND = tuple[str, str]
 BEFORE = {"patience": None}
-"""What trainings did before they had these options, if it is not today's default."""
+"""The former behaviour of trainings under options that they got later, if it is not today's default."""
 
 
 @pytest.fixture(scope="module")
