@@ -250,13 +250,17 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     """An operator's mark on a sequence, by the id of its alert or verdict. The latest mark on an id counts.
 
     ``false_alarm``: may train. ``confirmed``: never trains, but tests. ``veto``: neither trains nor tests nor
-    calibrates. Without ``model`` every model of the plant keeps the mark. ``type`` may be left out.
+    calibrates. ``withdrawn``: as if nothing had been said about it. Without ``model`` every model of the plant keeps
+    the mark. ``type`` may be left out.
     """
 
     alert_id: _AlertId
     judgement: Annotated[
-        Literal["false_alarm", "confirmed", "veto"],
-        _doc("false_alarm: it was normal. confirmed: it was an anomaly. veto: leave it out of all learning."),
+        Literal["false_alarm", "confirmed", "veto", "withdrawn"],
+        _doc(
+            "false_alarm: it was normal. confirmed: it was an anomaly. veto: leave it out of all learning. "
+            "withdrawn: take the former judgement back."
+        ),
     ]
     note: Annotated[str, _doc("A remark of the operator.")] = ""
     by: Annotated[str, _doc("Who gives the feedback.")] = ""

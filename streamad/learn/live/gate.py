@@ -5,21 +5,19 @@ docs/learning/inliers.md has its truth table; tests/unit/learn/live/test_gate.py
 
 from __future__ import annotations
 
-from streamad.learn.store.records import Mark, Share, is_reserved
+from streamad.learn.store.records import Share, is_reserved
 from streamad.messages import ModelRef, Verdict
 from streamad.settings.learning import LearningSettings
 
 
-def gate(verdict: Verdict, *, settings: LearningSettings, champion: ModelRef | None, mark: Mark | None) -> Share | None:
+def gate(verdict: Verdict, *, settings: LearningSettings, champion: ModelRef | None) -> Share | None:
     """Return the share of the sequence of ``verdict``, None if it is not kept.
 
-    ``mark`` is an operator's latest mark of it, ``champion`` the model in service, or None. A verdict of another
-    version is never accepted, nor a ``learning`` verdict once a model serves.
+    ``champion`` is the model in service, or None. A verdict of another version is never accepted, nor a ``learning``
+    verdict once a model serves. No word of an operator moves a sequence.
     """
-    if verdict.decision == "unscorable" or (mark is not None and mark.judgement == "veto"):
+    if verdict.decision == "unscorable":
         return None
-    if mark is not None and mark.judgement == "confirmed":
-        return "aside"
     if is_reserved(verdict.stream, verdict.sequence, settings.reserve):
         return "reserve"
     return "accepted" if _is_accepted(verdict, settings.accept_above, champion) else "aside"

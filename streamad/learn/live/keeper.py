@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -18,7 +18,6 @@ from streamad.ports import Clock
 from streamad.settings.learning import LearningSettings
 from streamad.types import Window
 
-_MARKS_EVERY_US = 10_000_000
 WARM_UP_BYTES = 1 << 28
 """A larger reserve is not shown to the drift monitor at the start."""
 WAITING_BYTES = 1 << 28
@@ -100,8 +99,6 @@ class Keeper:
         self._failures: dict[Callable[[], None], StoreError] = {}
         self._retry_us = clock.monotonic_us()
         self._waiting: deque[tuple[StoredSequence, Share]] = deque(maxlen=self.limit)
-        self._marks: Mapping[str, Mark] = {}
-        self._marks_us: int | None = None
         self._known_problems: set[str] = set()
         self._n_dropped = 0
         self.n_taken = 0
@@ -111,7 +108,7 @@ class Keeper:
         """Take ``items`` in order; ``flush`` makes them durable and, before the first model, counts again."""
         work = Work()
         if not self._failures or flush or self._clock.monotonic_us() >= self._retry_us:
-            self._reach(self._begin)
+            self._reach(self._open)
         is_cold = not items and self._champion() is None  # other workers may have stored enough for a first training
         if self._is_open and flush and (is_cold or self._store.open in self._failures):
             self._reach(self._store.open)
@@ -134,20 +131,19 @@ class Keeper:
         return len(self._waiting) + self._unflushed.total()
 
     def kept_since(self, since_us: int) -> int:
-        """Return how many sequences in storage ended since ``since_us``, of any decision. Raises StoreError."""
+        """Return how many sequences within the bounds ended since ``since_us``, of any decision. Raises StoreError."""
         self._open()
         return self._store.count_since(since_us)
 
     def accepted_since(self, stored_us: int) -> int:
         """Return how many accepted sequences any worker stored after ``stored_us``. Raises StoreError."""
         self._open()
-        return len(self._store.read("accepted", stored_after_us=stored_us))
+        return sum(not one.only_marked for one in self._store.read("accepted", stored_after_us=stored_us))
 
     def mark(self, mark: Mark) -> None:
         """Store an operator's mark, durable at once. Raises StoreError."""
         self._open()
         self._store.mark(mark)
-        self._marks = {**self._marks, mark.id: mark}
 
     def _reach(self, step: Callable[[], None]) -> None:
         """Take a step that needs the storage; its failure is remembered until the same step succeeds."""
@@ -158,12 +154,6 @@ class Keeper:
             self._retry_us = self._clock.monotonic_us() + self._settings.flush_interval
         else:
             self._failures.pop(step, None)
-
-    def _begin(self) -> None:
-        self._open()
-        now_us = self._clock.monotonic_us()
-        if self._marks_us is None or now_us - self._marks_us >= _MARKS_EVERY_US:
-            self._marks, self._marks_us = self._store.marks(), now_us
 
     def _open(self) -> None:
         if not self._is_open:
@@ -176,6 +166,8 @@ class Keeper:
             return
         champion = self._champion()
         for sequence in self._store.read("reserve"):
+            if sequence.only_marked:  # words must not change what is usual
+                continue
             is_champions = champion is not None and sequence.model_version == champion.version
             p_value = sequence.p_value if is_champions else None
             self._plant.add(sequence.time_us, sequence.window, p_value, is_alert=sequence.decision == "anomalous")
@@ -186,8 +178,7 @@ class Keeper:
             return
         self.n_taken += 1
         verdict = item.verdict
-        mark = self._marks.get(verdict.verdict_id)
-        share = gate(verdict, settings=self._settings, champion=item.champion, mark=mark)
+        share = gate(verdict, settings=self._settings, champion=item.champion)
         if share is not None:
             self._n_dropped += len(self._waiting) == self.limit
             self._waiting.append((_stored(item), share))

@@ -1,19 +1,20 @@
 """Keep a store within its bounds: drop what is not needed and join small files, in an order that survives a crash.
 
-The ids of dropped sequences are remembered first, then joined files are written, then the old files are deleted. A
-process killed in between leaves copies, of which only the last counts (see ``survey``); the next flush deletes them.
+The ids of dropped sequences, and of those that stay for their marks alone, are remembered first, then joined files are
+written, then the old files are deleted. A process killed in between leaves copies, of which only the last counts (see
+``survey``); the next flush deletes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from streamad.learn.store.contents import Contents, Survey
 from streamad.learn.store.records import SHARES
-from streamad.learn.store.remembered import REMEMBERED
+from streamad.learn.store.remembered import REMEMBERED, Remembered
 from streamad.learn.store.sampling import KeyArray
 from streamad.learn.store.shards import FileName
 
@@ -77,11 +78,15 @@ def compact(
     dropped = np.concatenate([judged.keys[in_replaced & judged.alive & ~judged.needed], lost])
     if len(dropped):
         contents.write_ids(dropped)
+    for_marks = judged.keys[judged.marked & ~judged.natural]
+    if len(new := for_marks[~contents.beyond.holds(for_marks)]):
+        contents.write_beyond(new)
     for names in groups:
         _join(contents, judged, names)
     for name in useless:
         contents.delete(name)
-    _join_ids(contents)
+    _join_ids(contents, contents.remembered, contents.write_ids)
+    _join_ids(contents, contents.beyond, contents.write_beyond)
 
 
 def _join(contents: Contents, judged: Survey, names: Sequence[FileName]) -> None:
@@ -102,9 +107,8 @@ def _join(contents: Contents, judged: Survey, names: Sequence[FileName]) -> None
         contents.delete(name)
 
 
-def _join_ids(contents: Contents) -> None:
-    remembered = contents.remembered
+def _join_ids(contents: Contents, remembered: Remembered, write: Callable[[KeyArray], None]) -> None:
     if len(remembered.lists) > MAX_FILES or len(remembered) > _SLACK * REMEMBERED:
-        contents.write_ids(np.concatenate([one.keys for one in remembered.lists])[-REMEMBERED:])
+        write(np.concatenate([one.keys for one in remembered.lists])[-REMEMBERED:])
         for one in remembered.lists:
             contents.delete(one.name)

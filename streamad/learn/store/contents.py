@@ -29,19 +29,22 @@ from streamad.ports import Clock
 from streamad.types import BoolArray, IntArray
 
 IDS = "ids"
-_ENDINGS: dict[str, str] = {**dict.fromkeys(SHARES, "npz"), IDS: "npy"}
+BEYOND = "beyond"
+_ENDINGS: dict[str, str] = {**dict.fromkeys(SHARES, "npz"), IDS: "npy", BEYOND: "npy"}
 _ATTEMPTS = 20
 
 
 class Contents:
     """The shards, lists of ids and marks in ``storage``, as of the last ``refresh`` and our own writes since.
 
+    ``remembered``: ids that are gone. ``beyond``: those that the bounds dropped and that stay for their marks alone.
     A file that cannot be used is named in ``problems`` and left where it is.
     """
 
     def __init__(self, storage: Storage, form: Form, clock: Clock, writer: str) -> None:
         self.shards: dict[FileName, ShardIndex] = {}
         self.remembered = Remembered()
+        self.beyond = Remembered()
         self.marks = Marks(storage)
         self._storage = storage
         self._form = form
@@ -82,19 +85,21 @@ class Contents:
     def _follow(self, sizes: dict[str, int]) -> None:
         self.marks.refresh(_in_folder(sizes, MARKS))
         self._unusable = {text: problem for text, problem in self._unusable.items() if text in sizes}
-        known_lists = {one.name: one for one in self.remembered.lists}
-        shards, lists = {}, []
+        known_lists = {one.name: one for one in (*self.remembered.lists, *self.beyond.lists)}
+        shards: dict[FileName, ShardIndex] = {}
+        lists: dict[str, list[IdList]] = {IDS: [], BEYOND: []}
         for text, size in sizes.items():
             name = self._named(text)
             if name is None or text in self._unusable:
                 continue
             self._last_stamp = max(self._last_stamp, name.stamp)
-            if name.folder == IDS:
-                lists.append(known_lists.get(name) or self._load_ids(name))
+            if name.folder in lists:
+                if (listed := known_lists.get(name) or self._load_ids(name)) is not None:
+                    lists[name.folder].append(listed)
             elif (index := self.shards.get(name) or self._load_index(name, size)) is not None:
                 shards[name] = index
         self.shards = shards
-        self.remembered = Remembered(one for one in lists if one is not None)
+        self.remembered, self.beyond = Remembered(lists[IDS]), Remembered(lists[BEYOND])
 
     def _named(self, text: str) -> FileName | None:
         name = FileName.of(text)
@@ -149,14 +154,21 @@ class Contents:
 
     def write_ids(self, keys: KeyArray) -> None:
         """Remember ``keys`` as dropped; durable once this returns. Raises StoreError."""
-        name = self._write(encode_ids(keys), IDS)
-        self.remembered = Remembered([*self.remembered.lists, IdList(name, keys)])
+        self.remembered = self._added(self.remembered, keys, IDS)
+
+    def write_beyond(self, keys: KeyArray) -> None:
+        """Remember that ``keys`` stay for their marks alone; durable once this returns. Raises StoreError."""
+        self.beyond = self._added(self.beyond, keys, BEYOND)
+
+    def _added(self, remembered: Remembered, keys: KeyArray, folder: str) -> Remembered:
+        name = self._write(encode_ids(keys), folder)
+        return Remembered([*remembered.lists, IdList(name, keys)])
 
     def delete(self, name: FileName) -> None:
         """Remove a file. Raises StoreError."""
         self._storage.delete(str(name))
         self.shards.pop(name, None)
-        self.remembered = Remembered(one for one in self.remembered.lists if one.name != name)
+        self.remembered, self.beyond = self.remembered.without(name), self.beyond.without(name)
 
     def _write(self, content: bytes, folder: str) -> FileName:
         # Later than every file that this one may replace, whatever the clock shows.
@@ -177,8 +189,8 @@ def _in_folder(names: dict[str, int], folder: str) -> set[str]:
 class Survey(NamedTuple):
     """The N rows of all shards: file (an index into ``names``), key and time of each, and whether it counts.
 
-    ``alive``: the one copy of its id that counts, not dropped. ``visible``: within the bounds, returned by ``read``.
-    ``needed``: must stay in storage (a reservoir needs more rows than are visible).
+    ``alive``: the one copy of its id that counts, not dropped. ``visible``: within the bounds. ``natural``: must stay
+    in storage (a reservoir needs more rows than are visible). ``marked``: not visible, stays for its mark alone.
     """
 
     names: tuple[FileName, ...]
@@ -187,7 +199,18 @@ class Survey(NamedTuple):
     times: IntArray
     alive: BoolArray
     visible: BoolArray
-    needed: BoolArray
+    natural: BoolArray
+    marked: BoolArray
+
+    @property
+    def needed(self) -> BoolArray:
+        """Return which rows must stay in storage."""
+        return self.natural | self.marked
+
+    @property
+    def readable(self) -> BoolArray:
+        """Return which rows ``read`` returns."""
+        return self.visible | self.marked
 
     def rows_of(self, name: FileName) -> slice:
         """Return where the rows of a file lie."""
@@ -199,8 +222,13 @@ class Survey(NamedTuple):
         return np.array([name.folder == share for name in self.names], dtype=bool)[self.files]
 
 
-def survey(
-    shards: Sequence[ShardIndex], remembered: Remembered, pinned: KeyArray, bounds: Mapping[Share, Bounds], now_us: int
+def survey(  # noqa: PLR0917 - the parts of a store
+    shards: Sequence[ShardIndex],
+    remembered: Remembered,
+    beyond: Remembered,
+    pinned: KeyArray,
+    bounds: Mapping[Share, Bounds],
+    now_us: int,
 ) -> Survey:
     """Return which rows of ``shards`` count: of several copies of an id, the one in the file whose name sorts last.
 
@@ -212,14 +240,13 @@ def survey(
     times = np.concatenate([np.zeros(0, np.int64), *(shard.times for shard in ordered)])
     files = np.repeat(np.arange(len(ordered)), [len(shard) for shard in ordered])
     alive = _last_copies(keys) & ~remembered.holds(keys)
-    result = Survey(
-        tuple(shard.name for shard in ordered), files, keys, times, alive, np.zeros_like(alive), np.zeros_like(alive)
-    )
-    is_pinned = np.isin(keys, pinned)
+    visible, natural, marked = (np.zeros_like(alive) for _ in range(3))
+    result = Survey(tuple(shard.name for shard in ordered), files, keys, times, alive, visible, natural, marked)
+    is_pinned, is_past = np.isin(keys, pinned), beyond.holds(keys)
     for share in SHARES:
         rows = np.flatnonzero(alive & result.in_share(share))
-        stays = kept(times[rows], keys[rows], is_pinned[rows], bounds=bounds[share], now_us=now_us)
-        result.visible[rows], result.needed[rows] = stays
+        stays = kept(times[rows], keys[rows], is_pinned[rows], is_past[rows], bounds=bounds[share], now_us=now_us)
+        visible[rows], natural[rows], marked[rows] = stays
     return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from streamad.ports import Clock
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.types import ChannelSpec, Window
+from streamad.types import BoolArray, ChannelSpec, Window
 
 _SHARD_BYTES = 1 << 26
 _PENDING_BYTES = 1 << 28
@@ -125,7 +125,7 @@ class InlierStore:
     def purge(
         self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None
     ) -> int:
-        """Delete the sequences that meet every given condition; return how many of them were visible or pending.
+        """Delete the sequences that meet every given condition; return how many of them were readable or pending.
 
         Marked and pending sequences are included. Ids are remembered; marks and unusable files stay. Raises StoreError.
         """
@@ -142,16 +142,16 @@ class InlierStore:
         touched = np.unique(before.files[np.isin(before.keys, keys)]).tolist()
         self._compact((), rewrite={before.names[file] for file in touched})
         self._take_stock()
-        return int((before.visible & chosen).sum()) + len(waiting)
+        return int((before.readable & chosen).sum()) + len(waiting)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[Share, int]:
-        """Return how many sequences each share had in storage at the last ``open``, ``flush`` or ``read``."""
+        """Return how many sequences each share had within its bounds at the last ``open``, ``flush`` or ``read``."""
         return dict(self._counts)
 
     def count_since(self, since_us: int) -> int:
-        """Return how many sequences in storage ended at ``since_us`` or later, in all shares. Raises StoreError."""
+        """Return how many sequences within the bounds ended at ``since_us`` or later. Raises StoreError."""
         self._contents.refresh()
         stock = self._survey()
         return int((stock.visible & (stock.times >= since_us)).sum())
@@ -168,10 +168,11 @@ class InlierStore:
         stored_after_us: int | None = None,
         stored_before_us: int | None = None,
     ) -> list[StoredSequence]:
-        """Return a share's visible sequences, fresh from storage, by time.
+        """Return a share's sequences, fresh from storage, by time.
 
-        ``since_us``: those that ended then or later. ``stored_after_us``, ``stored_before_us``: those offered after,
-        before then; shards written before the former are not read. Raises StoreError.
+        Those without ``only_marked`` do not depend on marks: a store without any has the same. ``since_us``: those that
+        ended then or later. ``stored_after_us``, ``stored_before_us``: those offered after, before then; shards written
+        before the former are not read. Raises StoreError.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -188,17 +189,17 @@ class InlierStore:
         raise StoreError(f"the inlier store {self._storage.label} changes faster than it can be read: try again")
 
     def marks(self) -> dict[str, Mark]:
-        """Return the latest mark of each id, fresh from storage. Raises StoreError."""
+        """Return the latest mark of each id, fresh from storage; see ``Marks.latest``. Raises StoreError."""
         self._contents.refresh_marks()
         return self._contents.marks.latest()
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _survey(self, waiting: Iterable[ShardIndex] = ()) -> Survey:
-        marks = self._contents.marks.latest().values()
-        pinned = keys_of(mark.id for mark in marks if mark.judgement != "veto")
-        shards = [*self._contents.shards.values(), *waiting]
-        return survey(shards, self._contents.remembered, pinned, self._bounds, self._clock.now_us())
+        contents = self._contents
+        shards = [*contents.shards.values(), *waiting]
+        pinned = contents.marks.pinned()
+        return survey(shards, contents.remembered, contents.beyond, pinned, self._bounds, self._clock.now_us())
 
     def _take_stock(self) -> None:
         """Update counts and known ids, and release pending sequences that others have stored or dropped meanwhile."""
@@ -250,7 +251,7 @@ class InlierStore:
         loaded: dict[FileName, list[StoredSequence]] = {}
         while True:
             stock = self._survey()
-            chosen = stock.visible & stock.in_share(share)
+            chosen = stock.readable & stock.in_share(share)
             if since_us is not None:
                 chosen &= stock.times >= since_us
             names = [stock.names[file] for file in np.unique(stock.files[chosen]).tolist()]
@@ -258,14 +259,18 @@ class InlierStore:
                 names = [name for name in names if name.stamp > after_us]
             unread = next((name for name in names if name not in loaded), None)
             if unread is None:
-                return [
-                    one
-                    for name in names
-                    for one, is_chosen in zip(loaded[name], chosen[stock.rows_of(name)].tolist(), strict=True)
-                    if is_chosen
-                ]
+                return [one for name in names for one in _chosen(loaded[name], stock, chosen, name)]
             if (content := self._contents.load(unread)) is not None:  # else the next survey is without it
                 loaded[unread] = content
+
+
+def _chosen(
+    content: Sequence[StoredSequence], stock: Survey, chosen: BoolArray, name: FileName
+) -> Iterator[StoredSequence]:
+    """Yield the chosen ones of the ``content`` of the file ``name``."""
+    rows = stock.rows_of(name)
+    flags = zip(content, chosen[rows].tolist(), stock.marked[rows].tolist(), strict=True)
+    return (replace(one, only_marked=True) if is_marked else one for one, is_chosen, is_marked in flags if is_chosen)
 
 
 def _plain_writer(writer: str | None) -> str:

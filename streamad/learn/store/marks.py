@@ -8,7 +8,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from streamad.learn.store.records import Mark
+from streamad.learn.store.records import Effect, Mark
+from streamad.learn.store.sampling import KeyArray, keys_of
 from streamad.learn.store.storage import Storage, UnreadError
 from streamad.settings.fields import NAME_PATTERN
 from streamad.system.untrusted_json import decode_json
@@ -31,9 +32,10 @@ class Marks:
 
     def write(self, mark: Mark) -> None:
         """Store ``mark``; durable once this returns. Raises StoreError."""
-        content = msgspec.json.encode(mark)
-        name = f"{FOLDER}/{_stem(mark)}.{blake2b(content, digest_size=8).hexdigest()}.json"
-        self._storage.write(name, content)
+        name = f"{FOLDER}/{_stem(mark)}.{_digest(mark)}.json"
+        if name in self._read:
+            return
+        self._storage.write(name, msgspec.json.encode(mark))
         self._read[name] = mark
         self.problems.pop(name, None)
 
@@ -46,11 +48,26 @@ class Marks:
                 self._load(name)
 
     def latest(self) -> dict[str, Mark]:
-        """Return the latest mark of each id by ``at_us`` (of equals always the same one)."""
+        """Return the latest mark of each id by ``at_us`` (of equals always the same one).
+
+        Its ``received_us`` is when the first word of the same effect on that id was received: who repeats another's
+        word, whatever date it bears, makes it neither younger nor older.
+        """
         chosen: dict[str, tuple[int, str, Mark]] = {}
+        first: dict[tuple[str, Effect], int] = {}
         for name, mark in self._read.items():
-            chosen[mark.id] = max(chosen.get(mark.id, (mark.at_us, name, mark)), (mark.at_us, name, mark), key=_order)
-        return {sequence_id: mark for sequence_id, (_, _, mark) in chosen.items()}
+            entry = (mark.at_us, name, mark)
+            chosen[mark.id] = max(chosen.get(mark.id, entry), entry, key=_order)
+            since = mark.id, mark.effect
+            first[since] = min(first.get(since, mark.since_us), mark.since_us)
+        return {
+            sequence_id: msgspec.structs.replace(mark, received_us=first[sequence_id, mark.effect])
+            for sequence_id, (_, _, mark) in chosen.items()
+        }
+
+    def pinned(self) -> KeyArray:
+        """Return the keys of the ids whose sequences stay beyond the bounds of their share."""
+        return keys_of(mark.id for mark in self.latest().values() if mark.judgement in ("false_alarm", "confirmed"))
 
     def _load(self, name: str) -> None:
         self._unread.discard(name)
@@ -72,6 +89,13 @@ class Marks:
 
 def _order(entry: tuple[int, str, Mark]) -> tuple[int, str]:
     return entry[:2]
+
+
+def _digest(mark: Mark) -> str:
+    """Return the hash of all but ``received_us``: a mark that is read again is the same one."""
+    said = {"id": mark.id, "judgement": mark.judgement, "note": mark.note, "by": mark.by, "at_us": mark.at_us}
+    content = msgspec.json.encode(said | ({"by_verified": True} if mark.by_verified else {}))
+    return blake2b(content, digest_size=8).hexdigest()
 
 
 def _stem(mark: Mark) -> str:

@@ -16,7 +16,15 @@ Share: TypeAlias = Literal["accepted", "reserve", "aside"]
 """accepted: may train. reserve: calibrates and compares, never trains. aside: not accepted; kept for feedback and for
 relearning after a lasting change."""
 SHARES: tuple[Share, ...] = get_args(Share)
-MarkKind: TypeAlias = Literal["false_alarm", "confirmed", "veto"]
+MarkKind: TypeAlias = Literal["false_alarm", "confirmed", "veto", "withdrawn"]
+Effect: TypeAlias = Literal["kept_out", "false_alarm", "withdrawn"]
+"""What a word does: confirmed and veto both keep its sequence out of training."""
+_EFFECTS: dict[MarkKind, Effect] = {
+    "false_alarm": "false_alarm",
+    "confirmed": "kept_out",
+    "veto": "kept_out",
+    "withdrawn": "withdrawn",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +32,8 @@ class StoredSequence:
     """One judged sequence: ``window`` in engineering units, ``time_us`` its end, ``stored_us`` when it was offered.
 
     ``id`` is that of its verdict, ``decision`` that of ``model_version``. Before the first model the decision is
-    learning, without version, score and p-value.
+    learning, without version, score and p-value. ``only_marked``: it lies beyond the bounds of its share and is kept
+    for its mark alone, so a store without marks would not have it.
     """
 
     id: str
@@ -37,6 +46,7 @@ class StoredSequence:
     score: float | None = None
     p_value: float | None = None
     model_version: str | None = None
+    only_marked: bool = False
 
     @property
     def name(self) -> str:
@@ -45,19 +55,45 @@ class StoredSequence:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's mark on the sequence ``id``; it outlives the sequence's window."""
+    """An operator's mark (a word) on the sequence ``id``; it outlives the sequence's window.
+
+    ``at_us`` is the sender's time, ``received_us`` when a reader or a command stored it (Unix microseconds; 0 in marks
+    of former releases). ``by_verified``: a system that the sender does not control named ``by``, else it is a claim.
+    """
 
     id: str
     judgement: MarkKind
     note: str = ""
     by: str = ""
     at_us: int
+    received_us: int = 0
+    by_verified: bool = False
+
+    @property
+    def effect(self) -> Effect:
+        """Return what it does."""
+        return _EFFECTS[self.judgement]
+
+    @property
+    def since_us(self) -> int:
+        """Return when it was received; of a former release's mark its sender's time."""
+        return self.received_us or self.at_us
 
 
-def mark_of(feedback: Feedback) -> Mark:
-    """Return the mark that ``feedback`` asks for."""
-    at_us = round(feedback.created_at.timestamp() * 1e6)
-    return Mark(id=feedback.alert_id, judgement=feedback.judgement, note=feedback.note, by=feedback.by, at_us=at_us)
+def mark_of(feedback: Feedback, *, received_us: int = 0, by: str | None = None) -> Mark:
+    """Return the mark that ``feedback``, received at ``received_us``, asks for.
+
+    ``by`` is the authenticated name of its sender, which replaces the name in the message; None: that one is a claim.
+    """
+    return Mark(
+        id=feedback.alert_id,
+        judgement=feedback.judgement,
+        note=feedback.note,
+        by=feedback.by if by is None else by,
+        at_us=round(feedback.created_at.timestamp() * 1e6),
+        received_us=received_us,
+        by_verified=by is not None,
+    )
 
 
 class WindowForm(msgspec.Struct, frozen=True, kw_only=True):

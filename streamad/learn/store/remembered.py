@@ -1,4 +1,4 @@
-"""Lists of the ids of dropped sequences, beside the shards, so that no dropped sequence is taken again."""
+"""Lists of ids beside the shards, so that no dropped sequence is taken again or comes back by a mark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamad.learn.store.storage import UnreadableError
 from streamad.types import BoolArray
 
 REMEMBERED = 1_000_000
-"""The number of ids remembered, those dropped last (8 bytes each)."""
+"""The number of ids remembered, the last ones (8 bytes each)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,8 +46,12 @@ class Remembered:
     def __len__(self) -> int:
         return sum(len(one.keys) for one in self.lists)
 
+    def without(self, name: FileName) -> Remembered:
+        """Return all lists but the one in the file ``name``."""
+        return Remembered(one for one in self.lists if one.name != name)
+
     def holds(self, keys: KeyArray) -> BoolArray:
-        """Return which of ``keys`` were dropped."""
+        """Return which of ``keys`` are in a list."""
         found = np.zeros(len(keys), bool)
         for one in self.lists:
             found |= one.holds(keys)

@@ -40,13 +40,18 @@ class Bounds:
 
 
 class Kept(NamedTuple):
-    """``visible`` bool [n]: in the share. ``needed`` bool [n]: in storage, because it is or may become visible."""
+    """Which of n sequences stay: bool [n] each, ``visible`` and ``natural`` whatever is ``pinned``.
+
+    ``visible``: within the bounds of the share. ``natural``: in storage, because it is or may become visible.
+    ``marked``: in storage too, for its mark alone.
+    """
 
     visible: BoolArray
-    needed: BoolArray
+    natural: BoolArray
+    marked: BoolArray
 
 
-def kept(times: IntArray, keys: KeyArray, pinned: BoolArray, *, bounds: Bounds, now_us: int) -> Kept:
+def kept(times: IntArray, keys: KeyArray, pinned: BoolArray, past: BoolArray, *, bounds: Bounds, now_us: int) -> Kept:
     """Return which of n sequences stay that ended at ``times`` [n]; ``keys`` are the hashes of their ids.
 
     Age counts from the newest of ``times``, or from ``now_us`` if that is earlier: a clock that jumps ahead, the
@@ -54,25 +59,32 @@ def kept(times: IntArray, keys: KeyArray, pinned: BoolArray, *, bounds: Bounds, 
     of ``limit`` out of all that are not too old, those with the highest keys. Others enter the sample over time,
     so storage needs every sequence that fewer than ``limit`` later ones precede by key: about
     limit * (1 + ln(n / limit)) of n (priority sampling over a sliding window: Babcock, Datar, Motwani, SODA 2002).
-    The newest ``limit`` of the ``pinned`` stay beside the others, whatever their age.
+    Those that were beyond the bounds before (``past``) never come back: without marks they would be gone. Beside them
+    stay the newest ``limit`` of the ``pinned`` that are not visible, whatever their age; they displace none.
     """
-    if not len(times):
-        return Kept(np.zeros(0, bool), np.zeros(0, bool))
-    oldest = min(int(times.max()), now_us) - bounds.max_age_us
     order = np.lexsort((keys, times))
-    pins = order[pinned[order]][-bounds.limit :]
-    young = order[~pinned[order] & (times[order] >= oldest)]
+    visible, natural = _natural(order[~past[order]], times, keys, bounds, now_us)
+    is_visible = _mask(len(times), visible)
+    pins = order[(pinned & ~is_visible)[order]][-bounds.limit :]
+    return Kept(is_visible, _mask(len(times), natural), _mask(len(times), pins))
+
+
+def _natural(
+    by_time: IntArray, times: IntArray, keys: KeyArray, bounds: Bounds, now_us: int
+) -> tuple[IntArray, IntArray]:
+    """Return which of ``by_time`` (oldest first) are visible, and which storage needs."""
+    if not len(by_time):
+        return by_time, by_time
+    oldest = min(int(times[by_time[-1]]), now_us) - bounds.max_age_us
+    young = by_time[times[by_time] >= oldest]
     if bounds.policy == "newest":
-        visible = _mask(len(times), pins, young[-bounds.limit :])
-        return Kept(visible, visible)
-    sample = young[np.argsort(keys[young])[-bounds.limit :]]
-    return Kept(_mask(len(times), pins, sample), _mask(len(times), pins, _successors(young, keys, bounds.limit)))
+        return young[-bounds.limit :], young[-bounds.limit :]
+    return young[np.argsort(keys[young])[-bounds.limit :]], _successors(young, keys, bounds.limit)
 
 
-def _mask(n: int, *chosen: IntArray) -> BoolArray:
+def _mask(n: int, chosen: IntArray) -> BoolArray:
     mask = np.zeros(n, bool)
-    for index in chosen:
-        mask[index] = True
+    mask[chosen] = True
     return mask
 
 

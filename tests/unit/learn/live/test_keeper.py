@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,7 +13,7 @@ from streamad.drift.plant_watch import PlantWatch
 from streamad.learn.live import keeper as keeper_module
 from streamad.learn.live.keeper import Item, Keeper, NewChampion, ToKeep, drop_oldest
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, is_reserved, mark_of
+from streamad.learn.store.records import SHARES, Mark, MarkKind, is_reserved, mark_of
 from streamad.messages import Decision, Feedback, ModelRef
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
@@ -107,26 +107,44 @@ def test_what_another_version_judged_and_alerts_go_aside(tmp_path: Path) -> None
     assert work.kept == {"accepted": 1, "aside": 2}
 
 
-def test_a_veto_from_anywhere_counts_within_ten_seconds(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, reserve=0.000001)
-    kept.keeper.work([judged(1)], flush=True)
-    other = kept.another_store()
-    other.open()
-    other.mark(Mark(id=judged(2).verdict.verdict_id, judgement="veto", at_us=START_US))
-    kept.clock.advance(10)
-    kept.keeper.work([judged(2), judged(3)], flush=True)
-    assert kept.ids_on_disk("accepted") == {"B-1", "B-3"}
+@pytest.mark.parametrize("judgement", get_args(MarkKind))
+def test_no_word_moves_a_sequence_that_comes_after_it(tmp_path: Path, judgement: MarkKind) -> None:
+    numbers = range(40)
+    words, none = Kept(tmp_path / "words"), Kept(tmp_path / "none")
+    for number in numbers:
+        words.keeper.mark(Mark(id=judged(number).verdict.verdict_id, judgement=judgement, at_us=START_US))
+    items = [judged(n) for n in numbers[:30]] + alerts(numbers[30:])
+    for kept in (words, none):
+        kept.keeper.work(items, flush=True)
+    for share in SHARES:
+        assert words.ids_on_disk(share) == none.ids_on_disk(share) != set()
 
 
-def test_a_mark_is_durable_at_once_and_known_to_the_gate(tmp_path: Path) -> None:
-    kept = Kept(tmp_path, reserve=0.000001)
+def test_a_mark_is_durable_at_once(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
     feedback = Feedback(alert_id=judged(2).verdict.verdict_id, judgement="veto", created_at=from_us(START_US))
-    kept.keeper.mark(mark_of(feedback))
+    kept.keeper.mark(mark_of(feedback, received_us=START_US))
     other = kept.another_store()
     other.open()
     assert list(other.marks()) == [feedback.alert_id]
-    kept.keeper.work([judged(1), judged(2)], flush=True)
-    assert kept.ids_on_disk("accepted") == {"B-1"}
+
+
+def test_what_is_kept_for_its_mark_alone_triggers_nothing(tmp_path: Path) -> None:
+    """The oldest half of the reserve is marked and lies beyond its bound: neither drift nor a count may know of it."""
+    words, none = (Kept(tmp_path / name, reserve=0.5, max_reserve=50, max_accepted=20) for name in ("words", "none"))
+    for kept in (words, none):
+        kept.keeper.work([judged(n, level=9.0) for n in range(100)], flush=True)
+    for number in range(100):
+        words.keeper.mark(Mark(id=judged(number).verdict.verdict_id, judgement="false_alarm", at_us=START_US))
+    after = []
+    for kept in (words, none):
+        kept.keeper.work([judged(n) for n in range(100, 250)], flush=True)
+        again = Kept(kept.folder, reserve=0.5, max_reserve=50, max_accepted=20)
+        drifts = again.keeper.work([judged(n, level=9.0) for n in range(300, 340)], flush=False).drifts
+        after.append((drifts, again.keeper.kept_since(0), again.keeper.accepted_since(0)))
+    assert any(one.only_marked for one in words.store.read("reserve"))
+    assert after[0] == after[1]
+    assert after[0][0], "the level of the marked ones is news to it"
 
 
 # --- the plant -------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from tests.support.learning.followed import Followed, followed
 from tests.support.learning.store import QUIET, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, L, steps, until
 
-MARK = Mark(id="a1", judgement="confirmed", at_us=1)
+MARK = Mark(id="a1", judgement="confirmed", at_us=1, received_us=1)
 
 
 def plant_in(folder: Path, **models: Any) -> LearningPlant:

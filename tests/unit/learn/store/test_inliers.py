@@ -16,7 +16,7 @@ from streamad.errors import StoreError
 from streamad.learn.store import compaction
 from streamad.learn.store.contents import Contents
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, Mark, StoredSequence
+from streamad.learn.store.records import SHARES, Mark, MarkKind, StoredSequence
 from streamad.learn.store.remembered import REMEMBERED
 from streamad.learn.store.storage import Storage, open_storage
 from streamad.settings.plant_yaml import WindowSettings
@@ -172,11 +172,12 @@ def test_marked_sequences_survive_the_bounds(tmp_path: Path, judgement: str) -> 
     assert numbers(store_of(tmp_path, max_aside=20, max_age="100s"), "aside") == [3, *range(980, 1000)]
 
 
-def test_a_veto_pins_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("judgement", ["veto", "withdrawn"])
+def test_a_veto_and_a_withdrawn_word_pin_nothing(tmp_path: Path, judgement: MarkKind) -> None:
     store = store_of(tmp_path, max_aside=20)
     add(store, [0], "aside")
     store.mark(Mark(id="id-000000", judgement="confirmed", at_us=1))
-    store.mark(Mark(id="id-000000", judgement="veto", at_us=2))
+    store.mark(Mark(id="id-000000", judgement=judgement, at_us=2))
     add(store, range(1, 30), "aside")
     assert numbers(store, "aside") == list(range(10, 30))
 
@@ -187,7 +188,10 @@ def test_marked_sequences_are_bounded_too(tmp_path: Path) -> None:
         store.offer(sequence_of(i), "aside")
         store.mark(Mark(id=f"id-{i:06d}", judgement="confirmed", at_us=i))
         store.flush()
-    assert numbers(store, "aside") == list(range(30, 50))
+    assert numbers(store, "aside") == list(range(10, 50))
+    only_marked = [one for one in store.read("aside") if one.only_marked]
+    assert ids(only_marked) == [f"id-{i:06d}" for i in range(10, 30)]
+    assert store.counts()["aside"] == 20
 
 
 # --- clocks ---------------------------------------------------------------------------------------------------------
@@ -521,7 +525,7 @@ def test_purge_reaches_what_waits_here_and_in_other_processes(tmp_path: Path) ->
 def test_a_purge_takes_marked_sequences_and_leaves_marks(tmp_path: Path) -> None:
     purgeable(tmp_path)
     store = store_of(tmp_path)
-    said = Mark(id="id-000001", judgement="confirmed", at_us=1)
+    said = Mark(id="id-000001", judgement="confirmed", at_us=1, received_us=1)
     store.mark(said)
     assert store.purge(ids=["id-000001"]) == 1
     assert store.marks() == {"id-000001": said}

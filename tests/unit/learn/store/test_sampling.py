@@ -19,7 +19,8 @@ def keep(
     is_pinned = np.zeros(len(times), bool)
     is_pinned[list(pinned)] = True
     chosen = keys if keys is not None else list(range(len(times)))
-    return kept(np.array(times, np.int64), np.array(chosen, np.uint64), is_pinned, bounds=bounds, now_us=now)
+    none = np.zeros(len(times), bool)
+    return kept(np.array(times, np.int64), np.array(chosen, np.uint64), is_pinned, none, bounds=bounds, now_us=now)
 
 
 def visible(*args: object, **more: object) -> list[int]:
@@ -37,7 +38,7 @@ def test_dropping_as_one_goes_comes_to_the_same_as_dropping_at_the_end(
     for first in range(0, len(rows), step):
         stored += rows[first : first + step]
         found = keep([t for t, _ in stored], keys=[k for _, k in stored], limit=limit, policy=policy)
-        stored = [row for row, is_needed in zip(stored, found.needed, strict=True) if is_needed]
+        stored = [row for row, is_natural in zip(stored, found.natural, strict=True) if is_natural]
     at_the_end = visible([t for t, _ in stored], keys=[k for _, k in stored], limit=limit, policy=policy)
     at_once = visible([t for t, _ in rows], keys=[k for _, k in rows], limit=limit, policy=policy)
     assert {stored[i] for i in at_the_end} == {rows[i] for i in at_once}
@@ -61,10 +62,11 @@ def test_the_reservoir_is_uniform_over_the_age_bound() -> None:
                 times[stored],
                 keys[stored],
                 np.zeros(len(stored), bool),
+                np.zeros(len(stored), bool),
                 bounds=Bounds(limit, "reservoir", (window - 1) * MINUTE),
                 now_us=FAR,
             )
-            sample, stored = stored[found.visible], stored[found.needed]
+            sample, stored = stored[found.visible], stored[found.natural]
         assert len(sample) == limit
         hits[n - 1 - sample] += 1
     by_age = hits.reshape(20, -1).sum(axis=1)
@@ -75,10 +77,10 @@ def test_the_reservoir_is_uniform_over_the_age_bound() -> None:
 def test_storage_of_a_reservoir_grows_with_the_logarithm_of_what_flowed_by() -> None:
     times, keys = run_of(20_000, "x")
     none = np.zeros(20_000, bool)
-    found = kept(times, keys, none, bounds=Bounds(100, "reservoir", FAR), now_us=FAR)
+    found = kept(times, keys, none, none, bounds=Bounds(100, "reservoir", FAR), now_us=FAR)
     expected = 100 * (1 + np.log(20_000 / 100))  # 630
     assert found.visible.sum() == 100
-    assert found.needed.sum() == pytest.approx(expected, rel=0.1)
+    assert found.natural.sum() == pytest.approx(expected, rel=0.1)
 
 
 def test_keys_of_ids_never_change() -> None:
