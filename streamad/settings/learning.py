@@ -63,7 +63,9 @@ class LearningSettings(ConfigSection):
     feedback: Url | None = None
     """Topic or file of feedback messages; null: `streamad feedback` writes to the store."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
-    """Largest share of sequences called false alarms in the training set."""
+    """Largest share of sequences that words keep out of training, and of false alarms in the second challenger's."""
+    feedback_trust: Literal["person", "auto"] = "person"
+    """A version that false alarms have changed waits for a person, or is promoted by the rule (auto)."""
     control: Url | None = None
     """Topic that announces promotions to running workers; null: they read the registry every second."""
     schedule: str | None = "0 3 * * *"

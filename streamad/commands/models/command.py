@@ -35,6 +35,7 @@ def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
         "parent": manifest.parent,
         "trained_because_of": manifest.learning.reason if manifest.learning is not None else None,
         "promoted": None if decision is None else decision.promoted,
+        "waits_for_review": decision is not None and decision.waits_for_review and decision.champion == current,
     }
 
 
@@ -73,10 +74,10 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     heads = ("version", "", "created", "detector", "trained on", "calibrated on", "because of", "parent")
     table = Table(*heads, box=None)
     for row in rows:
-        refused = "refused" if row["promoted"] is False else ""
+        decided = "waits for review" if row["waits_for_review"] else "refused" if row["promoted"] is False else ""
         table.add_row(
             row["version"],
-            "in service" if row["in_service"] else refused,
+            "in service" if row["in_service"] else decided,
             row["created_at"],
             row["detector"],
             f"{row['n_training']} sequences",

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
@@ -17,7 +19,12 @@ from streamad.errors import UsageError
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.promotion.comparison import Comparison, compare_versions
+from streamad.learn.promotion.silenced import Silenced
 from streamad.learn.registry.registry import NoModelError
+
+_SHOWN_SILENCED = 20
+_ORDER = {"confirmed": 0, None: 1, "withdrawn": 1, "veto": 2, "false_alarm": 3}
+"""Confirmed anomalies first: silencing them is the harm to look for."""
 
 
 def compare(
@@ -29,8 +36,9 @@ def compare(
 ) -> None:
     """Compare two versions: false alarms with their interval, detection of injected faults, operators' marks.
 
-    Both judge the comparison half of the reserve, on which neither was trained; nothing is changed. Simple kinds of
-    detectors, fitted on the accepted sequences (model.references), show what the least effort reaches there.
+    Both judge the comparison half of the reserve, on which neither was trained; nothing is changed. Below are the
+    stored alerts that A would raise again and B would silence, with operators' words. Simple kinds of detectors,
+    fitted on the accepted sequences (model.references), show what the least effort reaches there.
 
     Example: streamad models compare 0003 0004
     """
@@ -67,6 +75,8 @@ def compare(
 def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> None:
     out.print(f"model {name}, at a configured false-alarm rate of {found.false_alarm_rate:g}")
     print_table(figures_table(found.figures(), heads))
+    if found.silenced is not None:
+        _print_silenced(found.silenced, heads)
     print_references({heads[who]: record for who, record in found.references.items()})
     if found.n_sequences < least:
         out.print(
@@ -76,3 +86,24 @@ def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> N
     if found.raised_threshold:
         who = heads["champion"]
         out.print(f"[yellow]note[/]: {who} alerts too often; its detections are counted at a raised threshold")
+
+
+def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
+    """Print the alerts that the challenger would silence: confirmed anomalies, then those without a word."""
+    if not found.alerts:
+        return
+    champion, challenger = heads["champion"], heads["challenger"]
+    out.print(f"stored alerts that {champion} would raise again and {challenger} would silence:")
+    table = Table("alert", "sequence", "ended (UTC)", "word", f"p by {champion}", f"p by {challenger}", box=None)
+    for each in sorted(found.alerts, key=lambda one: _ORDER.get(one.judgement, 0))[:_SHOWN_SILENCED]:
+        table.add_row(
+            each.alert_id[:12],
+            escape(f"{each.stream}/{each.sequence}"),
+            f"{each.ended_at:%Y-%m-%d %H:%M}",
+            "-" if each.judgement is None else each.judgement.replace("_", " "),
+            f"{each.p_champion:.3g}",
+            f"{each.p_challenger:.3g}",
+        )
+    print_table(table)
+    if len(found.alerts) > _SHOWN_SILENCED:
+        out.print(f"... and {len(found.alerts) - _SHOWN_SILENCED} more (all: --json)")

@@ -27,6 +27,7 @@ def figures_table(figures: _Figures, heads: Mapping[str, str]) -> Table:
         **{f"  {kind.replace('_', ' ')}": partial(_by_strength, kind=kind) for kind in _kinds(figures)},
         "confirmed anomalies found": partial(_part, name="confirmed_found", of="confirmed"),
         "known false alarms repeated": partial(_part, name="false_alarms_raised", of="false_alarms"),
+        "stored alerts silenced": _silenced,
     }
     table = Table("", *heads.values(), box=None)
     for label, text in rows.items():
@@ -72,6 +73,14 @@ def _by_strength(figures: _Figures, who: str, *, kind: str) -> str:
     if not share or all(each is None for each in found):
         return share
     return f"{share} ({' / '.join('-' if each is None else f'{each:.0%}'[:-1] for each in found)} %)"
+
+
+def _silenced(figures: _Figures, who: str) -> str:
+    n, n_all = figures.get("silenced.alerts"), figures.get("silenced.of_alerts")
+    if who != "challenger" or n is None or not n_all:
+        return ""
+    without = figures.get("silenced.without_word", 0)
+    return f"{n:.0f} of {n_all:.0f}" + (f" ({without:.0f} without any word)" if n else "")
 
 
 def _part(figures: _Figures, who: str, *, name: str, of: str) -> str:

@@ -20,6 +20,8 @@ from streamad.commands.shared.stored import ModelOption, open_store, some_models
 from streamad.errors import StoreError, UsageError
 from streamad.learn.live.learner import cold_start_text
 from streamad.learn.parts import registry_of
+from streamad.learn.promotion.review import waiting_version
+from streamad.learn.registry.manifest import Manifest
 from streamad.learn.store.records import Share
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, posted_requests
 from streamad.learn.trainer.status import TrainingStatus, read_status
@@ -38,7 +40,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Update every second, until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the running training and its progress, the next training, and the stored sequences.
+    """Print the running training, the next one, a version that waits for review, and the stored sequences.
 
     Example: streamad models status --watch
     """
@@ -80,6 +82,7 @@ class _Report:
         self.learning = plant.settings.learning
         self.champion = registry.current(model)
         self.n_versions = len(registry.versions(model))
+        self.waiting = waiting_version(registry, model, self.champion)
         self.training: TrainingStatus = read_status(registry, model)
         self.asked: list[TrainingRequest] = list(posted_requests(registry, model).values())
         self.now_us = plant.clock.now_us()
@@ -110,6 +113,7 @@ class _Report:
             "model": self.model,
             "champion": self.champion,
             "versions": self.n_versions,
+            "waits_for_review": None if self.waiting is None else _waiting_dict(self.waiting),
             "learning": self.cold_start(),
             "state": training.state,
             "training": None if training.state == "idle" else _training_dict(training),
@@ -129,6 +133,8 @@ class _Report:
             return [*found, *_line("learning", "off: the config has no section learning")]
         if (cold_start := self.cold_start("sequences")) is not None:
             found += _line("learning", cold_start)
+        if self.waiting is not None and self.waiting.decision is not None:
+            found += _line("review", f"{self.waiting.version} {self.waiting.decision.reason}")
         found += _line("training", self._training())
         for request in self.asked:
             found += _line("asked for", f"{_asked(request)}; a running monitor takes it on")
@@ -162,6 +168,12 @@ class _Report:
         since = "" if training.started_us is None else f", since {from_us(training.started_us):%Y-%m-%d %H:%M:%S} UTC"
         where = f"process {training.pid} on {training.host}"
         return f"{what}: {progress_text(training)}{since} ({where})"
+
+
+def _waiting_dict(waiting: Manifest) -> dict[str, Any]:
+    decision = waiting.decision
+    assert decision is not None, "chosen by it"
+    return {"version": waiting.version, "since": decision.decided_at, "reason": decision.reason}
 
 
 def _training_dict(training: TrainingStatus) -> dict[str, Any]:

@@ -18,7 +18,13 @@ from streamad.commands.shared.stored import ModelOption, learning_of, one_model
 from streamad.errors import RegistryError, StreamadError
 from streamad.learn.parts import registry_of
 from streamad.learn.trainer.child import Child
-from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, post_request
+from streamad.learn.trainer.requests import (
+    TrainingFailed,
+    TrainingOutcome,
+    TrainingRequest,
+    TrainingResult,
+    post_request,
+)
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.messages import ModelRef
 from streamad.plant import Plant
@@ -41,7 +47,8 @@ def retrain(
 ) -> None:
     """Train a version on the stored sequences, compare it with the one in service, and promote the better one.
 
-    The same training as by schedule, at the lowest priority. After Ctrl-C the same command resumes within an hour.
+    If operators called alerts false alarms, a second version uses their words and waits for a person. The same training
+    as by schedule, at the lowest priority. After Ctrl-C the same command resumes within an hour.
 
     Example: streamad models retrain
     """
@@ -103,6 +110,22 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
     elif not as_json:
         out.print(escape(f"model {model} {result.version}: {result.reason}"))
         out.print(escape(f"to promote it anyway: streamad models promote {result.version}"))
+    _end_with_words(plant, result, as_json=as_json)
+
+
+def _end_with_words(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> None:
+    """Print what operators' words have done in the training, and announce a version that they have promoted."""
+    second, model = result.second, result.model
+    if result.n_capped and not as_json:
+        err.print(f"[yellow]note[/]: {escape(result.capped)}")
+    if second is None:
+        return
+    announced = ""
+    if second.promoted and second.version is not None:
+        announced = f"; {announce_promotion(plant, ModelRef(model, second.version))}"
+    if not as_json:
+        made = second.version or "(no version)"
+        out.print(escape(f"model {model} {made}, with operators' words: {second.reason}{announced}"))
 
 
 class _TrainingError(StreamadError):

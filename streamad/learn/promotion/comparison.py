@@ -17,10 +17,12 @@ from streamad.errors import TrainingDataError
 from streamad.injected_faults import FAULT_KINDS, STRENGTHS, channel_scales, injected_windows
 from streamad.judge.evaluation import clopper_pearson
 from streamad.learn.promotion.operating import OperatingPoint
+from streamad.learn.promotion.silenced import Silenced, silenced
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import References
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
+from streamad.learn.store.records import StoredSequence
 from streamad.learn.training.fits import score_windows
 from streamad.learn.training.references import Trial, references_of, scores_of_kinds
 from streamad.learn.training.selection import (
@@ -29,6 +31,7 @@ from streamad.learn.training.selection import (
     judges_of,
     learned_since_us,
     read_stored,
+    reviewed_words,
     select,
     to_windows,
 )
@@ -49,8 +52,8 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     ``n_presumed`` sequences were excluded as presumed anomalies, ``n_alerts`` of the others alerted: the
     ``false_alarm_rate`` and its 95 % ``interval``. ``detection`` is the mean over ``by_fault``, each the share of
-    injected faults found; ``by_strength`` has the shares of weak, medium and strong ones. ``n_confirmed`` anomalies and
-    ``n_raised`` former false alarms alerted.
+    injected faults found; ``by_strength`` has the shares of weak, medium and strong ones. Of the sequences with words,
+    ``n_confirmed`` anomalies and ``n_raised`` former false alarms alerted.
     """
 
     version: str
@@ -68,10 +71,11 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Two models at the configured ``false_alarm_rate``, or one if there is no champion.
 
-    ``n_sequences`` of the comparison half, ``n_injected`` faulty windows, ``n_confirmed`` confirmed anomalies and
-    ``n_false_alarms`` (labelled by operators) that trained neither. ``raised_threshold``: the champion alerts too
-    often, so its detection was measured at the threshold that would bring its false alarms down. ``references``, by
-    "champion" and "challenger", are what simple detectors reach beside them; they decide nothing.
+    ``n_sequences`` of the comparison half and ``n_injected`` faulty windows. ``raised_threshold``: the champion alerts
+    too often, so its detection was measured at the threshold that would bring its false alarms down. Beside them, from
+    operators' words and 0 in a comparison without them: ``n_confirmed`` anomalies, ``n_false_alarms`` of the comparison
+    half, and the champion's alerts that the challenger would silence. ``references``, by "champion" and "challenger",
+    are what simple detectors reach; they decide nothing.
     """
 
     false_alarm_rate: float
@@ -83,6 +87,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     champion: ModelFigures | None = None
     raised_threshold: bool = False
     references: dict[str, References] = {}
+    silenced: Silenced | None = None
 
     def figures(self) -> dict[str, float]:
         """Return every figure under a dotted name, as manifests and events keep them."""
@@ -98,6 +103,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
                 found |= {f"{who}.{name}": value for name, value in _flat(model)}
         if self.champion is not None:
             found["champion.raised_threshold"] = float(self.raised_threshold)
+        if self.silenced is not None:
+            found |= {
+                "silenced.of_alerts": self.silenced.n_raised,
+                "silenced.alerts": len(self.silenced.alerts),
+                "silenced.confirmed": self.silenced.count("confirmed"),
+                "silenced.without_word": self.silenced.n_without_word,
+            }
         return found
 
 
@@ -117,30 +129,36 @@ def _flat(model: ModelFigures) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestMaterial:
-    """Sequences that neither model was trained on: the comparison half, and those that operators have labelled.
+    """Sequences to compare two models on: the comparison half, on which neither was trained.
 
-    ``false_alarms`` are of that half only: the others train, and which of them in which version is unknown.
+    ``words`` (None: the comparison knows none) has the sequences with operators' words and the stored alerts: they are
+    shown beside the comparison and change no other figure. Others than those of the half may have trained a model.
     """
 
     __test__ = False  # for pytest: this is no test
 
     half: HeldOut
-    confirmed: WindowSet | None
-    false_alarms: WindowSet | None
+    words: Selection | None = None
 
     @classmethod
-    def of(cls, half: HeldOut, selection: Selection) -> TestMaterial:
+    def of(cls, half: HeldOut, words: Selection | None = None) -> TestMaterial:
         """Return the material from ``half``, the rest of the comparison half. Raises TrainingDataError if empty."""
         if not len(half):
             raise TrainingDataError(
                 "the inlier store holds no sequences to compare on: let the monitor run, or raise learning.reserve"
             )
-        normal = [each for each, is_normal in zip(half.sequences, half.is_normal, strict=True) if is_normal]
-        return cls(
-            half,
-            to_windows(selection.confirmed) if selection.confirmed else None,
-            to_windows(normal) if normal else None,
-        )
+        return cls(half, words)
+
+    @property
+    def confirmed(self) -> WindowSet | None:
+        """Return the confirmed anomalies of the store, None if there are none."""
+        return None if self.words is None or not self.words.confirmed else to_windows(self.words.confirmed)
+
+    @property
+    def false_alarms(self) -> WindowSet | None:
+        """Return the sequences of the half that are called false alarms, None if there are none."""
+        called = () if self.words is None else self.words.called("false_alarm", self.half.sequences)
+        return to_windows(called) if called else None
 
 
 def compare(
@@ -165,6 +183,7 @@ def compare(
             progress(next(done), _N_STEPS)
 
     windows = to_windows(material.half.sequences)
+    confirmed, false_alarms = material.confirmed, material.false_alarms
     own = [OperatingPoint.of(challenger, material.half, windows, rate)]
     step()
     if champion is not None:
@@ -172,19 +191,24 @@ def compare(
     matched = [own[0], *(theirs.at_most(max(theirs.n_allowed, own[0].n_false)) for theirs in own[1:])]
     step()
     faults = _Faults.found_by(matched, windows, seed, step)
+    labelled = (confirmed, false_alarms)
     figures = [
-        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], material) for i in range(len(own))
+        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], labelled) for i in range(len(own))
     ]
+    no_more = None
+    if champion is not None and material.words is not None:
+        no_more = silenced(own[1], own[0], material.words.alerts, material.words.marks)
     step()
     return Comparison(
         false_alarm_rate=rate,
         n_sequences=len(windows),
         n_injected=faults.n,
-        n_confirmed=0 if material.confirmed is None else len(material.confirmed),
-        n_false_alarms=0 if material.false_alarms is None else len(material.false_alarms),
+        n_confirmed=0 if confirmed is None else len(confirmed),
+        n_false_alarms=0 if false_alarms is None else len(false_alarms),
         challenger=figures[0],
         champion=None if champion is None else figures[1],
         raised_threshold=matched[-1] is not own[-1],
+        silenced=no_more,
     )
 
 
@@ -230,9 +254,13 @@ def _figures(
     matched: OperatingPoint,
     by_fault: dict[str, float],
     by_strength: dict[str, dict[str, float]],
-    material: TestMaterial,
+    labelled: tuple[WindowSet | None, WindowSet | None],
 ) -> ModelFigures:
-    """Return the figures of a model: false alarms at its ``own`` threshold, detection at the ``matched`` one."""
+    """Return the figures of a model: false alarms at its ``own`` threshold, detection at the ``matched`` one.
+
+    ``labelled``: confirmed anomalies, and former false alarms.
+    """
+    confirmed, false_alarms = labelled
     return ModelFigures(
         version=own.model.ref.version,
         n_presumed=int(own.left_out.sum()),
@@ -242,8 +270,8 @@ def _figures(
         detection=sum(by_fault.values()) / len(by_fault) if by_fault else 0.0,
         by_fault=by_fault,
         by_strength=by_strength,
-        n_confirmed=matched.n_alerts_on(material.confirmed),
-        n_raised=own.n_alerts_on(material.false_alarms),
+        n_confirmed=matched.n_alerts_on(confirmed),
+        n_raised=own.n_alerts_on(false_alarms),
     )
 
 
@@ -266,24 +294,30 @@ def compare_versions(
     since = max(learned_since_us(registry, model, version) or 0 for version in versions) or None
     stored = read_stored(store, since_us=since)
     learning, rate = settings.learning or LearningSettings(), settings.alerts.false_alarm_rate
+    reviewed = reviewed_words(registry, model, registry.current(model))
     judges = judges_of(stored, registry, model, since)
-    selection = select(stored._replace(aside=()), settings=learning, rate=rate, judges=judges)
+    selection = select(stored, settings=learning, rate=rate, judges=judges, reviewed=reviewed)
     material = TestMaterial.of(selection.comparable(learning.promotion.min_comparison), selection)
     theirs, ours = (registry.load(model, version, settings=settings, detector=detector) for version in versions)
     found = compare(ours, theirs, material, rate=rate, seed=settings.model.seed, progress=progress)
-    return msgspec.structs.replace(found, references=_references((theirs, ours), material, selection, settings))
+    accepted = select(stored._replace(aside=()), settings=learning, rate=rate, judges=judges)
+    training = (*accepted.judged, *accepted.uncut)
+    return msgspec.structs.replace(found, references=_references((theirs, ours), material, training, settings))
 
 
 def _references(
-    models: tuple[LoadedModel, LoadedModel], material: TestMaterial, selection: Selection, settings: Settings
+    models: tuple[LoadedModel, LoadedModel],
+    material: TestMaterial,
+    training: tuple[StoredSequence, ...],
+    settings: Settings,
 ) -> dict[str, References]:
     """Return the figures of simple detectors beside champion and challenger, on what neither presumes anomalous.
 
-    They are fitted on the sequences that may train.
+    They are fitted on ``training``.
     """
     half, rate = to_windows(material.half.sequences), settings.alerts.false_alarm_rate
     left_out = np.logical_or.reduce([OperatingPoint.of(each, material.half, half, rate).left_out for each in models])
-    seed, training = settings.model.seed, (*selection.judged, *selection.uncut, *selection.feedback)
+    seed = settings.model.seed
     normal = half.take([i for i in hash_order(half.ids, seed) if not left_out[i]])
     trial = Trial.of(normal, seed) if settings.model.references and training else None
     if trial is None:

@@ -54,6 +54,10 @@ class OperatingPoint:
         """Return which of ``scores`` [N] are alerts."""
         return _alerts(self.calibration, scores, self.rate) & (scores > self.above)
 
+    def p_values(self, windows: WindowSet) -> Scores:
+        """Return the p-values [N] of ``windows``, whatever ``above`` is."""
+        return np.array([self.calibration.p_value(score)[0] for score in _scores(self.model, windows)])
+
     def n_alerts_on(self, windows: WindowSet | None) -> int:
         """Return how many of ``windows`` (None: there are none) are alerts."""
         if windows is None or not len(windows):

@@ -33,7 +33,9 @@ def unopposed(former: str | None) -> str:
     return f"promoted without a comparison with {former}"
 
 
-def rule(comparison: Comparison, settings: PromotionSettings, former: str | None = None) -> Ruling:
+def rule(
+    comparison: Comparison, settings: PromotionSettings, former: str | None = None, *, trusts_words: bool = False
+) -> Ruling:
     """Return whether the challenger of ``comparison`` is not worse than the champion beyond the tolerances.
 
     ``former`` is the version in service if ``comparison`` has no champion on purpose, as after a lasting change.
@@ -43,6 +45,9 @@ def rule(comparison: Comparison, settings: PromotionSettings, former: str | None
     - false alarms above the larger of the champion's and the configured rate + ``settings.false_alarms``;
     - injected faults found less often than by the champion by more than ``settings.detection`` (hundreds of windows,
       the same for both: no allowance for chance);
+
+    with ``trusts_words`` (``learning.feedback_trust: auto``), also:
+
     - confirmed anomalies found less often than by the champion by more than ``settings.detection``;
     - alerts on labelled false alarms more often than the champion by more than ``settings.false_alarms``.
     """
@@ -54,6 +59,8 @@ def rule(comparison: Comparison, settings: PromotionSettings, former: str | None
         needed = f"{settings.min_comparison} are needed (learning.promotion.min_comparison)"
         return Ruling(False, f"not promoted: {n} sequences to compare on, {needed}")
     refusals = list(_refusals(comparison, ours, theirs, settings))
+    if trusts_words:
+        refusals += _refusals_by_words(comparison, ours, theirs, settings)
     if refusals:
         return Ruling(False, f"not promoted: {'; '.join(refusals)}")
     return Ruling(
@@ -73,6 +80,11 @@ def _refusals(
             f"it finds {ours.detection:.1%} of the injected faults, the champion {theirs.detection:.1%} "
             f"(at most {settings.detection:.1%} less are allowed)"
         )
+
+
+def _refusals_by_words(
+    comparison: Comparison, ours: ModelFigures, theirs: ModelFigures, settings: PromotionSettings
+) -> Iterator[str]:
     n = comparison.n_confirmed
     if n >= MIN_LABELS and _is_above(n - ours.n_confirmed, n, (n - theirs.n_confirmed) / n + settings.detection):
         yield f"it finds {ours.n_confirmed} of {n} confirmed anomalies, the champion {theirs.n_confirmed}"

@@ -120,15 +120,26 @@ class References(msgspec.Struct, frozen=True, kw_only=True):
 class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The data of a retraining from the inlier store.
 
-    ``reason`` is the request's, or ``recordings``: trained on those, in place of a version with this ``since_us``.
-    Nothing from before ``since_us`` was used, because the plant changed then; later versions inherit it. ``n_feedback``
-    training sequences are false alarms marked by operators; ``n_dropped`` more were dropped as the worst of a first
-    fit; ``n_skipped_shards`` could not be used.
+    ``reason`` is that of the request at ``requested_us``, or ``recordings``: trained on those, in place of a version
+    with this ``since_us``. Nothing from before ``since_us`` was used, because the plant changed then; later versions
+    inherit it.
+
+    ``uses_words``: operators' words on false alarms have changed this version (a second challenger). ``n_feedback``
+    training sequences are false alarms; ``feedback`` has the ids of all false alarms that count as normal here, those
+    of the reserve included: once this version is in service, they count for later ones too. Words kept ``n_excluded``
+    sequences out of training; ``n_capped`` more were beyond ``learning.feedback_share``.
+
+    ``n_dropped`` were dropped as the worst of a first fit; ``n_skipped_shards`` could not be used.
     """
 
     reason: str
+    requested_us: int | None = None
     since_us: int | None = None
+    uses_words: bool = False
     n_feedback: int = 0
+    feedback: tuple[str, ...] = ()
+    n_excluded: int = 0
+    n_capped: int = 0
     n_dropped: int = 0
     n_skipped_shards: int = 0
 
@@ -136,7 +147,8 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
 class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Why a challenger was promoted or not, with every figure of the comparison.
 
-    ``champion`` is the version that it would replace, None if none was in service.
+    ``champion`` is the version that it would replace, None if none was in service. ``waits_for_review``: it uses words
+    of operators, so a person promotes it or leaves it.
     """
 
     promoted: bool
@@ -145,6 +157,7 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[str, float] = {}
     challenger: str = ""
     champion: str | None = None
+    waits_for_review: bool = False
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

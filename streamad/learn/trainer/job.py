@@ -171,6 +171,7 @@ class _Job:
             request=spec.request,
             progress=status.on_step,
             holds_lease=lease.is_held,
+            resumes=spec.resumes,
         )
 
     def _promoted_before(self) -> TrainingOutcome | None:

@@ -33,8 +33,25 @@ class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class SecondOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The second challenger of a training, which uses operators' words: its ``version`` (None: it failed).
+
+    ``waits``: it is not worse, and a person has to promote it.
+    """
+
+    version: str | None
+    promoted: bool
+    waits: bool
+    reason: str
+    figures: dict[str, float] = {}
+
+
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
-    """A completed training: the ``version`` it made (None: it made none), and the decision with its reason."""
+    """A completed training: the ``version`` it made (None: it made none), and the decision with its reason.
+
+    ``second`` is the challenger that uses operators' words, if they would change the model. ``n_excluded`` sequences
+    were kept out of training by words, ``n_capped`` more were not, beyond ``learning.feedback_share``.
+    """
 
     model: str
     version: str | None
@@ -42,6 +59,17 @@ class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
     reason: str
     request: TrainingRequest
     figures: dict[str, float] = {}
+    second: SecondOutcome | None = None
+    n_excluded: int = 0
+    n_capped: int = 0
+
+    @property
+    def capped(self) -> str:
+        """Return what the bound on words has left without effect."""
+        return (
+            f"{self.n_capped} more sequences called confirmed or veto train all the same: words keep out at most "
+            f"learning.feedback_share, here {self.n_excluded}; the words received first count"
+        )
 
 
 class TrainingFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):

@@ -1,26 +1,26 @@
-"""One retraining, from the inlier store to a decision: select, train, calibrate, compare, promote or not."""
+"""One retraining, from the inlier store to a decision: select, train, calibrate, compare, promote or not.
+
+A second challenger uses operators' false alarms, if they would change the model: docs/learning/feedback.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
-from streamad.errors import ArtifactError, OutputError, RegistryError, TrainingDataError
-from streamad.judge.calibration import scores_of
-from streamad.learn.promotion.comparison import TestMaterial, compare
-from streamad.learn.promotion.rule import Ruling, rule, unopposed
+import msgspec
+import numpy as np
+
+from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError
+from streamad.learn.promotion.review import waiting_version
+from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
-from streamad.learn.registry.manifest import LearningRecord, PromotionDecision
-from streamad.learn.registry.registry import OvertakenError, Registry
+from streamad.learn.registry.manifest import LearningRecord
+from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.trainer.requests import TrainingOutcome, TrainingRequest
-from streamad.learn.training.challenger import Challenger
-from streamad.learn.training.checks import check_training_data
-from streamad.learn.training.fits import FitProgress, Fits, FitStep, fingerprint, work_folder
-from streamad.learn.training.from_recordings import promotion_doubt
-from streamad.learn.training.presumed import separated
-from streamad.learn.training.publishing import Publisher
+from streamad.learn.trainer.challenge import Challenge, Workshop
+from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingRequest
+from streamad.learn.training.fits import FitProgress
 from streamad.learn.training.selection import (
     Plan,
     Selection,
@@ -29,22 +29,20 @@ from streamad.learn.training.selection import (
     learned_since_us,
     plan_calibration,
     read_stored,
+    reviewed_words,
     select,
 )
-from streamad.ports import Clock, Detector, TrainingStep
+from streamad.ports import Clock, Detector
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
 from streamad.types import from_us
-
-_FEWEST_APART, _SHARE_APART = 5, 0.05
-"""The outcome mentions so many calibration sequences that stand apart, and such a share of them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Retraining:
     """The training of a challenger for ``model`` on ``store``, its comparison with the champion, and its promotion.
 
-    ``holds_lease`` is asked before the promotion.
+    ``holds_lease`` is asked before the promotion. ``resumes``: an earlier process may have decided on the challenger.
     """
 
     store: InlierStore
@@ -56,6 +54,7 @@ class Retraining:
     request: TrainingRequest
     progress: FitProgress | None = None
     holds_lease: Callable[[], bool] = lambda: True
+    resumes: bool = False
     parent: str | None = field(default=None, init=False)
     notes: list[str] = field(default_factory=list, init=False)
     figures: dict[str, float] = field(default_factory=dict, init=False)
@@ -63,10 +62,6 @@ class Retraining:
     @property
     def _learning(self) -> LearningSettings:
         return self.settings.learning or LearningSettings()
-
-    @property
-    def _rate(self) -> float:
-        return self.settings.alerts.false_alarm_rate
 
     @property
     def _is_relearning(self) -> bool:
@@ -85,28 +80,35 @@ class Retraining:
         if self._is_relearning:
             since = "the beginning" if since_us is None else from_us(since_us).isoformat(timespec="seconds")
             self.notes.append(f"learned anew from what ended since {since}")
-        selection = self._selection(since_us)
-        plan = plan_calibration(
-            selection,
-            settings=self._learning,
-            share=self.settings.model.calibration,
-            rate=self._rate,
-            seed=self.settings.model.seed,
-            has_champion=champion is not None,
-        )
-        if champion is not None and (why := self._why_not(plan)):
-            return self._outcome(None, Ruling(False, f"not trained: {why}; the champion stays"))
-        return self._trained(plan, selection, champion, since_us)
+        stored, selection = self._selection(since_us)
+        outcome = self._decided_before(selection) if self.resumes else None
+        if outcome is None:
+            plan = self._plan(selection, has_champion=champion is not None)
+            if champion is not None and (why := self._why_not(plan)):
+                return self._outcome(None, Ruling(False, f"not trained: {why}; the champion stays"), selection)
+            outcome = self._trained(plan, selection, champion, since_us)
+        if self.parent is None or self._is_relearning:  # nothing was judged that words could be about
+            return outcome
+        return msgspec.structs.replace(outcome, second=self._second(stored, since_us))
 
     # --- champion and selection -------------------------------------------------------------------------------------
 
-    def _load(self, version: str) -> LoadedModel:
-        return self.registry.load(self.model, version, settings=self.settings, detector=self.detector)
+    @property
+    def _workshop(self) -> Workshop:
+        return Workshop(
+            detector=self.detector,
+            settings=self.settings,
+            model=self.model,
+            registry=self.registry,
+            clock=self.clock,
+            progress=self.progress,
+            holds_lease=self.holds_lease,
+        )
 
     def _champion(self, version: str) -> LoadedModel | None:
         """Return the champion, None if it cannot be loaded: then it must not keep a challenger out."""
         try:
-            return self._load(version)
+            return self._workshop.load(version)
         except (ArtifactError, RegistryError) as error:
             self.notes.append(f"not compared, for the champion cannot be loaded ({error})")
             return None
@@ -120,12 +122,14 @@ class Retraining:
         except (ArtifactError, RegistryError):
             return None
 
-    def _selection(self, since_us: int | None) -> Selection:
+    def _selection(self, since_us: int | None) -> tuple[Stored, Selection]:
+        """Return the content of the store, and who trains if words only keep sequences out of training."""
         # Only sequences of before the request, so that an interrupted training finds the same ones again.
         stored = read_stored(self.store, since_us=since_us, stored_before_us=self.request.requested_us + 1)
-        selection = self._select(stored, since_us)
+        selection = self._select(stored, since_us, self.parent)
         if selection.n_training < self._learning.min_training:  # a clock that was set back stamps into the future
-            selection = self._select(read_stored(self.store, since_us=since_us), since_us)
+            stored = read_stored(self.store, since_us=since_us)
+            selection = self._select(stored, since_us, self.parent)
         problems = self.store.problems
         self.figures["store.skipped_shards"] = len(problems)
         if problems:
@@ -133,11 +137,20 @@ class Retraining:
             self.notes.append(f"{shards} of the inlier store skipped ({problems[0]})")
         if selection.n_training < self._learning.min_training:
             raise TrainingDataError(self._too_few(selection, since_us))
-        return selection
+        return stored, selection
 
-    def _select(self, stored: Stored, since_us: int | None) -> Selection:
-        judges = self._judges(stored, since_us)
-        return select(stored, settings=self._learning, rate=self._rate, judges=judges)
+    def _select(
+        self, stored: Stored, since_us: int | None, serves: str | None, *, uses_words: bool = False
+    ) -> Selection:
+        """Return who trains beside ``serves``, the version in service, whose false alarms a person has reviewed."""
+        return select(
+            stored,
+            settings=self._learning,
+            rate=self.settings.alerts.false_alarm_rate,
+            judges=self._judges(stored, since_us),
+            reviewed=reviewed_words(self.registry, self.model, serves),
+            uses_words=uses_words,
+        )
 
     def _judges(self, stored: Stored, since_us: int | None) -> frozenset[str]:
         """Return the versions whose decisions count: those trained since the last lasting change."""
@@ -156,6 +169,16 @@ class Retraining:
             + "".join(f"; {note}" for note in self.notes)
         )
 
+    def _plan(self, selection: Selection, *, has_champion: bool) -> Plan:
+        return plan_calibration(
+            selection,
+            settings=self._learning,
+            share=self.settings.model.calibration,
+            rate=self.settings.alerts.false_alarm_rate,
+            seed=self.settings.model.seed,
+            has_champion=has_champion,
+        )
+
     def _why_not(self, plan: Plan) -> str | None:
         """Return why a challenger could not be decided on, before hours are spent on its training."""
         settings, share = self._learning, plan.calibration.alert_share
@@ -172,106 +195,90 @@ class Retraining:
             )
         return None
 
-    # --- challenger and decision ------------------------------------------------------------------------------------
+    # --- challengers ------------------------------------------------------------------------------------------------
 
     def _trained(
         self, plan: Plan, selection: Selection, champion: LoadedModel | None, since_us: int | None
     ) -> TrainingOutcome:
-        making = Challenger.of(plan, self.settings, self._learning)
-        check_training_data(making.training, self.settings.channel_specs, self.settings.window.length)
-        record = LearningRecord(
+        challenge = Challenge(
+            workshop=self._workshop,
+            plan=plan,
+            selection=selection,
+            parent=self.parent,
+            champion=champion,
+            is_relearning=self._is_relearning,
+            notes=self.notes,
+            figures=self.figures,
+        )
+        version, ruling = challenge.run(self._record(selection, since_us))
+        return self._outcome(version, ruling, selection)
+
+    def _record(self, selection: Selection, since_us: int | None) -> LearningRecord:
+        return LearningRecord(
             reason=self.request.reason,
+            requested_us=self.request.requested_us,
             since_us=since_us,
-            n_feedback=len(plan.protected),
-            n_dropped=making.n_dropped,
+            feedback=selection.normal,
+            n_excluded=len(selection.excluded),
+            n_capped=selection.n_capped,
             n_skipped_shards=int(self.figures["store.skipped_shards"]),
         )
-        key = fingerprint(making.training, self.settings, self.model, *making.key)
-        # Kept until the decision is made: a trainer that dies before finds its fits done when it resumes.
-        with work_folder(self.registry.training_folder(self.model), key) as folder:
-            fits = Fits(self.detector, self.settings, folder, making.n_fits, self.progress)
-            publisher = Publisher(fits, self.registry, self.model, self.parent, self.clock, record)
-            version = making.make(fits, publisher)
-            return self._outcome(version, self._decided(version, plan, selection, champion, fits.n_fits))
 
-    def _decided(
-        self, version: str, plan: Plan, selection: Selection, champion: LoadedModel | None, n_fits: int
-    ) -> Ruling:
-        """Return the decision on ``version``, carried out and recorded in the manifests."""
-        ruling = self._ruling(version, plan, selection, champion, n_fits)
-        if ruling.promoted:
-            ruling = self._promoted(version, ruling)
-        decision = PromotionDecision(
-            promoted=ruling.promoted,
-            reason="; ".join([ruling.reason, *self.notes]),
-            decided_at=from_us(self.clock.now_us()),
-            figures=self.figures,
-            challenger=version,
-            champion=self.parent,
-        )
+    def _decided_before(self, selection: Selection) -> TrainingOutcome | None:
+        """Return the outcome of this request if an interrupted process has decided on its challenger already."""
+        for version in reversed(self.registry.versions(self.model)):
+            try:
+                manifest = self.registry.manifest(self.model, version)
+            except (ArtifactError, RegistryError):
+                continue
+            record, decision = manifest.learning, manifest.decision
+            if record is None or record.requested_us != self.request.requested_us:
+                return None
+            if decision is not None and not record.uses_words:
+                self.figures, self.notes = dict(decision.figures), []
+                return self._outcome(version, Ruling(decision.promoted, decision.reason), selection)
+        return None
+
+    def _second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
+        """Train the challenger that uses operators' false alarms; None if they would not change the model.
+
+        None too if a version with the same words waits for review already. A failure is an outcome: the first
+        challenger's stands.
+        """
+        serves = self.registry.current(self.model)
+        if serves is None or not self.holds_lease():
+            return None
+        selection = self._select(stored, since_us, serves, uses_words=True)
+        plan = self._plan(selection, has_champion=True)
+        without = self._plan(self._select(stored, since_us, serves), has_champion=True)
+        if not _differs(plan, without) or self._waits_already(serves, selection):
+            return None
         try:
-            self.registry.record_decision(self.model, version, decision)
-        except (ArtifactError, OutputError, RegistryError) as error:  # the decision stands
-            self.notes.append(f"the decision is not kept in the manifests ({error})")
-        return ruling
-
-    def _ruling(
-        self, version: str, plan: Plan, selection: Selection, champion: LoadedModel | None, n_fits: int
-    ) -> Ruling:
-        manifest = self.registry.manifest(self.model, version)
-        metrics = manifest.metrics
-        self.notes += manifest.training.remarks
-        self.figures |= {
-            "challenger.training": metrics.n_training,
-            "challenger.calibration": metrics.n_calibration,
-            "challenger.calibration_presumed_anomalies": metrics.n_presumed,
-        }
-        if doubt := promotion_doubt(metrics):
-            return Ruling(False, f"not promoted: {doubt}")
-        challenger = self._load(version)
-        self._note_what_stands_apart(challenger)
-        if self._is_relearning and self.parent is not None:
-            which = f" --model {self.model}" if self.settings.models is not None else ""
-            self.notes.append(f"look with `streamad models compare {self.parent} {version}{which}`")
-        if not len(plan.comparison):
-            return Ruling(True, f"{unopposed(self.parent)}: all held-out sequences calibrate")
-        comparison = compare(
-            challenger,
-            champion,
-            TestMaterial.of(plan.comparison, selection),
-            rate=self._rate,
-            seed=self.settings.model.seed,
-            progress=partial(self._compared, n_fits),
-        )
-        self.figures |= comparison.figures()
-        return rule(comparison, self._learning.promotion, self.parent)
-
-    def _note_what_stands_apart(self, challenger: LoadedModel) -> None:
-        """Note that the threshold may rest on anomalies: only an operator can know whether they are."""
-        scores = scores_of(challenger.calibration_terms)
-        n_apart = separated(scores, len(scores) // 4)
-        self.figures["challenger.calibration_standing_apart"] = n_apart
-        if n_apart >= max(_FEWEST_APART, _SHARE_APART * len(scores)):
-            self.notes.append(
-                f"{n_apart} of {len(scores)} calibration sequences stand apart from the others: if they were faults, "
-                "mark them (streamad feedback --confirmed, or learning.presumed_anomalies); otherwise such faults are "
-                "missed"
+            challenge = Challenge(
+                workshop=self._workshop,
+                plan=plan,
+                selection=selection,
+                parent=serves,
+                champion=self._workshop.load(serves),
+                uses_words=True,
             )
+            record = msgspec.structs.replace(self._record(selection, since_us), uses_words=True)
+            version, ruling = challenge.run(record)
+        except StreamadError as error:
+            return SecondOutcome(version=None, promoted=False, waits=False, reason=f"it could not be trained: {error}")
+        return SecondOutcome(
+            version=version,
+            promoted=ruling.promoted,
+            waits=challenge.waits,
+            reason="; ".join([ruling.reason, *challenge.notes]),
+            figures=challenge.figures,
+        )
 
-    def _compared(self, n_fits: int, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(FitStep("comparison", n_fits, n_fits, TrainingStep(done, total, 0.0)))
+    def _waits_already(self, serves: str, selection: Selection) -> bool:
+        waiting = waiting_version(self.registry, self.model, serves)
+        return waiting is not None and waiting.learning is not None and waiting.learning.feedback == selection.normal
 
-    def _promoted(self, version: str, ruling: Ruling) -> Ruling:
-        if not self.holds_lease():
-            return Ruling(False, "not promoted: the lease was lost meanwhile, so another training may be under way")
-        try:
-            self.registry.promote(self.model, version, expected=self.parent)
-        except OvertakenError as error:
-            return Ruling(False, f"not promoted: {error}")
-        return ruling
-
-    def _outcome(self, version: str | None, ruling: Ruling) -> TrainingOutcome:
+    def _outcome(self, version: str | None, ruling: Ruling, selection: Selection) -> TrainingOutcome:
         return TrainingOutcome(
             model=self.model,
             version=version,
@@ -279,4 +286,14 @@ class Retraining:
             reason="; ".join([ruling.reason, *self.notes]),
             request=self.request,
             figures=self.figures,
+            n_excluded=len(selection.excluded),
+            n_capped=selection.n_capped,
         )
+
+
+def _differs(plan: Plan, other: Plan) -> bool:
+    """Return whether ``plan`` trains on others than ``other``, or counts other alerts as normal in its calibration."""
+    ours, theirs = plan.calibration, other.calibration
+    if {each.id for each in plan.training} != {each.id for each in other.training}:
+        return True
+    return not np.array_equal(ours.is_alert, theirs.is_alert)

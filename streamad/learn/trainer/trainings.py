@@ -25,7 +25,7 @@ from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
 from streamad.system.threads import in_thread
-from streamad.telemetry.events import Emit
+from streamad.telemetry.events import Emit, Level
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import LearningCounters
 
@@ -185,6 +185,23 @@ class Trainings:
             level="info" if result.promoted else "warning",
         )
         if result.promoted and model is not None:
+            self._on_promoted(model)
+        self._ended_with_words(result)
+
+    def _ended_with_words(self, result: TrainingOutcome) -> None:
+        """Emit what operators' words have done in a training."""
+        if result.n_capped:
+            self._emit("feedback_capped", f"{self._name}: {result.capped}", level="warning")
+        second = result.second
+        if second is None:
+            return
+        model = None if second.version is None else ModelRef(self._name, second.version)
+        kind = "waits_for_review" if second.waits else "model_promoted" if second.promoted else "model_not_promoted"
+        text = f"{self._name} {second.version or '(no version)'} (with operators' words): {second.reason}"
+        self._counters.promotions += second.promoted
+        level: Level = "info" if second.promoted else "warning"
+        self._emit(kind, text, model=model, figures=second.figures, level=level)
+        if second.promoted and model is not None:
             self._on_promoted(model)
 
     async def watch(self) -> None:

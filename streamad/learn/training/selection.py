@@ -16,9 +16,10 @@ from streamad.errors import ArtifactError, RegistryError, TrainingDataError
 from streamad.learn.registry.manifest import CalibrationMethod
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import Mark, StoredSequence, is_reserved, reserve_half
+from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
 from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, hash_order
+from streamad.learn.training.words import exclusions
 from streamad.settings.learning import LearningSettings
 from streamad.types import BoolArray, WindowSet
 
@@ -26,12 +27,16 @@ _FALSE_ALARMS_WANTED = 2  # that the threshold rests on; one (49 sequences at a 
 
 
 class Stored(NamedTuple):
-    """The content of a store: its three shares and the operators' marks by id."""
+    """The content of a store: its three shares, the operators' words by id, and what it keeps for its word alone.
+
+    The shares are what a store without words would hold.
+    """
 
     accepted: Sequence[StoredSequence]
     reserve: Sequence[StoredSequence]
     aside: Sequence[StoredSequence]
     marks: Mapping[str, Mark]
+    only_marked: Sequence[StoredSequence] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +44,7 @@ class HeldOut:
     """Sequences that the final fit does not see, with the decisions about each.
 
     ``is_judged``: a version whose decisions count has judged it; ``is_alert``: with a p-value at or below the
-    configured rate; ``is_normal``: labelled a false alarm by an operator, so it is no alert and never left out.
+    configured rate; ``is_normal``: a false alarm by a word that counts, so it is no alert and never left out.
     """
 
     sequences: tuple[StoredSequence, ...]
@@ -94,8 +99,11 @@ class HeldOut:
 class Selection:
     """The sequences of a retraining.
 
-    ``judged`` (accepted by a version whose decisions count) and ``feedback`` (labelled false alarms) train. No decision
-    that counts has selected among ``uncut``, so it may train or calibrate. ``confirmed`` only tests.
+    ``judged`` (accepted by a version whose decisions count) and ``feedback`` (false alarms by words that count) train.
+    No decision that counts has selected among ``uncut``, so it may train or calibrate. Words keep the ids ``excluded``
+    out of both; ``n_capped`` more would have been, beyond the bound. ``normal`` are the ids of all false alarms that
+    count, in order: of ``feedback`` and of the whole reserve. ``confirmed`` anomalies and the ``alerts`` of
+    versions whose decisions count are shown to people, with the words in ``marks``; they decide nothing.
     """
 
     judged: tuple[StoredSequence, ...]
@@ -103,7 +111,12 @@ class Selection:
     feedback: tuple[StoredSequence, ...]
     calibration: HeldOut
     comparison: HeldOut
+    excluded: frozenset[str]
+    n_capped: int
+    normal: tuple[str, ...]
     confirmed: tuple[StoredSequence, ...]
+    alerts: tuple[StoredSequence, ...]
+    marks: Mapping[str, Mark]
 
     @property
     def n_training(self) -> int:
@@ -111,56 +124,93 @@ class Selection:
         return len(self.judged) + len(self.uncut) + len(self.feedback)
 
     def comparable(self, at_least: int) -> HeldOut:
-        """Return the part of the comparison half that versions have judged, if that is enough, else all.
+        """Return the comparison half, the judged alone if these are ``at_least`` so many: others may have calibrated.
 
-        The rest may have calibrated the champion.
+        The first model borrows calibration sequences from the comparison half of its time.
         """
         judged = self.comparison.where(self.comparison.is_judged)
         return judged if len(judged) >= at_least else self.comparison
 
+    def called(self, judgement: MarkKind, sequences: Iterable[StoredSequence]) -> tuple[StoredSequence, ...]:
+        """Return those of ``sequences`` whose latest word is ``judgement``."""
+        return tuple(each for each in sequences if _word(self.marks, each) == judgement)
 
-def select(stored: Stored, *, settings: LearningSettings, rate: float, judges: frozenset[str]) -> Selection:
+
+def select(
+    stored: Stored,
+    *,
+    settings: LearningSettings,
+    rate: float,
+    judges: frozenset[str],
+    reviewed: frozenset[str] = frozenset(),
+    uses_words: bool = False,
+) -> Selection:
     """Assign the stored sequences to their parts; only decisions of the versions in ``judges`` count.
 
-    Confirmed anomalies only test, vetoed sequences take no part. Accepted sequences train, as do those that no version
-    in ``judges`` has judged, whatever the decision: before the first model and after a lasting change. Of the false
-    alarms that were not accepted the latest train, at most ``settings.feedback_share`` of all.
+    Accepted sequences train, as do those that no version in ``judges`` has judged, whatever the decision: before the
+    first model and after a lasting change. False alarms that were not accepted train if a person has reviewed them
+    (``reviewed``: those of the version in service), and with ``uses_words`` all: the latest of them, at most
+    ``settings.feedback_share`` of what trains. Without ``uses_words``, words only keep sequences out of training.
     """
-    labels = {id: mark.judgement for id, mark in stored.marks.items()}
-
-    seen: set[str] = set()
-
-    def usable(sequences: Iterable[StoredSequence]) -> list[StoredSequence]:
-        fresh = [each for each in sequences if each.id not in seen]
-        seen.update(each.id for each in fresh)
-        return [each for each in fresh if labels.get(each.id) not in {"confirmed", "veto"}]
 
     def is_judged(each: StoredSequence) -> bool:
         return each.decision != "learning" and each.model_version in judges
 
-    reserve = usable(
-        stored.reserve
-    )  # in this order: a sequence that two workers stored in two shares counts in the more cautious one
-    aside = [each for each in usable(stored.aside) if not is_reserved(each.stream, each.sequence, settings.reserve)]
-    accepted = usable(stored.accepted)
-    judged = tuple(each for each in accepted if is_judged(each))
-    uncut = tuple(each for each in (*accepted, *aside) if not is_judged(each))
-    alarms = [each for each in aside if is_judged(each) and labels.get(each.id) == "false_alarm"]
-    feedback = _latest(alarms, _at_most(len(judged) + len(uncut), settings.feedback_share))
+    def is_normal(each: StoredSequence) -> bool:
+        return each.id in reviewed or (uses_words and _word(stored.marks, each) == "false_alarm")
 
-    def half(name: str) -> HeldOut:
-        ours = tuple(each for each in reserve if reserve_half(each.stream, each.sequence) == name)
-        return _held_out(ours, rate, is_judged, lambda each: labels.get(each.id) == "false_alarm")
-
-    everything = {each.id: each for each in (*stored.accepted, *stored.reserve, *stored.aside)}.values()
-    return Selection(
-        judged=judged,
-        uncut=uncut,
-        feedback=feedback,
-        calibration=half("calibration"),
-        comparison=half("comparison"),
-        confirmed=tuple(each for each in everything if labels.get(each.id) == "confirmed"),
+    reserve, aside, accepted = _each_once(stored, settings.reserve)
+    alarms = [each for each in aside if is_judged(each) and is_normal(each)]
+    judged = [each for each in accepted if is_judged(each)]
+    uncut = [each for each in (*accepted, *aside) if not is_judged(each)]
+    kept_out = exclusions(
+        (*judged, *uncut, *alarms), stored.marks, share=settings.feedback_share, fewest=settings.min_training
     )
+    judged, uncut, alarms = ([each for each in part if each.id not in kept_out.ids] for part in (judged, uncut, alarms))
+
+    def half(name: str, is_normal: Callable[[StoredSequence], bool]) -> HeldOut:
+        ours = tuple(each for each in reserve if reserve_half(each.stream, each.sequence) == name)
+        return _held_out(ours, rate, is_judged, is_normal)
+
+    feedback = _latest(alarms, _at_most(len(judged) + len(uncut), settings.feedback_share))
+    everything = {each.id: each for each in (*stored.only_marked, *stored.accepted, *stored.reserve, *stored.aside)}
+    return Selection(
+        judged=tuple(judged),
+        uncut=tuple(uncut),
+        feedback=feedback,
+        calibration=half("calibration", is_normal),
+        comparison=half("comparison", lambda each: each.id in reviewed),  # words never decide a comparison
+        excluded=kept_out.ids,
+        n_capped=kept_out.n_capped,
+        normal=tuple(sorted(each.id for each in (*feedback, *(one for one in reserve if is_normal(one))))),
+        confirmed=tuple(each for each in everything.values() if _word(stored.marks, each) == "confirmed"),
+        alerts=tuple(each for each in everything.values() if is_judged(each) and each.decision == "anomalous"),
+        marks=stored.marks,
+    )
+
+
+def _word(marks: Mapping[str, Mark], sequence: StoredSequence) -> MarkKind | None:
+    mark = marks.get(sequence.id)
+    return None if mark is None else mark.judgement
+
+
+def _each_once(
+    stored: Stored, reserve_share: float
+) -> tuple[list[StoredSequence], list[StoredSequence], list[StoredSequence]]:
+    """Return reserve, aside and accepted; a sequence that two workers stored in two shares is in the first of these.
+
+    So it counts in the more cautious one. A reserved sequence that lies aside belongs to no part.
+    """
+    seen: set[str] = set()
+
+    def fresh(sequences: Iterable[StoredSequence]) -> list[StoredSequence]:
+        found = [each for each in sequences if each.id not in seen]
+        seen.update(each.id for each in found)
+        return found
+
+    reserve, aside = fresh(stored.reserve), fresh(stored.aside)
+    aside = [each for each in aside if not is_reserved(each.stream, each.sequence, reserve_share)]
+    return reserve, aside, fresh(stored.accepted)
 
 
 def _at_most(n_others: int, share: float) -> int | None:
@@ -257,17 +307,33 @@ def to_windows(sequences: Sequence[StoredSequence]) -> WindowSet:
 
 def read_stored(store: InlierStore, *, since_us: int | None, stored_before_us: int | None = None) -> Stored:
     """Return the sequences that ended since ``since_us``, stored before ``stored_before_us``. Raises StoreError."""
-    accepted, reserve, aside = (
-        store.read(share, since_us=since_us, stored_before_us=stored_before_us)
-        for share in ("accepted", "reserve", "aside")
-    )
-    return Stored(accepted, reserve, aside, store.marks())
+    only_marked: list[StoredSequence] = []
+
+    def natural(share: Share) -> list[StoredSequence]:
+        found = store.read(share, since_us=since_us, stored_before_us=stored_before_us)
+        only_marked.extend(each for each in found if each.only_marked)
+        return [each for each in found if not each.only_marked]
+
+    accepted, reserve, aside = natural("accepted"), natural("reserve"), natural("aside")
+    return Stored(accepted, reserve, aside, store.marks(), only_marked)
 
 
 def learned_since_us(registry: Registry, model: str, version: str) -> int | None:
     """Return the last lasting change that ``version`` knows, None without one. Raises RegistryError, ArtifactError."""
     record = registry.manifest(model, version).learning
     return None if record is None else record.since_us
+
+
+def reviewed_words(registry: Registry, model: str, version: str | None) -> frozenset[str]:
+    """Return the false alarms that ``version`` takes as normal; empty without it or if its manifest cannot be read.
+
+    Whoever put the version into service has reviewed them, so later versions take them as normal too.
+    """
+    try:
+        record = None if version is None else registry.manifest(model, version).learning
+    except (ArtifactError, RegistryError):
+        return frozenset()
+    return frozenset() if record is None else frozenset(record.feedback)
 
 
 def judges_of(stored: Stored, registry: Registry, model: str, since_us: int | None) -> frozenset[str]:

@@ -35,7 +35,10 @@ class FixedClock:
 
 
 class MeanModel:
-    """Scorer and fitted detector in one; ``offset`` makes a build of it that scores otherwise."""
+    """Scorer and fitted detector in one; ``offset`` makes a build of it that scores otherwise.
+
+    ``mean`` is [C, L], or [M, C, L] for M kinds of batches: the nearest counts.
+    """
 
     training: WindowSet
 
@@ -61,8 +64,11 @@ class MeanModel:
 
     def score(self, windows: FloatArray, lengths: IntArray) -> FloatArray:
         valid = np.arange(L) < lengths[:, None]
-        squares = np.where(valid[:, None, :], ((windows - self.mean) / self.scale) ** 2, 0)
-        return (squares.sum(axis=2) / lengths[:, None] + self.offset).astype(np.float32)
+        means = self.mean.reshape(-1, C, L)
+        squares = [np.where(valid[:, None, :], ((windows - mean) / self.scale) ** 2, 0).sum(axis=2) for mean in means]
+        nearest = np.argmin([each.sum(axis=1) for each in squares], axis=0)
+        terms = np.stack(squares)[nearest, np.arange(len(windows))]
+        return (terms / lengths[:, None] + self.offset).astype(np.float32)
 
     def training_scores(self) -> FloatArray:
         return self.score(self.training.values, self.training.lengths)

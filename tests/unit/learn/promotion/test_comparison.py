@@ -15,8 +15,8 @@ from streamad.learn.promotion.comparison import (
 )
 from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.registry.artifact import LoadedModel
-from streamad.learn.store.records import StoredSequence
-from streamad.learn.training.selection import HeldOut
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.training.selection import HeldOut, Selection
 from streamad.messages import ModelRef
 from streamad.types import Window, WindowSet
 from tests.support.learning.life import MODEL, Life
@@ -52,12 +52,23 @@ def loaded(version: str, *, seed: int = 1, n_calibration: int = 399, **changes: 
 
 
 def compared(
-    challenger: LoadedModel, champion: LoadedModel | None, half: WindowSet, **labels: WindowSet | tuple[int, ...]
+    challenger: LoadedModel,
+    champion: LoadedModel | None,
+    half: WindowSet,
+    normal: tuple[int, ...] = (),
+    words: Selection | None = None,
 ) -> Comparison:
-    normal = labels.pop("normal", ())
-    assert isinstance(normal, tuple)
-    material = TestMaterial(held_out(half, normal), labels.get("confirmed"), labels.get("false_alarms"))  # type: ignore[arg-type]
+    material = TestMaterial(held_out(half, normal), words)
     return compare(challenger, champion, material, rate=RATE, seed=0)
+
+
+def words(said: dict[MarkKind, WindowSet], alerts: WindowSet | None = None) -> Selection:
+    """Words on the sequences of ``said``; the store has ``alerts``."""
+    confirmed = held_out(said["confirmed"]).sequences if "confirmed" in said else ()
+    marks = {id: Mark(id=id, judgement=word, at_us=1) for word, data in said.items() for id in data.ids}
+    empty = held_out(windows(0, 0))
+    raised = () if alerts is None else held_out(alerts).sequences
+    return Selection((), (), (), empty, empty, frozenset(), 0, (), confirmed, raised, marks)
 
 
 def test_two_good_models_look_alike() -> None:
@@ -128,13 +139,32 @@ def test_a_whole_number_of_false_alarms_is_not_rounded_up() -> None:
         assert operating.n_allowed == expected
 
 
-def test_labels_are_counted() -> None:
-    confirmed = windows(12, 5, shifted=8, prefix="bad")
-    alarms = windows(6, 6, shifted=2, prefix="fine")
-    found = compared(loaded("0002"), loaded("0001", seed=7), windows(100, 3), confirmed=confirmed, false_alarms=alarms)
+def test_words_are_counted_and_change_no_other_figure() -> None:
+    confirmed, half = windows(12, 5, shifted=8, prefix="bad"), windows(100, 3)
+    said = words({"confirmed": confirmed, "false_alarm": half.take(range(94, 100))})
+    found = compared(loaded("0002"), loaded("0001", seed=7), half, words=said)
     assert (found.n_confirmed, found.n_false_alarms) == (12, 6)
     assert 8 <= found.challenger.n_confirmed <= 9
-    assert 2 <= found.challenger.n_raised <= 3
+    assert 0 <= found.challenger.n_raised <= 1
+    plain = compared(loaded("0002"), loaded("0001", seed=7), half).figures()
+    changed = {name for name, value in found.figures().items() if plain.get(name) != value}
+    assert all("confirmed" in name or "false_alarms" in name or "silenced" in name for name in changed)
+
+
+def test_alerts_that_only_the_champion_raises_are_silenced_and_their_words_are_shown() -> None:
+    alerts = windows(20, 5, shifted=20, prefix="odd")
+    said = words({"confirmed": alerts.take(range(3)), "withdrawn": alerts.take(range(3, 5))}, alerts)
+    deaf = loaded("0002")
+    deaf.scorer.scale = deaf.scorer.scale * np.array([[100.0], [1.0], [1.0]], np.float32)  # type: ignore[attr-defined]
+    found = compared(deaf, loaded("0001", seed=7), windows(300, 3), words=said).silenced
+    assert found is not None
+    assert (found.n_raised, len(found.alerts)) == (20, 20)
+    assert (found.count("confirmed"), found.n_without_word) == (3, 17)
+    assert [each.ended_at for each in found.alerts] == sorted((each.ended_at for each in found.alerts), reverse=True)
+    assert all(each.p_champion <= RATE < each.p_challenger for each in found.alerts)
+    alike = compared(loaded("0002"), loaded("0001", seed=7), windows(300, 3), words=said).silenced
+    assert alike is not None
+    assert (alike.n_raised, alike.alerts) == (20, ())
 
 
 def test_figures_are_flat_finite_and_named_after_whose_they_are() -> None:
@@ -168,7 +198,8 @@ class TestVersions:
         assert (both.champion.version, both.challenger.version) == ("0001", "0002")
         recorded = life.manifest("0002").decision
         assert recorded is not None
-        assert both.figures().items() <= recorded.figures.items()  # nothing has come since
+        shown = {name: value for name, value in both.figures().items() if not name.startswith("silenced.")}
+        assert shown.items() <= recorded.figures.items()  # nothing has come since
 
     def test_unknown_and_damaged_versions_are_errors(self, life: Life) -> None:
         with pytest.raises(RegistryError, match="has no version 0009"):

@@ -54,11 +54,13 @@ def chosen(
     words: dict[StoredSequence, MarkKind] | None = None,
     *,
     judges: frozenset[str] = JUDGES,
+    reviewed: frozenset[str] = frozenset(),
+    uses_words: bool = False,
     **changes: Any,
 ) -> Selection:
     stored = Stored(accepted or [], reserve or [], aside or [], marks(words or {}))
     settings = LearningSettings(**{"min_training": 20, **changes})
-    return select(stored, settings=settings, rate=0.02, judges=judges)
+    return select(stored, settings=settings, rate=0.02, judges=judges, reviewed=reviewed, uses_words=uses_words)
 
 
 def ids(sequences: Any) -> set[str]:
@@ -77,36 +79,86 @@ def test_accepted_trains_reserve_is_held_out_by_half_and_aside_does_nothing() ->
 
 
 @pytest.mark.parametrize("word", ["confirmed", "veto"])
-def test_confirmed_anomalies_only_test_and_vetoed_sequences_do_nothing(word: MarkKind) -> None:
+def test_words_keep_sequences_out_of_training_and_change_nothing_in_the_reserve(word: MarkKind) -> None:
     accepted, reserve, aside = of(FREE[:30]), of(CALIBRATION[:7]), of(FREE[30:34], decision="anomalous")
     bad = [accepted[3], reserve[2], aside[0]]
     selection = chosen(accepted, reserve, aside, dict.fromkeys(bad, word))
-    assert not ids(bad) & ids((*selection.judged, *selection.uncut, *selection.feedback))
-    assert not ids(bad) & ids(selection.calibration.sequences)
+    assert ids((*selection.judged, *selection.uncut, *selection.feedback)) == ids(accepted) - {accepted[3].id}
+    assert (selection.excluded, selection.n_capped) == ({accepted[3].id}, 0)
+    assert ids(selection.calibration.sequences) == ids(reserve)
+    assert not selection.calibration.is_normal.any()
     assert ids(selection.confirmed) == (ids(bad) if word == "confirmed" else set())
 
 
-@pytest.mark.parametrize(("share", "n"), [(0.0, 0), (0.2, 10), (1.0, 20)])  # 10 of 50
-def test_false_alarms_train_the_latest_first_up_to_their_share(share: float, n: int) -> None:
+def test_a_false_alarm_changes_nothing_by_itself() -> None:
+    accepted, reserve = of(FREE[:40]), of(CALIBRATION[:7], p_value=0.01) + of(COMPARISON[:7], p_value=0.01)
     alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
-    selection = chosen(of(FREE[:40]), [], alarms, dict.fromkeys(alarms, "false_alarm"), feedback_share=share)
-    assert ids(selection.feedback) == ids(alarms[len(alarms) - n :])
+    selection = chosen(accepted, reserve, alarms, dict.fromkeys([*alarms, *reserve], "false_alarm"))
+    assert (ids(selection.judged), selection.feedback, selection.normal) == (ids(accepted), (), ())
+    for half in (selection.calibration, selection.comparison):
+        assert half.is_alert.all()
+        assert not half.is_normal.any()
 
 
-def test_false_alarms_beyond_that_share_judge_no_model_for_they_may_have_trained_the_champion() -> None:
+@pytest.mark.parametrize(("share", "n"), [(0.0, 0), (0.2, 10), (1.0, 20)])  # 10 of 50
+def test_false_alarms_train_the_second_challenger_the_latest_first_up_to_their_share(share: float, n: int) -> None:
+    alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
+    said = dict.fromkeys(alarms, "false_alarm")
+    selection = chosen(of(FREE[:40]), [], alarms, said, feedback_share=share, uses_words=True)
+    assert ids(selection.feedback) == set(selection.normal) == ids(alarms[len(alarms) - n :])
+
+
+def test_the_second_challenger_counts_false_alarms_as_normal_in_its_calibration_alone() -> None:
+    reserve = of(CALIBRATION[:7], p_value=0.01) + of(COMPARISON[:5], p_value=0.01)
+    said = dict.fromkeys([reserve[0], reserve[8]], "false_alarm")
+    selection = chosen(of(FREE[:40]), reserve, [], said, uses_words=True)
+    assert selection.calibration.is_normal.tolist() == [True] + [False] * 6
+    assert not selection.comparison.is_normal.any()
+    assert set(selection.normal) == {reserve[0].id, reserve[8].id}  # all that a review approves
+
+
+def test_false_alarms_that_a_person_has_reviewed_count_for_every_later_training() -> None:
+    reserve = of(CALIBRATION[:7], p_value=0.01) + of(COMPARISON[:5], p_value=0.01)
+    alarms = of(FREE[40:45], decision="anomalous", p_value=0.01)
+    reviewed = frozenset(ids([alarms[0], reserve[0], reserve[8]]))
+    selection = chosen(of(FREE[:40]), reserve, alarms, reviewed=reviewed)
+    assert ids(selection.feedback) == {alarms[0].id}
+    assert selection.calibration.is_normal.tolist() == [True] + [False] * 6
+    assert selection.comparison.is_normal.tolist() == [False, True, False, False, False]
+    assert set(selection.normal) == reviewed
+    later = chosen(of(FREE[:40]), reserve, alarms, {alarms[0]: "veto"}, reviewed=reviewed)
+    assert later.feedback == ()
+
+
+def test_the_words_received_first_count_up_to_the_bound() -> None:
+    accepted = of(FREE[:40])
+    said = {
+        each.id: Mark(id=each.id, judgement="veto", at_us=1, received_us=100 - i)
+        for i, each in enumerate(accepted[:12])
+    }
+    stored = Stored(accepted, [], [], said)
+    selection = select(stored, settings=SETTINGS, rate=0.02, judges=JUDGES)
+    assert (selection.excluded, selection.n_capped) == (ids(accepted[4:12]), 4)  # 0.2 of 40
+    few = select(stored, settings=LearningSettings(min_training=38), rate=0.02, judges=JUDGES)
+    assert (few.excluded, few.n_capped) == (ids(accepted[10:12]), 10)  # 38 must be left
+
+
+def test_known_false_alarms_are_shown_of_the_comparison_half_alone_others_may_have_trained_the_champion() -> None:
     half = of(COMPARISON[:20], decision="anomalous", p_value=0.01)
     alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
     said = dict.fromkeys([*alarms, *half[:3]], "false_alarm")
     selection = chosen(of(FREE[:40]), half, alarms, said, feedback_share=0.2)
-    material = TestMaterial.of(selection.comparison, selection)
-    assert material.false_alarms is not None
-    assert set(material.false_alarms.ids) == ids(half[:3])
+    shown = TestMaterial.of(selection.comparison, selection).false_alarms
+    assert shown is not None
+    assert set(shown.ids) == ids(half[:3])
+    assert TestMaterial.of(selection.comparison).false_alarms is None
+    assert ids(selection.alerts) == ids(alarms + half)
 
 
 def test_a_false_alarm_whose_name_is_reserved_never_trains() -> None:
     """It may lie aside because an operator first confirmed it, then thought better of it."""
     (reserved,) = of(CALIBRATION[:1], decision="anomalous", p_value=0.01)
-    selection = chosen(of(FREE[:30]), [], [reserved], {reserved: "false_alarm"})
+    selection = chosen(of(FREE[:30]), [], [reserved], {reserved: "false_alarm"}, uses_words=True)
     assert reserved.id not in ids(selection.feedback)
 
 
@@ -114,7 +166,8 @@ def test_alerts_are_counted_at_the_rate_of_today_and_false_alarms_are_none() -> 
     low = of(CALIBRATION[:3], p_value=0.02, decision="normal")
     high = of(CALIBRATION[3:6], p_value=0.03, decision="anomalous")  # under a rate that was higher then
     old = of(CALIBRATION[6:9], p_value=0.01, decision="anomalous", model_version="0000")
-    half = chosen(of(FREE[:30]), low + high + old, words={low[0]: "false_alarm"}).calibration
+    said = {low[0]: "false_alarm"}
+    half = chosen(of(FREE[:30]), low + high + old, words=said, uses_words=True).calibration
     assert half.is_judged.tolist() == [True] * 6 + [False] * 3
     assert half.is_alert.tolist() == [False, True, True] + [False] * 6
     assert half.is_normal.tolist() == [True] + [False] * 8
@@ -126,6 +179,7 @@ def test_what_no_version_that_counts_has_judged_trains_whatever_was_decided() ->
     accepted, aside = of(FREE[:5]), of(FREE[5:40], decision="anomalous", p_value=0.01)
     selection = chosen(accepted, of(CALIBRATION[:7]), aside, {aside[0]: "confirmed"}, judges=frozenset())
     assert ids(selection.uncut) == ids(accepted) | ids(aside[1:])
+    assert selection.excluded == {aside[0].id}
     assert selection.judged == ()
     assert not selection.calibration.is_judged.any()
 
@@ -254,7 +308,11 @@ def test_feedback_is_protected_and_the_rest_counted_as_judged_or_not() -> None:
     alarms = of(FREE[300:305], decision="anomalous", p_value=0.01)
     reserve = of(CALIBRATION[:120]) + of(COMPARISON[:110])
     selection = chosen(
-        of(FREE[:100]) + of(FREE[100:130], **UNJUDGED), reserve, alarms, dict.fromkeys(alarms, "false_alarm")
+        of(FREE[:100]) + of(FREE[100:130], **UNJUDGED),
+        reserve,
+        alarms,
+        dict.fromkeys(alarms, "false_alarm"),
+        uses_words=True,
     )
     plan = planned(selection, has_champion=True)
     assert plan.protected == ids(alarms)

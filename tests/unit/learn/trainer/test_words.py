@@ -1,0 +1,268 @@
+"""What operators' words can do to a model: keep sequences out of training; all else waits for a person."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from streamad.learn.promotion.review import waiting_version
+from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.training.fits import FitStep
+from streamad.types import WindowSet
+from tests.support.learning.life import MODEL, Life
+from tests.support.learning.plant import NOW_US, MeanDetector, MeanModel
+
+FAULT = 9.0
+RECIPE = 2.5
+WORDS: tuple[MarkKind, ...] = ("false_alarm", "confirmed", "veto", "withdrawn")
+
+
+def grown(folder: Path, n: int = 300, *, n_cold: int = 200, **learning: Any) -> Life:
+    """A plant with its first model, and ``n`` batches judged by it."""
+    life = Life(folder, **learning)
+    life.run(n_cold)
+    assert life.retrain("first").promoted
+    life.run(n)
+    return life
+
+
+def alert_rate(life: Life, shift: float) -> float:
+    judge = life.judge()
+    return float(np.mean([judge(window)[0] == "anomalous" for window in life.windows(500, shift)]))
+
+
+def alerts_of(made: list[tuple[StoredSequence, Any]]) -> list[StoredSequence]:
+    return [sequence for sequence, _ in made if sequence.decision == "anomalous"]
+
+
+# --- the law ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_training_with_any_words_is_the_one_without_words_and_the_excluded(seed: int, tmp_path: Path) -> None:
+    """Bit for bit: the model, its calibration, the comparison and the decision."""
+    rng = np.random.default_rng(seed)
+    said = grown(tmp_path / "said", 0, trim=0.05)
+    made = said.run(300, shift=FAULT, shifted_share=0.15)
+    shutil.copytree(said.root, tmp_path / "silent")
+    silent = Life(tmp_path / "silent", trim=0.05)
+    spoken = [made[i] for i in rng.permutation(len(made))[: rng.integers(1, 250)]]
+    for received_us, (sequence, _) in enumerate(spoken):
+        word = WORDS[rng.integers(len(WORDS))]
+        said.store.mark(Mark(id=sequence.id, judgement=word, at_us=int(rng.integers(NOW_US)), received_us=received_us))
+    marks = said.store.marks()
+    kept_out = [
+        sequence.id
+        for sequence, share in spoken
+        if share == "accepted" and marks[sequence.id].judgement in {"confirmed", "veto"}
+    ]
+    n_free = len(said.store.read("accepted"))
+    excluded = kept_out[: int(0.2 * n_free)]
+    silent.store.purge(ids=excluded)
+    with_words, without = said.retrain(), silent.retrain()
+    assert with_words.n_excluded == len(excluded)
+    assert with_words.n_capped == len(kept_out) - len(excluded)
+    assert without.second is None
+    assert (with_words.version, with_words.promoted, with_words.reason) == ("0002", without.promoted, without.reason)
+    assert with_words.figures == without.figures
+    ours, theirs = (life.registry.folder(MODEL, "0002") for life in (said, silent))
+    for name in ("model.npz", "calibration.npy"):
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes()
+    assert said.decision("0002") == silent.decision("0002")
+    without_counts = msgspec.structs.replace(said.record("0002"), n_excluded=0, n_capped=0)
+    assert without_counts == silent.record("0002")
+
+
+def test_every_alert_of_a_fault_called_false_leaves_detection_as_it_was(tmp_path: Path) -> None:
+    """The attack: 102 words on one fault, then ten retrainings with ten words each."""
+    life = grown(tmp_path, 300, n_cold=300, reserve=0.3)
+    life.run(150, shift=FAULT)
+    alerts = alerts_of([(each, None) for each in (*life.store.read("aside"), *life.store.read("reserve"))])
+    faults = [each for each in alerts if each.window.values[0].mean() > FAULT / 2][:102]
+    assert len(faults) == 102
+    life.mark(faults, "false_alarm")
+    assert alert_rate(life, FAULT) == 1.0
+    promoted = [life.retrain().promoted]
+    for _ in range(10):
+        life.mark(alerts_of(life.run(40, shift=FAULT, shifted_share=0.4))[:10], "false_alarm")
+        promoted.append(life.retrain("schedule").promoted)
+        assert alert_rate(life, FAULT) == 1.0
+    assert any(promoted)
+
+
+def test_false_confirmed_words_do_not_freeze_the_promotion(tmp_path: Path) -> None:
+    life = grown(tmp_path)
+    normal = life.store.read("reserve")
+    life.mark(normal[:60], "confirmed")
+    outcome = life.retrain()
+    assert (outcome.promoted, life.champion) == (True, "0002")
+    assert outcome.figures["comparison.confirmed"] == 0
+
+
+class TwoKinds(MeanDetector):
+    """Its models know two kinds of batches: those near the mean of all, and those near the farthest one from it."""
+
+    def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+        fitted = super().fit(data, **how)
+        values = data.values
+        centres = np.stack([fitted.mean, values[np.argmax(np.abs(values - fitted.mean).sum(axis=(1, 2)))]])
+        for _ in range(5):
+            kind = np.abs(values[:, None] - centres).sum(axis=(2, 3)).argmin(axis=1)
+            centres = np.stack([values[kind == i].mean(axis=0) if (kind == i).any() else centres[i] for i in (0, 1)])
+        fitted.mean = centres.astype(np.float32)
+        return fitted
+
+
+# --- the second challenger -------------------------------------------------------------------------------------------
+
+
+def with_new_recipe(folder: Path, **learning: Any) -> Life:
+    """A plant whose new recipe, a fifth of its batches, alerts, and operators who say so of each alert."""
+    life = Life(folder, **learning)
+    life.detector = TwoKinds()
+    life.run(400)
+    assert life.retrain("first").promoted
+    made = life.run(600, shift=RECIPE, shifted_share=0.2)
+    life.mark([each for each in alerts_of(made) if each.window.values[0].mean() > RECIPE / 2], "false_alarm")
+    assert alert_rate(life, RECIPE) > 0.9
+    return life
+
+
+def test_honest_words_make_a_version_that_waits_and_holds_the_rate_once_it_is_promoted(tmp_path: Path) -> None:
+    life = with_new_recipe(tmp_path)
+    outcome = life.retrain("schedule")
+    second = outcome.second
+    assert second is not None
+    assert (second.version, second.promoted, second.waits) == ("0003", False, True)
+    assert life.champion == "0002"
+    assert outcome.promoted
+    assert alert_rate(life, RECIPE) > 0.9
+    assert "waits for review: " in second.reason
+    assert "called false alarms train it, it would silence " in second.reason
+    assert "streamad models compare 0002 0003`; if the silenced alerts were false, `streamad models promote 0003`" in (
+        second.reason
+    )
+    waiting = waiting_version(life.registry, MODEL, life.champion)
+    assert waiting is not None
+    assert waiting.version == "0003"
+    life.registry.promote(MODEL, "0003", expected="0002")
+    assert waiting_version(life.registry, MODEL, "0003") is None
+    assert alert_rate(life, RECIPE) == pytest.approx(0.1, abs=0.08)
+    assert alert_rate(life, 0.0) == pytest.approx(0.1, abs=0.08)
+    assert alert_rate(life, FAULT) == 1.0
+
+
+def test_what_a_person_has_reviewed_stays_learned(tmp_path: Path) -> None:
+    """The next training has no words of its own, and must not bring the false alarms back."""
+    life = with_new_recipe(tmp_path)
+    life.retrain("schedule")
+    life.registry.promote(MODEL, "0003", expected="0002")
+    outcome = life.retrain("schedule")
+    assert (outcome.promoted, outcome.second) == (True, None)
+    assert life.record("0004").feedback == life.record("0003").feedback
+    assert alert_rate(life, RECIPE) == pytest.approx(0.1, abs=0.08)
+
+
+class BlindAtFirst(TwoKinds):
+    """Its first model looks at the first sample alone: it is refused, and the champion stays."""
+
+    def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+        fitted = super().fit(data, **how)
+        return blind(fitted) if len(self.fits) == 1 else fitted
+
+
+def blind(fitted: MeanModel) -> MeanModel:
+    fitted.scale = np.full_like(fitted.scale, 1e3) * np.ones((1, fitted.mean.shape[-1]), np.float32)
+    fitted.scale[:, 0] = 0.3
+    return fitted
+
+
+def test_a_version_waits_once_for_the_same_words(tmp_path: Path) -> None:
+    """While the champion stays, only another word makes another challenger."""
+    life = with_new_recipe(tmp_path)
+    first = life.retrain("schedule").second
+    assert first is not None
+    assert first.waits
+    again = life.retrain("schedule", detector=BlindAtFirst())
+    assert (again.version, again.promoted, again.second) == ("0004", False, None)
+    waiting = waiting_version(life.registry, MODEL, life.champion)
+    assert waiting is not None
+    assert waiting.version == "0003"
+    made = life.run(100, shift=RECIPE)
+    life.mark([each for each, share in made if share == "aside"][:1], "false_alarm")
+    once_more = life.retrain("schedule", detector=BlindAtFirst()).second
+    assert once_more is not None
+    assert once_more.waits
+    waiting = waiting_version(life.registry, MODEL, life.champion)
+    assert waiting is not None
+    assert waiting.version == once_more.version == "0006"
+
+
+def test_a_withdrawn_word_asks_for_nothing(tmp_path: Path) -> None:
+    life = with_new_recipe(tmp_path)
+    for each in life.store.marks().values():
+        life.store.mark(msgspec.structs.replace(each, judgement="withdrawn", at_us=each.at_us + 1_000_000))
+    assert life.retrain().second is None
+
+
+def test_trusted_words_are_promoted_by_the_rule(tmp_path: Path) -> None:
+    life = with_new_recipe(tmp_path, feedback_trust="auto")
+    outcome = life.retrain("schedule")
+    assert outcome.second is not None
+    assert (outcome.second.promoted, outcome.second.waits, life.champion) == (True, False, "0003")
+    assert outcome.figures["comparison.false_alarms"] == 0
+    assert outcome.second.figures["comparison.false_alarms"] > 0
+    assert alert_rate(life, RECIPE) == pytest.approx(0.1, abs=0.08)
+
+
+def test_a_second_challenger_that_finds_less_does_not_wait(tmp_path: Path) -> None:
+    class BlindAtLast(TwoKinds):
+        def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+            fitted = super().fit(data, **how)
+            return blind(fitted) if len(self.fits) > 1 else fitted
+
+    life = with_new_recipe(tmp_path)
+    second = life.retrain("schedule", detector=BlindAtLast()).second
+    assert second is not None
+    assert (second.version, second.waits, second.promoted) == ("0003", False, False)
+    assert "of the injected faults, the champion" in second.reason
+    assert waiting_version(life.registry, MODEL, life.champion) is None
+
+
+def test_an_interrupted_second_challenger_resumes_without_the_first(tmp_path: Path) -> None:
+    life = with_new_recipe(tmp_path)
+    seen: list[str] = []
+
+    def interrupt(step: FitStep) -> None:
+        seen.append(step.phase)
+        if seen.count("comparison") and step.phase == "final" and step.step.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        life.retrain("schedule", progress=interrupt)
+    assert life.champion == "0002"
+    detector = TwoKinds()
+    outcome = life.retrain("schedule", detector=detector, resumes=True)
+    assert (outcome.version, outcome.promoted) == ("0002", True)
+    assert outcome.second is not None
+    assert outcome.second.waits
+    assert len(detector.epochs) == 1  # the rest of the second's only fit
+
+
+def test_silenced_alerts_are_counted_with_and_without_a_word(tmp_path: Path) -> None:
+    life = with_new_recipe(tmp_path)
+    alerts = [each for each in life.store.read("aside") if each.window.values[0].mean() > RECIPE / 2]
+    for each in alerts[:3]:
+        mark = life.store.marks()[each.id]
+        life.store.mark(msgspec.structs.replace(mark, judgement="withdrawn", at_us=mark.at_us + 1_000_000))
+    second = life.retrain("schedule").second
+    assert second is not None
+    figures = second.figures
+    assert figures["silenced.alerts"] <= figures["silenced.of_alerts"]
+    assert figures["silenced.alerts"] > 50
+    assert figures["silenced.without_word"] >= 3
