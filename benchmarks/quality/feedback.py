@@ -2,9 +2,9 @@
 
 The plant is the simulated fermenter, the detector the default one.
 
-Attack: every alert on one kind of fault is called a false alarm (``--words``), then the model is retrained eleven times,
-from the second time on with a tenth of the batches faulty and ten more such words each. After each: the share of 100
-fresh faulty batches that alert.
+Attack: every alert on one kind of fault is called a false alarm (``--words``), then the model is retrained eleven times:
+from the second time on a tenth of the batches are faulty, and ten more such words come each time. After each: the share
+of 100 fresh faulty batches that alert.
 
 Honest: a fifth of the batches follow a new recipe and alert, and operators say of each alert that it was false; then a
 retraining, a promotion of the version that waits, more batches and one more retraining. After each: false alarms on
