@@ -179,10 +179,14 @@ class Feed(Protocol):
 
 
 class StoredMessage(NamedTuple):
-    """A message as a sink's system keeps it: its JSON, and its place there for people to find."""
+    """A message as a sink's system keeps it: its JSON, and its place there for people to find.
+
+    ``sender`` is the name that this system, not the message's author, gives to whoever sent it; None if it gives none.
+    """
 
     value: bytes
     place: str
+    sender: str | None = None
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 The plant is the simulated fermenter, the detector the default one.
 
-Attack: every alert on one kind of fault is called a false alarm (``--words``), then the model is retrained eleven times:
+Attack: every alert on one kind of fault is called a false alarm (``--words``), then the model is retrained 11 times:
 from the second time on a tenth of the batches are faulty, and ten more such words come each time. After each: the share
 of 100 fresh faulty batches that alert.
 

@@ -40,6 +40,9 @@ def feedback(
         bool, typer.Option("--confirmed", help="It was an anomaly: it is never trained on, but tests new models.")
     ] = False,
     veto: Annotated[bool, typer.Option("--veto", help="Exclude it from all learning.")] = False,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Take back what was said: it counts as never marked.")
+    ] = False,
     table: Annotated[
         Path | None,
         typer.Option(
@@ -63,7 +66,12 @@ def feedback(
     Examples: streamad feedback --alert 5f0c2a... --false-alarm --note "filter was changed";
     streamad feedback --import shift.csv
     """
-    options: dict[MarkKind, bool] = {"false_alarm": false_alarm, "confirmed": confirmed, "veto": veto}
+    options: dict[MarkKind, bool] = {
+        "false_alarm": false_alarm,
+        "confirmed": confirmed,
+        "veto": veto,
+        "withdrawn": withdraw,
+    }
     chosen: list[MarkKind] = [judgement for judgement, is_given in options.items() if is_given]
     _check(chosen, alerts, stream, sequence, table, note, skip_bad=skip_bad)
     plant = load_plant(config)
@@ -98,7 +106,7 @@ def _check(  # noqa: PLR0917 - the command's options
     if not alerts and stream is None:
         raise UsageError("name a sequence: --alert ID, --stream and --sequence, or --import FILE.csv")
     if len(chosen) != 1:
-        which = "one of --false-alarm, --confirmed and --veto"
+        which = "one of --false-alarm, --confirmed, --veto and --withdraw"
         raise UsageError(f"give {which}" if not chosen else f"only {which} can be true of a sequence")
 
 

@@ -62,6 +62,8 @@ class LearningSettings(ConfigSection):
     """Longest wait of a sequence in memory before it is stored."""
     feedback: Url | None = None
     """Topic or file of feedback messages; null: `streamad feedback` writes to the store."""
+    feedback_principal: str | None = Field(default=None, min_length=1)
+    """Kafka header in which the broker or a proxy, never the sender, writes who sent a feedback message; null: none."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
     """Largest share of sequences that words keep out of training, and of false alarms in the second challenger's."""
     feedback_trust: Literal["person", "auto"] = "person"
@@ -104,7 +106,9 @@ class LearningSettings(ConfigSection):
         return expression
 
     def contradiction(self) -> str | None:
-        """Return which limits can never be met together, None if all can."""
+        """Return which settings can never be met together, None if all can."""
+        if self.feedback_principal is not None and not (self.feedback or "").startswith("kafka:"):
+            return "feedback_principal names a header of Kafka messages, and feedback names no topic (kafka://...)"
         free, kept = self.first_training * (1 - self.reserve), self.max_accepted + self.max_reserve
         comparison = self.promotion.min_comparison
         if self.max_accepted < self.min_training:

@@ -35,7 +35,8 @@ def npz_bytes(stored: Sequence[StoreView], channels: Sequence[ChannelSpec], mark
     end), score and p_value (NaN if it has none).
     """
     sequences = [each.sequence for each in stored]
-    labels = [marks[one.id].judgement if one.id in marks else one.decision for one in sequences]
+    said = {id_: mark.judgement for id_, mark in marks.items() if mark.judgement != "withdrawn"}
+    labels = [said.get(one.id, one.decision) for one in sequences]
     archive: dict[str, npt.NDArray[Any]] = {
         "x": np.stack([one.window.values for one in sequences]),
         "len": np.array([one.window.length for one in sequences], dtype=np.int64),

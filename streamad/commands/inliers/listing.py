@@ -47,9 +47,11 @@ class StoreReport:
         }
 
     def _share(self, share: Share) -> dict[str, Any]:
-        found = [one.sequence for one in self.stored if one.share == share]
+        everything = [one.sequence for one in self.stored if one.share == share]
+        found = [one for one in everything if not one.only_marked]
         return {
             "count": len(found),
+            "only_marked": len(everything) - len(found),
             "at_most": self.bounds[share],
             "first_time": from_us(found[0].time_us) if found else None,
             "last_time": from_us(found[-1].time_us) if found else None,
@@ -65,7 +67,7 @@ class StoreReport:
             found = self._share(share)
             table.add_row(
                 share,
-                str(found["count"]),
+                str(found["count"]) + (f" + {found['only_marked']} marked" if found["only_marked"] else ""),
                 str(found["at_most"]),
                 "" if found["first_time"] is None else f"{found['first_time']:%Y-%m-%d %H:%M:%S}",
                 "" if found["last_time"] is None else f"{found['last_time']:%Y-%m-%d %H:%M:%S}",
@@ -103,9 +105,14 @@ def _sequences(stored: Sequence[StoreView], marks: Mapping[str, Mark]) -> Table:
             one.share,
             sequence.decision,
             "" if sequence.p_value is None else p_text(sequence.p_value),
-            marks[sequence.id].judgement.replace("_", " ") if sequence.id in marks else "",
+            escape(_said(marks[sequence.id])) if sequence.id in marks else "",
         )
     return table
+
+
+def _said(mark: Mark) -> str:
+    """Return ``false alarm by Kim (claimed)``."""
+    return mark.judgement.replace("_", " ") + (f" by {mark.author}" if mark.author else "")
 
 
 def _sequence(one: StoreView, marks: Mapping[str, Mark]) -> dict[str, Any]:
@@ -120,5 +127,6 @@ def _sequence(one: StoreView, marks: Mapping[str, Mark]) -> dict[str, Any]:
         "score": sequence.score,
         "p_value": sequence.p_value,
         "version": sequence.model_version,
+        "only_marked": sequence.only_marked,
         "mark": marks.get(sequence.id),
     }

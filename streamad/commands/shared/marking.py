@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
+import os
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ StreamOption = Annotated[
 ]
 SequenceOption = Annotated[str | None, typer.Option("--sequence", metavar="NAME", help="See --stream.")]
 NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="The reason, as free text.")]
-ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: your login name.")]
+ByOption = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: you. Another name is a claim.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class MarkWriter:
         self._model = None if model is None else self._models[0]
         if self._to_store and not self._models:
             raise UsageError("no model has stored anything yet, so there is no store for a mark")
-        self.by = _login() if by is None else by
+        self.by = _user() if by is None else by
         self.now_us = plant.clock.now_us()
         self._stored: list[StoreView] = []
         self._marks: dict[str, Mark] = {}
@@ -186,14 +189,19 @@ class MarkWriter:
             for model in self._models if one.model is None else (one.model,):
                 if model not in stores:
                     stores[model] = open_store(self._plant, model)
-                stores[model].mark(mark_of(one))
+                stores[model].mark(self._mark(one))
+
+    def _mark(self, feedback: Feedback) -> Mark:
+        """Return the mark; the operating system vouches for its author if that is who runs the command."""
+        return mark_of(feedback, received_us=self.now_us, by=feedback.by if feedback.by == _user() else None)
 
 
-def _login() -> str:
+def _user() -> str:
+    """Return the operating system's name of who runs the command, whatever the environment says."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name, as in a container
-        return ""
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a user id without a name, as in a container
+        return f"uid {os.getuid()}"
 
 
 def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
@@ -231,7 +239,7 @@ def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
 def _overridden(one: Marked) -> str:
     mark = one.overridden_by
     assert mark is not None, "chosen by it"
-    by = f", by {mark.by}" if mark.by else ""
+    by = f", by {mark.author}" if mark.author else ""
     later = mark.judgement.replace("_", " ")
     return f"{one.feedback.alert_id} has a later mark, which counts: {later} ({time_text(mark.at_us)} UTC{by})"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,7 @@ _NOTE_CHARACTERS = 2_000
 _BY_CHARACTERS = 200
 _REPORT_EVERY_US = 60_000_000
 _RETRY_S = 10.0
+OnFeedback: TypeAlias = Callable[[Feedback, str | None], Awaitable[None]]
 
 
 def feedback_problem(feedback: Feedback, latest_us: int) -> str | None:
@@ -58,18 +59,22 @@ def _decoded(content: bytes) -> Feedback:
 class FeedbackReader(Follower):
     """Reads ``learning.feedback`` and passes each message to ``on_feedback``, at least once, in order.
 
+    ``on_feedback`` also gets the sender's authenticated name, None if there is none (then ``by`` is a claim).
     A message is done when ``on_feedback`` has returned; a StreamadError makes it try again, so that an outage of the
     store loses nothing. A malformed message is reported as an event (at most one a minute)
     and skipped. A place that cannot be read is reported once and tried again. All workers of a plant read as one group:
     each message reaches one of them.
     """
 
-    def __init__(self, plant: Plant, on_feedback: Callable[[Feedback], Awaitable[None]], on_event: OnEvent) -> None:
+    def __init__(self, plant: Plant, on_feedback: OnFeedback, on_event: OnEvent) -> None:
         def on_trouble(why: str) -> None:
             on_event("feedback_unreadable", f"feedback is not read: {why}")
 
-        super().__init__(plant, "feedback", on_trouble, group=plant.context.feedback_group)
         settings = plant.settings
+        wanted = {"group": plant.context.feedback_group}
+        if settings.learning is not None and settings.learning.feedback_principal is not None:
+            wanted["principal_header"] = settings.learning.feedback_principal
+        super().__init__(plant, "feedback", on_trouble, **wanted)
         self._clock = plant.clock
         self._own_model = settings.model.name
         self._is_routed = settings.models is not None
@@ -89,7 +94,7 @@ class FeedbackReader(Follower):
         if problem is not None:
             self._skip(message, problem)
             return
-        await self._deliver(feedback)
+        await self._deliver(feedback, message.sender and message.sender[:_BY_CHARACTERS])
 
     def _foreign(self, feedback: Feedback) -> str | None:
         """Return the problem if the named model is not of this plant: it must not get a store here."""
@@ -98,11 +103,11 @@ class FeedbackReader(Follower):
             return None
         return f"model {model} is not one of this plant's models ({own}{' and its values' if self._is_routed else ''})"
 
-    async def _deliver(self, feedback: Feedback) -> None:
+    async def _deliver(self, feedback: Feedback, sender: str | None) -> None:
         is_reported = False
         while True:
             try:
-                return await self._on_feedback(feedback)
+                return await self._on_feedback(feedback, sender)
             except StreamadError as error:
                 if not is_reported:
                     self._on_event("feedback_waits", f"feedback on {feedback.alert_id} cannot be kept yet: {error}")

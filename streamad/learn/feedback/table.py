@@ -41,9 +41,9 @@ def read_feedback_csv(
 ) -> tuple[list[FeedbackRow], list[str]]:
     """Return the good lines of a CSV file, and a problem with its line number for each other line.
 
-    Columns: alert_id, or stream and sequence; judgement (false_alarm, confirmed, veto); optional note, by, model and
-    time (RFC 3339 with an offset). ``by`` and ``now_us`` replace an empty by and time. Separated by commas, semicolons
-    or tabs, UTF-8. Raises SourceError if the file as a whole cannot be used.
+    Columns: alert_id, or stream and sequence; judgement (false_alarm, confirmed, veto, withdrawn); optional note, by,
+    model and time (RFC 3339 with an offset). ``by`` and ``now_us`` replace an empty by and time. Separated by commas,
+    semicolons or tabs, UTF-8. Raises SourceError if the file as a whole cannot be used.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -144,6 +144,7 @@ class Keeper:
         """Store an operator's mark, durable at once. Raises StoreError."""
         self._open()
         self._store.mark(mark)
+        self._reach(self._store.tidy_marks)
 
     def _reach(self, step: Callable[[], None]) -> None:
         """Take a step that needs the storage; its failure is remembered until the same step succeeds."""

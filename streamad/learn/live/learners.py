@@ -11,6 +11,7 @@ from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.learner import Learner
 from streamad.learn.parts import known_models, may_be_added, store_for, stored_names, versions_of
+from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark
 from streamad.messages import ModelRef
 from streamad.plant import Plant
@@ -51,6 +52,7 @@ class Learners:
         self._learners: dict[str, Learner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._marking = LoneThread("streamad-marking")
+        self._others: dict[str, InlierStore] = {}
         self._is_stopping = False
         self._is_closed = False
 
@@ -99,8 +101,14 @@ class Learners:
             if (learner := self._learners.get(name)) is not None:
                 await learner.mark(mark)
             else:
-                store = store_for(self._plant, name)
-                await in_thread(self._marking, store.mark, mark)
+                await in_thread(self._marking, self._mark, name, mark)
+
+    def _mark(self, name: str, mark: Mark) -> None:
+        """Store a mark with a model that this worker has not loaded."""
+        if name not in self._others:
+            self._others[name] = store_for(self._plant, name)
+        self._others[name].mark(mark)
+        self._others[name].tidy_marks()
 
     async def _models_for(self, model: str | None) -> Collection[str]:
         """Return the models whose stores keep a mark for ``model``. Raises StoreError, RegistryError."""

@@ -89,9 +89,9 @@ class LiveLearning(Learners):
         self._reading = [asyncio.create_task(reader.run()) for reader in self._readers]
         return batchers
 
-    async def _take_feedback(self, feedback: Feedback) -> None:
+    async def _take_feedback(self, feedback: Feedback, sender: str | None) -> None:
         """Store an operator's mark; returns once it is durable. Raises StoreError, RegistryError: then try again."""
-        await self.mark(mark_of(feedback), feedback.model)
+        await self.mark(mark_of(feedback, received_us=self._clock.now_us(), by=sender), feedback.model)
 
     async def close(self, *, wait: bool) -> None:
         """Store what was judged; then, if ``wait``, train what is due, until ``request_stop``. Safe to call twice."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from streamad.errors import StoreError
 from streamad.learn.store.marks import FOLDER as MARKS
-from streamad.learn.store.marks import Marks
-from streamad.learn.store.records import SHARES, Share, StoredSequence
+from streamad.learn.store.marks import Marks, is_joined
+from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence
 from streamad.learn.store.remembered import IdList, Remembered, decode_ids, encode_ids
 from streamad.learn.store.sampling import Bounds, KeyArray, kept
 from streamad.learn.store.shards import (
@@ -30,7 +30,7 @@ from streamad.types import BoolArray, IntArray
 
 IDS = "ids"
 BEYOND = "beyond"
-_ENDINGS: dict[str, str] = {**dict.fromkeys(SHARES, "npz"), IDS: "npy", BEYOND: "npy"}
+_ENDINGS: dict[str, str] = {**dict.fromkeys(SHARES, "npz"), IDS: "npy", BEYOND: "npy", MARKS: "jsonl"}
 _ATTEMPTS = 20
 
 
@@ -59,6 +59,11 @@ class Contents:
         found = {**self._unusable, **self.marks.problems}
         return [f"{self._storage.label}/{found[name]}" for name in sorted(found)]
 
+    @property
+    def lacks_ids(self) -> bool:
+        """Return whether there are sequences whose ids are not known, in a shard that cannot be used."""
+        return any(_folder(text) in SHARES for text in self._unusable)
+
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def refresh(self, *, anew: Collection[Share] = ()) -> None:
@@ -69,21 +74,28 @@ class Contents:
         if anew:
             left = {*SHARES} - {*anew}
             self._unusable = {text: problem for text, problem in self._unusable.items() if _folder(text) in left}
+        self._listed(self._follow)
+
+    def refresh_marks(self) -> None:
+        """Read new marks alone. Raises StoreError."""
+        self._listed(self._follow_marks)
+
+    def _listed(self, follow: Callable[[dict[str, int]], None]) -> None:
+        """Call ``follow`` with a listing that misses nothing, until it finds each file there."""
         for _ in range(_ATTEMPTS):
             # One listing may miss both the files that another process joins and the joined file.
-            if (names := self._storage.names()) == self._storage.names():
+            if _settled(names := self._storage.names()) == _settled(self._storage.names()):
                 try:
-                    return self._follow(names)
+                    return follow(names)
                 except FileNotFoundError:  # joined between our listing and our reading
                     continue
         raise StoreError(f"the inlier store {self._storage.label} changes faster than it can be read: try again")
 
-    def refresh_marks(self) -> None:
-        """Read new marks alone. Raises StoreError."""
-        self.marks.refresh(_in_folder(self._storage.names(), MARKS))
+    def _follow_marks(self, sizes: dict[str, int]) -> None:
+        self.marks.refresh({name for name in sizes if _folder(name) == MARKS})
 
     def _follow(self, sizes: dict[str, int]) -> None:
-        self.marks.refresh(_in_folder(sizes, MARKS))
+        self._follow_marks(sizes)
         self._unusable = {text: problem for text, problem in self._unusable.items() if text in sizes}
         known_lists = {one.name: one for one in (*self.remembered.lists, *self.beyond.lists)}
         shards: dict[FileName, ShardIndex] = {}
@@ -96,7 +108,7 @@ class Contents:
             if name.folder in lists:
                 if (listed := known_lists.get(name) or self._load_ids(name)) is not None:
                     lists[name.folder].append(listed)
-            elif (index := self.shards.get(name) or self._load_index(name, size)) is not None:
+            elif name.folder in SHARES and (index := self.shards.get(name) or self._load_index(name, size)) is not None:
                 shards[name] = index
         self.shards = shards
         self.remembered, self.beyond = Remembered(lists[IDS]), Remembered(lists[BEYOND])
@@ -164,6 +176,10 @@ class Contents:
         name = self._write(encode_ids(keys), folder)
         return Remembered([*remembered.lists, IdList(name, keys)])
 
+    def join_marks(self, stay: Mapping[str, Mark]) -> None:
+        """Join all files of marks into one of the words ``stay``; durable once this returns. Raises StoreError."""
+        self.marks.replace(stay, lambda content: self._write(content, MARKS))
+
     def delete(self, name: FileName) -> None:
         """Remove a file. Raises StoreError."""
         self._storage.delete(str(name))
@@ -182,8 +198,9 @@ def _folder(text: str) -> str:
     return PurePosixPath(text).parts[0]
 
 
-def _in_folder(names: dict[str, int], folder: str) -> set[str]:
-    return {name for name in names if name.startswith(f"{folder}/")}
+def _settled(names: dict[str, int]) -> dict[str, int]:
+    """Return ``names`` without new marks, which come at any time and replace no file."""
+    return {name: size for name, size in names.items() if _folder(name) != MARKS or is_joined(name)}
 
 
 class Survey(NamedTuple):

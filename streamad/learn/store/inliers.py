@@ -17,6 +17,7 @@ import numpy as np
 from streamad.errors import StoreError
 from streamad.learn.store.compaction import compact
 from streamad.learn.store.contents import Contents, Survey, survey
+from streamad.learn.store.history import words_to_keep
 from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence, WindowForm
 from streamad.learn.store.sampling import Bounds, key_of, keys_of
 from streamad.learn.store.shards import FileName, Form, ShardIndex
@@ -32,6 +33,7 @@ _PENDING_BYTES = 1 << 28
 _MAX_PENDING = 10_000
 _ATTEMPTS = 20
 _UNWRITTEN = 1 << 62
+_TIDY_EVERY_US = 86_400_000_000
 
 
 class InlierStore:
@@ -68,6 +70,7 @@ class InlierStore:
         self._pending: dict[int, tuple[StoredSequence, Share]] = {}
         self._known: frozenset[int] = frozenset()
         self._counts: dict[Share, int] = dict.fromkeys(SHARES, 0)
+        self._tidied_us: int | None = None
         self.n_dropped = 0
         """Sequences dropped from memory before they were written, to make room for later ones."""
 
@@ -117,10 +120,32 @@ class InlierStore:
         self._take_stock()
         self._compact(self._write_pending())
         self._take_stock()
+        self.tidy_marks()
 
     def mark(self, mark: Mark) -> None:
         """Store an operator's mark, durable once this returns; the latest one of an id counts. Raises StoreError."""
         self._contents.marks.write(mark)
+
+    def tidy_marks(self) -> None:
+        """Join the files of marks if they are many, and drop those that ``words_to_keep`` does not keep.
+
+        It looks once a day, and when there are many files. Ages count up to the newest sequence or to the machine's
+        clock, whichever is earlier; they count for nothing while a shard cannot be used. Raises StoreError.
+        """
+        now_us = self._clock.monotonic_us()
+        is_due = self._tidied_us is None or now_us - self._tidied_us >= _TIDY_EVERY_US
+        if not is_due and not self._contents.marks.many_files:
+            return
+        self._contents.refresh()
+        marks, stock = self._contents.marks, self._survey()
+        with self._lock:
+            held = np.concatenate([stock.keys[stock.alive], np.fromiter(self._pending, np.uint64, len(self._pending))])
+        is_dated = stock.alive.any() and not self._contents.lacks_ids
+        newest_us = min(int(stock.times[stock.alive].max()), self._clock.now_us()) if is_dated else None
+        stay = words_to_keep(marks.words(), held, newest_us)
+        if marks.many_files or len(stay) < len(marks.words()):
+            self._contents.join_marks(stay)
+        self._tidied_us = now_us
 
     def purge(
         self, *, before_us: int | None = None, ids: Collection[str] | None = None, share: Share | None = None

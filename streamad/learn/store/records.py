@@ -75,6 +75,11 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
         return _EFFECTS[self.judgement]
 
     @property
+    def author(self) -> str:
+        """Return for people who gave it: an authenticated name, or a name that is a claim; "" if none is given."""
+        return self.by if self.by_verified or not self.by else f"{self.by} (claimed)"
+
+    @property
     def since_us(self) -> int:
         """Return when it was received; of a former release's mark its sender's time."""
         return self.received_us or self.at_us

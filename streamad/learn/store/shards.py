@@ -27,11 +27,11 @@ from streamad.types import ChannelSpec, IntArray, Window
 
 _SCHEMA_VERSION = 1
 _TAIL_BYTES = 1 << 17
-_NAME = re.compile(r"([a-z]+)/(\d{16,18})-([A-Za-z0-9_.-]{1,64})-([0-9a-f]{64})\.(np[yz])")
+_NAME = re.compile(r"([a-z]+)/(\d{16,18})-([A-Za-z0-9_.-]{1,64})-([0-9a-f]{64})\.(np[yz]|jsonl)")
 
 
 class FileName(NamedTuple):
-    """The name of a shard or of a list of ids; a file sorts behind those that it replaces."""
+    """The name of a shard, a list of ids or joined marks; a file sorts behind those that it replaces."""
 
     stamp: int
     writer: str

@@ -82,7 +82,7 @@ class Ear:
         self.n_woken = 0
         self.changed = asyncio.Event()
 
-    async def hear(self, feedback: Feedback) -> None:
+    async def hear(self, feedback: Feedback, sender: str | None) -> None:
         self.heard.append(feedback)
         self.changed.set()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +62,30 @@ def test_feedback_on_an_alert_is_a_mark_of_the_store(config: Path, word: str) ->
     assert before_us <= mark.at_us <= SystemClock().now_us()
 
 
+def test_the_operating_system_names_the_author_and_any_other_name_is_a_claim(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "chief")
+    assert run(config, "--alert", identity(1), "--confirmed").exit_code == 0
+    assert run(config, "--alert", identity(2), "--confirmed", "--by", "chief").exit_code == 0
+    found = marks(config)
+    assert (found[identity(1)].author, found[identity(1)].by_verified) == (user, True)
+    assert (found[identity(2)].author, found[identity(2)].by_verified) == ("chief (claimed)", False)
+
+
+def test_a_word_is_taken_back(config: Path) -> None:
+    assert run(config, "--alert", identity(2), "--false-alarm").exit_code == 0
+    result = run(config, "--alert", identity(2), "--withdraw", "--note", "wrong batch")
+    assert result.stdout.startswith("withdrawn: r0 B-2, ended")
+    mark = marks(config)[identity(2)]
+    assert (mark.judgement, mark.note) == ("withdrawn", "wrong batch")
+    path = table(config, f"alert_id,judgement\n{identity(1)},Withdrawn\n")
+    assert run(config, "--import", path).exit_code == 0
+    assert marks(config)[identity(1)].judgement == "withdrawn"
+
+
 def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
     result = run(config, "--alert", identity(7), "--confirmed")
     assert result.exit_code == 0
@@ -109,7 +135,7 @@ def test_a_sequence_by_its_own_name(config: Path) -> None:
     ("arguments", "text"),
     [
         (["--confirmed"], "name a sequence: --alert"),
-        (["--alert", identity(1)], "give one of --false-alarm, --confirmed and --veto"),
+        (["--alert", identity(1)], "give one of --false-alarm, --confirmed, --veto and --withdraw"),
         (["--alert", identity(1), "--confirmed", "--veto"], "only one of"),
         (["--stream", "r0", "--confirmed"], "go together"),
         (["--sequence", "B-1", "--confirmed"], "go together"),
@@ -200,13 +226,16 @@ def test_a_table_is_imported_with_the_columns_of_each_line(config: Path) -> None
         ",r0,B-2,false alarm,,,\n"
         f"{identity(9)},,,veto,,,\n",
     )
+    before_us = SystemClock().now_us()
     result = run(config, "--import", path, "--by", "desk")
     assert result.exit_code == 0, result.output
     assert "kept in the inlier store: 3 marks" in result.stdout
     assert result.stderr.startswith(f"note: no sequence {identity(9)} is stored")
     found = marks(config)
     at_us = round(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp() * 1e6)
-    assert found[identity(1)] == Mark(id=identity(1), judgement="confirmed", note="seal leaked", by="Kim", at_us=at_us)
+    said = found[identity(1)]
+    assert (said.judgement, said.note, said.author, said.at_us) == ("confirmed", "seal leaked", "Kim (claimed)", at_us)
+    assert before_us <= said.received_us <= SystemClock().now_us(), "an early date makes no word older"
     assert (found[identity(2)].judgement, found[identity(2)].by) == ("false_alarm", "desk")
     assert len(found) == 3
 
@@ -219,7 +248,7 @@ def test_feedback_that_a_later_stored_mark_overrides_is_reported(config: Path) -
     result = run(config, "--import", path)
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
-        f"note: {identity(2)} has a later mark, which counts: veto ({said_at:%Y-%m-%d %H:%M:%S} UTC, by Kim)"
+        f"note: {identity(2)} has a later mark, which counts: veto ({said_at:%Y-%m-%d %H:%M:%S} UTC, by Kim (claimed))"
     ]
     assert marks(config)[identity(2)].judgement == "veto"
     assert json.loads(run(config, "--import", path, "--json").stdout)["overridden"] == [identity(2)]

@@ -80,7 +80,7 @@ def test_people_see_the_same(config: Path) -> None:
     assert re.search(r"no model \(1\)", said)
     assert "marks: 1 confirmed, 1 veto; 1 of them without a stored window" in said
     each = run(config, "list", "--each").stdout
-    assert re.search(rf"{identity(9)} +r1 +B-9 .* aside +anomalous +0.0040 +confirmed", each)
+    assert re.search(rf"{identity(9)} +r1 +B-9 .* aside +anomalous +0.0040 +confirmed +\n", each)
     assert len(re.findall(r" [rR]\d +B-\d+ ", each)) == 11
 
 
@@ -91,6 +91,31 @@ def test_each_sequence_for_machines(config: Path) -> None:
     assert by_id[identity(9)].items() >= {"stream": "r1", "sequence": "B-9", "share": "aside", "p_value": 0.004}.items()
     assert by_id[identity(9)]["mark"]["judgement"] == "confirmed"
     assert by_id[identity(0)]["mark"] is None
+
+
+def test_what_was_said_and_by_whom(config: Path) -> None:
+    words = [("false_alarm", "Kim", False), ("withdrawn", "Jo", True), ("veto", "[red]Al", False)]
+    for n, (judgement, by, is_verified) in enumerate(words):
+        mark = Mark(id=identity(n), judgement=judgement, by=by, by_verified=is_verified, at_us=1)  # type: ignore[arg-type]
+        store_of(config).mark(mark)
+    said = run(config, "list", "--each").stdout
+    assert "false alarm by Kim (claimed)" in said
+    assert "withdrawn by Jo" in said
+    assert "withdrawn by Jo (claimed)" not in said
+    assert "veto by [red]Al (claimed)" in said
+    (model,) = json_of(run(config, "list", "--each", "--json"))["models"]
+    assert [one["mark"]["by_verified"] for one in model["sequences"][:3]] == [False, True, False]
+
+
+def test_what_is_kept_for_its_mark_alone_is_counted_apart(tmp_path: Path) -> None:
+    config = plant_of(tmp_path, learning={"max_aside": 20})
+    add(config, {"aside": [sequence(0)]})
+    store_of(config).mark(Mark(id=identity(0), judgement="confirmed", at_us=START_US))
+    add(config, {"aside": [sequence(n) for n in range(1, 30)]})
+    (model,) = json_of(run(config, "list", "--each", "--json"))["models"]
+    assert (model["shares"]["aside"]["count"], model["shares"]["aside"]["only_marked"]) == (20, 1)
+    assert [one["id"] for one in model["sequences"] if one["only_marked"]] == [identity(0)]
+    assert re.search(r"aside +20 \+ 1 marked +20 ", run(config, "list").stdout)
 
 
 @pytest.mark.parametrize(

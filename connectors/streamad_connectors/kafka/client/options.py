@@ -145,6 +145,12 @@ class KafkaSubscriptionOptions(ClientOptions):
     start: Literal["earliest", "latest"] | None = Field(
         default=None, description="where to begin the first time; default: earliest with a group, latest without"
     )
+    principal_header: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_NAME,
+        description="header in which the broker or a proxy, not the sender, writes who sent a message; default: none",
+    )
 
 
 _Options = TypeVar("_Options", bound=ClientOptions)

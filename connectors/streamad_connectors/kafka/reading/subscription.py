@@ -36,6 +36,8 @@ class KafkaSubscription:
     ``close``. Without a group no position is kept. ``start`` says where to begin a partition that the group has not
     read yet; the default is the earliest message with a group, the next message without.
 
+    With ``principal_header`` a message bears the sender that this header names.
+
     An absent broker is waited for, with one warning. Messages that were deleted before they were read are skipped,
     with a warning.
     """
@@ -47,6 +49,7 @@ class KafkaSubscription:
         self._client = Client.of(rest, given, context, "subscription")
         self._group = given.group
         self._start = given.start or ("latest" if given.group is None else "earliest")
+        self._principal_header = given.principal_header
         self._topic = self._client.place.topic
         self._consumer: AIOKafkaConsumer | None = None
         self._yielded: tuple[TopicPartition, int] | None = None
@@ -72,7 +75,7 @@ class KafkaSubscription:
             self._yielded = partition, record.offset
             if record.offset > self._seen.get(partition, -1):  # else a repetition after a rebalance
                 self._seen[partition] = record.offset
-                yield _stored(record)
+                yield stored_message(record, self._principal_header)
 
     def done(self) -> None:
         """Mark the message yielded last as done, for the next commit."""
@@ -243,6 +246,12 @@ class _CommitsBefore(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         pass
 
 
-def _stored(record: ConsumerRecord[bytes | None, bytes | None]) -> StoredMessage:
+def stored_message(
+    record: ConsumerRecord[bytes | None, bytes | None], principal_header: str | None = None
+) -> StoredMessage:
+    """Return the message of a record; its sender is what the only header ``principal_header`` says."""
     place = f"{partition_name(record.topic, record.partition)}, offset {record.offset}"
-    return StoredMessage(record.value or b"", place)
+    stamped = [value for name, value in record.headers if name == principal_header]
+    # Of two such headers one is the sender's own.
+    sender = (stamped[0] or b"").decode("utf-8", "replace").strip() if len(stamped) == 1 else ""
+    return StoredMessage(record.value or b"", place, sender or None)

@@ -13,12 +13,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 
 from streamad.errors import OutputError, SourceError
 from streamad.learn.feedback.feedback import FeedbackReader, feedback_problem, send_feedback
 from streamad.learn.feedback.table import read_feedback_csv
+from streamad.learn.store.records import mark_of
 from streamad.messages import Feedback
 from streamad.plant import Plant
+from streamad.ports import StoredMessage
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ManualClock
 from tests.support.learning.plant import settings_of
@@ -47,6 +50,7 @@ class Desk:
     folder: Path
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW_US))
     heard: list[Feedback] = field(default_factory=list)
+    senders: list[str | None] = field(default_factory=list)
     told: list[tuple[str, str]] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -62,8 +66,9 @@ class Desk:
         with self.path.open("ab") as file:
             file.writelines(lines)
 
-    async def hear(self, feedback: Feedback) -> None:
+    async def hear(self, feedback: Feedback, sender: str | None = None) -> None:
         self.heard.append(feedback)
+        self.senders.append(sender)
         self.changed.set()
 
     def emit(self, kind: str, message: str) -> None:
@@ -86,7 +91,7 @@ class Desk:
                 await asyncio.sleep(0)
 
     @asynccontextmanager
-    async def reader(self, on_feedback: Callable[[Feedback], Any] | None = None) -> AsyncIterator[None]:
+    async def reader(self, on_feedback: Callable[[Feedback, str | None], Any] | None = None) -> AsyncIterator[None]:
         reader = FeedbackReader(self.plant(settings()), on_feedback or self.hear, self.emit)
         task = asyncio.create_task(reader.run())
         try:
@@ -119,11 +124,28 @@ async def test_lines_of_any_program_are_read_in_order_and_go_on_where_the_last_r
     assert not desk.told
 
 
+async def test_whoever_a_message_says_it_is_from_its_sender_is_whom_the_system_names(desk: Desk) -> None:
+    learning = {"feedback": "kafka://broker:9092/desk", "feedback_principal": "principal"}
+    reader = FeedbackReader(desk.plant(settings_of(learning=learning)), desk.hear, desk.emit)
+    for sender in (None, "User:kim", "x" * 201):
+        await reader.take(StoredMessage(line(said(by="chief")), "desk-0, offset 0", sender))
+    assert desk.senders == [None, "User:kim", "x" * 200]
+    (authenticated, claimed) = (mark_of(desk.heard[0], by=by) for by in ("User:kim", None))
+    assert (authenticated.author, authenticated.by_verified) == ("User:kim", True)
+    assert (claimed.author, claimed.by_verified) == ("chief (claimed)", False)
+
+
+@pytest.mark.parametrize("place", [None, "desk/feedback.jsonl", "file:desk/feedback.jsonl"])
+def test_a_file_does_not_say_who_wrote_a_line(place: str | None) -> None:
+    with pytest.raises(ValidationError, match="feedback names no topic"):
+        settings_of(learning={"feedback": place, "feedback_principal": "principal"})
+
+
 async def test_a_message_in_hand_at_the_end_comes_again(desk: Desk) -> None:
     desk.append(line(said("a1")), line(said("a2")))
     started = asyncio.Event()
 
-    async def hang(feedback: Feedback) -> None:
+    async def hang(feedback: Feedback, sender: str | None) -> None:
         started.set()
         await asyncio.Event().wait()
 
@@ -150,7 +172,7 @@ async def test_a_message_that_cannot_be_stored_is_reported_once_and_tried_again(
     desk.append(line(said("a1")), line(said("a2")))
     attempts = 0
 
-    async def keep(feedback: Feedback) -> None:
+    async def keep(feedback: Feedback, sender: str | None) -> None:
         nonlocal attempts
         attempts += 1
         if attempts <= 3:
