@@ -86,10 +86,10 @@ class Line:
     def judged(self, windows: Sequence[Window]) -> list[StoredSequence]:
         """Return ``windows`` with the decisions of the version in service."""
         version, made = self.registry.current("default"), []
-        for window in windows:
-            self.clock.advance(3600)
-            now_us, name = self.clock.now_us(), f"B-{len(made)}-{self.clock.now_us()}"
-            made.append(StoredSequence(name, "r1", name, now_us, now_us, window, "learning"))
+        for number, window in enumerate(windows):
+            time_us = self.clock.now_us() + number * HOUR_US
+            name = f"B-{time_us}"
+            made.append(StoredSequence(name, "r1", name, time_us, time_us, window, "learning"))
         if version is None:
             return made
         model = self.registry.load("default", version, settings=self.settings, detector=detector_for(self.plant))
@@ -111,6 +111,7 @@ class Line:
         learning = self.settings.learning
         assert learning is not None
         store, found = self._store(), self.judged(windows)
+        self.clock.advance(3600 * len(windows))
         for each in found:
             is_accepted = each.p_value is None or (each.decision == "normal" and each.p_value > learning.accept_above)
             reserved = is_reserved(each.stream, each.sequence, learning.reserve)
@@ -151,7 +152,7 @@ def shown(row: dict[str, Any], outcome: TrainingOutcome | None = None) -> dict[s
     """Print a row of the table to stderr and return it."""
     if outcome is not None:
         second = outcome.second
-        row |= {"promoted": outcome.promoted, "second": None if second is None else second.reason}
+        row |= {"reason": outcome.reason, "second": None if second is None else second.reason}
     print(json.dumps(row), file=sys.stderr, flush=True)
     return row
 

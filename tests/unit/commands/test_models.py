@@ -23,11 +23,11 @@ from streamad.commands.models.status import progress_text
 from streamad.commands.models.training import how_to_resume, same_as_before
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.learn.registry.registry import NoModelError
-from streamad.learn.store.records import Mark
+from streamad.learn.store.records import Mark, StoredSequence, is_reserved
 from streamad.learn.trainer.lease import Lease, LeaseTimes
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus
-from streamad.types import from_us
+from streamad.types import Window, from_us
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.stored import (
     HOUR_US,
@@ -245,6 +245,83 @@ def test_an_interruption_prints_that_the_training_goes_on() -> None:
 def _is_at_work(config: Path) -> bool:
     training = json_of(config, "status")["models"][0]["training"]
     return training is not None and training["epoch"] == 1
+
+
+# --- operators' words ---
+
+
+def odd(n: int, **changes: Any) -> StoredSequence:
+    """A sequence that alerted, above the others by far."""
+    plain = sequence(n)
+    values = plain.window.values.copy()
+    values[:, : plain.window.length] += 10.0
+    window = Window(values, plain.window.length)
+    return sequence(n, **{"window": window, "decision": "anomalous", "p_value": 0.01, **changes})
+
+
+ODD = [n for n in range(72, 99) if not is_reserved(f"r{n % 2}", f"B-{n}", 0.2)][:8]
+
+
+@pytest.fixture
+def spoken(trained: Path) -> Path:
+    """The same with eight alerts of which five are called false alarms, and one confirmed."""
+    add(trained, {"aside": [odd(n) for n in ODD], "accepted": [sequence(n) for n in range(72, 99) if n not in ODD]})
+    store = store_of(trained)
+    for n, word in [*((n, "false_alarm") for n in ODD[:5]), (ODD[5], "confirmed"), (ODD[6], "withdrawn")]:
+        store.mark(Mark(id=identity(n), judgement=word, at_us=START_US, received_us=START_US))  # type: ignore[arg-type]
+    return trained
+
+
+def test_a_version_with_operators_words_waits_until_a_person_promotes_it(spoken: Path) -> None:
+    text = said(spoken, "retrain")
+    assert "model default 0003, with operators' words: waits for review: 5 sequences called false alarms" in text
+    serves = registry_at(spoken).current("default")
+    rows = {row["version"]: row for row in json_of(spoken, "list")["versions"]}
+    assert (rows["0003"]["waits_for_review"], rows["0003"]["in_service"]) == (True, False)
+    assert not rows["0002"]["waits_for_review"]
+    assert "waits for review" in said(spoken, "list")
+    (model,) = json_of(spoken, "status")["models"]
+    assert model["waits_for_review"]["version"] == "0003"
+    assert "review      0003 waits for review: " in said(spoken, "status")
+    assert f"`streamad models compare {serves} 0003`" in text
+    assert "5 of them called false alarms" in " ".join(said(spoken, "show", "0003").split())
+    said(spoken, "promote", "0003")
+    (model,) = json_of(spoken, "status")["models"]
+    assert (model["champion"], model["waits_for_review"]) == ("0003", None)
+    assert "review " not in said(spoken, "status")
+
+
+def test_a_comparison_shows_the_alerts_that_would_be_silenced_with_their_words(spoken: Path) -> None:
+    """Version 0002 has the odd ones in its reserve, so its threshold lies above theirs."""
+    reserved = [n for n in range(100, 300) if is_reserved(f"r{n % 2}", f"B-{n}", 0.2)]
+    passed: dict[str, Any] = {"decision": "normal", "p_value": 0.5, "stored_us": START_US}
+    add(spoken, {"reserve": [odd(n, time_us=START_US + n, **passed) for n in reserved]})
+    assert train(spoken) == "0002"
+    found = json_of(spoken, "compare", "0001", "0002")["comparison"]["silenced"]
+    by_id = {each["alert_id"]: each["judgement"] for each in found["alerts"]}
+    assert by_id, found
+    words = {identity(n): "false_alarm" for n in ODD[:5]}
+    words |= {identity(ODD[5]): "confirmed", identity(ODD[6]): "withdrawn", identity(ODD[7]): None}
+    assert by_id.items() <= words.items()
+    text = said(spoken, "compare", "0001", "0002")
+    assert f"{len(by_id)} of {found['n_raised']} (" in text
+    assert "would raise again and 0002" in text
+    first = text.partition("would silence:")[2].splitlines()[2]
+    assert ("confirmed" in first) == ("confirmed" in by_id.values())
+
+
+def test_words_beyond_the_bound_are_a_note(trained: Path) -> None:
+    store = store_of(trained)
+    for n in SHARES["accepted"]:
+        store.mark(Mark(id=identity(n), judgement="veto", at_us=START_US, received_us=START_US + n))
+    result = run(trained, "retrain")
+    assert "note: " in result.output
+    text = " ".join(result.output.split())
+    assert "more sequences called confirmed or veto train all the same: words keep out at most" in text
+    record = registry_at(trained).manifest("default", "0002").learning
+    assert record is not None
+    assert (record.n_excluded, record.n_excluded + record.n_capped) == (8, 40)
+    assert "8 more kept out by operators' words" in " ".join(said(trained, "show", "0002").split())
 
 
 # --- comparing and showing ---
