@@ -15,6 +15,7 @@ from streamad.errors import StoreError
 from streamad.judge.scoring import MicroBatcher
 from streamad.learn.live.keeper import Keeper
 from streamad.learn.live.learners import Learners
+from streamad.learn.store import marks
 from streamad.learn.store.records import Mark
 from streamad.plant import Plant
 from streamad.testing import ManualClock
@@ -100,6 +101,20 @@ async def test_forged_names_make_no_more_stores_than_the_plant_may_have_models(t
             await learners.mark(MARK, name)
     assert marked(plant) == {"default.A", "default.B"}
     assert {path.name for path in (tmp_path / "inliers").iterdir()} == {"default.A", "default.B"}
+
+
+async def test_a_flood_of_words_is_bounded_also_for_a_model_that_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "MAX_FILES", 5)
+    plant = plant_in(tmp_path)
+    async with learners_of(plant, "default.A") as learners:
+        for name in ("default.A", "default.B"):
+            for n in range(40):
+                await learners.mark(Mark(id="a1", judgement="veto", at_us=n + 1, received_us=1), name)
+    for name in ("default.A", "default.B"):
+        assert len(list((tmp_path / "inliers" / name / "marks").iterdir())) <= 6
+        assert plant.store(name).marks()["a1"].at_us == 40
 
 
 # --- a learner that fails --------------------------------------------------------------------------------------------
