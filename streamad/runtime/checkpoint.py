@@ -16,8 +16,9 @@ from streamad.errors import CheckpointError
 from streamad.messages import OutputRecord, Role
 from streamad.partition_progress import Progress, ProgressUpdate, merge
 from streamad.ports import DurableSink, Sink
-from streamad.system.files import write_atomically, writing
+from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import try_lock
+from streamad.system.opening import STATE_FOLDER, read_state
 from streamad.system.tasks import look_at
 
 SCHEMA_VERSION = 1
@@ -60,7 +61,7 @@ def newest_commit_us(folder: Path) -> int | None:
 
 def _read(path: Path) -> _Commit:
     try:
-        commit = msgspec.json.decode(path.read_bytes(), type=_Commit)
+        commit = msgspec.json.decode(read_state(path), type=_Commit)
     except (OSError, msgspec.MsgspecError) as error:
         raise CheckpointError(
             f"{path}: cannot be read ({error}); move the folder and the outputs away to begin anew"
@@ -104,10 +105,11 @@ class LocalCommitter:
         Raises CheckpointError, OutputError, and what ``check_cursors`` raises.
         """
         with writing(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(STATE_FOLDER, parents=True, exist_ok=True)
             self._lock = try_lock(self._folder / "lock")
         if self._lock is None:
             raise CheckpointError(f"{self._folder}: another streamad is running with this checkpoint; stop it first")
+        clear_leftovers(self._folder)
         saved = read_checkpoint(self._folder)
         self._number, self._progress = saved.number, saved.progress
         if self._check_cursors is not None:
@@ -185,7 +187,8 @@ class LocalCommitter:
         self._number += 1
         lengths = {self._names[role]: await sink.position() for role, sink in self._durable().items()}
         commit = _Commit(number=self._number, outputs=lengths, progress=progress)
-        await asyncio.to_thread(write_atomically, self._folder / f"{name}.json", msgspec.json.encode(commit))
+        path = self._folder / f"{name}.json"
+        await asyncio.to_thread(write_atomically, path, msgspec.json.encode(commit), is_state=True)
 
 
 class UnsavedCommitter:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from streamad.errors import OutputError
 from streamad.system.locks import lock_open_file
+from streamad.system.opening import STATE_FILE, NotRegularError, open_regular
 
 _ADVICE = {
     errno.ENOSPC: "free disk space and try again",
@@ -23,9 +26,14 @@ _ADVICE = {
     errno.ENOTDIR: "a file is in the way where a folder is needed: move it or choose another folder",
     errno.EEXIST: "a file is in the way where a folder is needed: move it or choose another folder",
     errno.ENOENT: "its folder is not there or cannot be made here: make it, or choose another folder",
+    errno.ELOOP: "streamad reaches its own state through no link: remove the link",
 }
 _LOCK_S = 10.0
 _LOCK_POLL_S = 0.01
+_TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
+_ABANDONED_AFTER_S = 3600
+_FOLDERS_KNOWN = 256
+_cleared_s: dict[Path, float] = {}  # when this process last looked for leftovers in a folder
 
 
 @contextmanager
@@ -35,6 +43,8 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, "check the disk and try again")
+        if isinstance(error, NotRegularError):
+            advice = "name a regular file"
         raise OutputError(f"cannot write {path}: {error.strerror or error}; {advice}") from error
 
 
@@ -54,21 +64,46 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_atomically(
-    path: Path, content: bytes, *, temporary: Path | None = None, only_if: Callable[[], bool] = lambda: True
+    path: Path,
+    content: bytes,
+    *,
+    is_state: bool = False,
+    temporary: Path | None = None,
+    only_if: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Replace ``path`` by ``content``: after a crash at any moment it holds the old bytes or the new, never a mixture.
+    """Replace ``path`` by ``content``, as ``replacing`` does. If it raises OutputError, ``path`` is unchanged."""
+    with replacing(path, is_state=is_state, temporary=temporary, only_if=only_if) as descriptor:
+        append_whole(descriptor, content, 0)
 
-    One writer of ``path`` at a time: ``temporary`` (default ``.NAME.tmp`` beside it; on the same file system) has a
-    fixed name, so killed writers leave at most one, which the next overwrites. If it raises OutputError, ``path`` is
-    unchanged. ``only_if`` is asked after the content is on the disk; without its consent ``path`` is unchanged.
+
+@contextmanager
+def replacing(
+    path: Path,
+    *,
+    is_state: bool = False,
+    temporary: Path | None = None,
+    only_if: Callable[[], bool] = lambda: True,
+) -> Iterator[int]:
+    """Yield a descriptor to write to; the block's end replaces ``path`` by it, an error leaves ``path`` as it was.
+
+    After a crash at any moment ``path`` holds the old bytes or the new, never a mixture. ``is_state``: only this user
+    may read the file; others have the umask's mode. A link at ``path`` is replaced, never followed. ``temporary``
+    (default ``.NAME.RANDOM.tmp`` beside it; on the same file system) must not exist. Leftovers of killed writers with
+    such names are removed after an hour, by the next writer in the folder. ``only_if`` is asked after the content is on
+    the disk; without its consent ``path`` is unchanged. Raises OutputError.
     """
-    temporary = temporary or path.with_name(f".{path.name}.tmp")
+    named, temporary = temporary, temporary or path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     with writing(path):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        descriptor = open_regular(temporary, flags, mode=STATE_FILE if is_state else 0o666, follows_links=False)
         try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                if named is None:
+                    _clear_abandoned(path.parent, os.fstat(descriptor).st_mtime)
+                yield descriptor
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
             if only_if():
                 temporary.replace(path)
             else:
@@ -80,15 +115,41 @@ def write_atomically(
         sync_folder(path.parent)
 
 
+def clear_leftovers(folder: Path, name: str | None = None, *, before_s: float | None = None) -> None:
+    """Remove the temporary files that killed writers of ``folder/name`` (None: of any name) left.
+
+    Only if no writer is busy: the caller holds the lock of what they write, or the files were last changed before
+    ``before_s``, in Unix seconds by the clock of the file system.
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match is None or name not in (None, match[1]):
+                continue
+            with suppress(OSError):
+                if before_s is None or entry.stat(follow_symlinks=False).st_mtime < before_s:
+                    Path(entry.path).unlink()
+
+
+def _clear_abandoned(folder: Path, now_s: float) -> None:
+    """Remove leftovers of any name, once an hour: a folder may hold many files, and a listing costs time."""
+    if now_s - _cleared_s.get(folder, 0.0) < _ABANDONED_AFTER_S:
+        return
+    if len(_cleared_s) >= _FOLDERS_KNOWN:
+        _cleared_s.clear()
+    _cleared_s[folder] = now_s
+    clear_leftovers(folder, before_s=now_s - _ABANDONED_AFTER_S)
+
+
 def append_lines(path: Path, lines: bytes, *, busy: str) -> None:
     """Append whole lines to a file that other programs append to as well; returns when they are on the disk.
 
-    Makes missing folders. Raises OutputError, also with the text ``busy`` if another program keeps the file locked for
-    ten seconds.
+    Makes missing folders. Raises OutputError, also for what is no regular file, and with the text ``busy`` if another
+    program keeps the file locked for ten seconds.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             deadline = time.monotonic() + _LOCK_S
             while not lock_open_file(descriptor):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streamad.errors import RegistryError
+from streamad.system.opening import STATE_FILE, open_regular
 
 _POLL_S = 0.01
 
@@ -18,10 +19,11 @@ def try_lock(path: Path) -> int | None:
     """Return a descriptor that holds the lock ``path`` (close it to release), or None if another process holds it.
 
     A holder may remove the file before it releases: a lock on a removed file protects nothing and is taken anew.
-    Raises OSError if the file system cannot lock.
+    Only this user may open a file that it makes: whoever can read a lock can hold it. Raises OSError if the file system
+    cannot lock, or if ``path`` is a link or no regular file.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, mode=STATE_FILE, follows_links=False)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(path, descriptor):
@@ -48,7 +50,7 @@ def lock_open_file(descriptor: int) -> bool:
 def _is_at(path: Path, descriptor: int) -> bool:
     held = os.fstat(descriptor)
     try:
-        named = path.stat()
+        named = path.lstat()
     except FileNotFoundError:
         return False
     return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)

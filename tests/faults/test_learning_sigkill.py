@@ -145,7 +145,7 @@ def test_killed_while_it_trains_or_promotes(lives: Lives) -> None:
     lives.record(120)
     before = trained(lives)
     lives.die_at("TRAINER", "versions/.", [1, 4, 9])  # the folder in which a version is put together
-    lives.die_at("TRAINER", "CURRENT.tmp", [1, 2])
+    lives.die_at("TRAINER", ".CURRENT.", [1, 2])
     lives.die_at("TRAINER", "training/", [12, 25, 40])
     lives.assert_clean()
     assert trained(lives) > before

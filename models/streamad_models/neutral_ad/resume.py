@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import pickle
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from streamad.errors import DetectorError, OutputError
+from streamad.system.files import replacing
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.options import TrainingOptions
 
@@ -48,18 +48,12 @@ def fingerprint(data: WindowSet, options: TrainingOptions, seed: int, device: to
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     """Replace ``path`` atomically. Raises OutputError."""
-    partial = path.with_name(path.name + ".partial")
     content = {name: getattr(snapshot, name) for name in Snapshot.__slots__}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as stream:
+        with replacing(path, is_state=True) as descriptor, os.fdopen(descriptor, "wb", closefd=False) as stream:
             torch.save({"kind": _KIND, **content}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-        with suppress(OSError):
-            partial.unlink()
         raise OutputError(f"cannot write the resume file {path}: {error}; free space or name another file") from error
 
 

@@ -5,6 +5,8 @@ Layout: ``<root>/<name>/versions/0007/`` holds a version, ``<root>/<name>/CURREN
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -19,8 +21,9 @@ from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, verify_files
 from streamad.messages import ModelRef
 from streamad.ports import Detector
 from streamad.settings.plant_yaml import Settings
-from streamad.system.files import write_atomically, writing
+from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import locked
+from streamad.system.opening import open_regular
 
 _LOCK_TIMEOUT_S = 10.0
 _CURRENT_MAX_BYTES = 256
@@ -123,7 +126,8 @@ class Registry:
                     self._rewrite(name, msgspec.structs.replace(champion, challenged=challenged))
 
     def _rewrite(self, name: str, manifest: Manifest) -> None:
-        temporary = self._home(name) / f".{MANIFEST_FILE}.tmp"  # a killed writer leaves nothing inside a version
+        # Outside the version: a killed writer leaves nothing in it.
+        temporary = self._home(name) / f".{MANIFEST_FILE}.{secrets.token_hex(8)}.tmp"
         folder = self._existing(name, manifest.version)
         write_atomically(folder / MANIFEST_FILE, encode_manifest(manifest), temporary=temporary)
 
@@ -169,6 +173,7 @@ class Registry:
             f"{path} has been held by another process for {_LOCK_TIMEOUT_S:.0f} s: end it if it hangs, then try again"
         )
         with writing(path), locked(path, busy=busy, timeout_s=_LOCK_TIMEOUT_S):
+            clear_leftovers(path.parent)
             yield
 
 
@@ -194,7 +199,7 @@ def _folders(folder: Path) -> list[str]:
 
 def _read_short(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             return file.read(_CURRENT_MAX_BYTES)
     except FileNotFoundError:
         return None

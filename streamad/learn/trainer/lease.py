@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from streamad.errors import RegistryError
-from streamad.system.files import writing
+from streamad.system.files import append_whole, writing
 from streamad.system.locks import locked, try_lock
+from streamad.system.opening import STATE_FOLDER, open_regular, read_state
 from streamad.types import from_us
 
 _GUARD_TIMEOUT_S = 10.0
@@ -53,7 +54,7 @@ def _content_if_held(path: Path) -> bytes | None:
     """Return the content of the lease if a process has locked it; a trainer of a former version locks another file."""
     for file in (path, *sorted((path.parent / "holders").glob("*.held"))):
         try:
-            with file.open("rb") as opened:
+            with os.fdopen(open_regular(file, follows_links=False), "rb") as opened:
                 try:
                     fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -103,7 +104,7 @@ class Lease:
         guard = self._training / "lease.guard"
         busy = f"{guard} has been held by another process for {_GUARD_TIMEOUT_S:.0f} s: end it if it hangs"
         with writing(self._training):
-            self._training.mkdir(parents=True, exist_ok=True)
+            self._training.mkdir(STATE_FOLDER, parents=True, exist_ok=True)
         while True:
             with writing(self._path), locked(guard, busy=busy, timeout_s=_GUARD_TIMEOUT_S):
                 holder = self.holder()
@@ -174,7 +175,8 @@ class Lease:
         since = from_us(since_us).isoformat(timespec="seconds")
         self._owner = f"{secrets.token_hex(8)} pid {os.getpid()} on {platform.node()}, since {since}".encode()
         try:
-            self._path.write_bytes(_digits(0) + self._owner)
+            os.ftruncate(descriptor, 0)
+            append_whole(descriptor, _digits(0) + self._owner, 0)
         except BaseException:
             os.close(descriptor)
             raise
@@ -185,7 +187,7 @@ class Lease:
         if self._descriptor is None:
             return False
         try:
-            return self._path.read_bytes()[_DIGITS:] == self._owner
+            return read_state(self._path)[_DIGITS:] == self._owner
         except FileNotFoundError:
             return False
 

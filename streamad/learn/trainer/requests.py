@@ -12,6 +12,7 @@ import msgspec
 from streamad.errors import RegistryError
 from streamad.learn.registry.registry import Registry
 from streamad.system.files import write_atomically, writing
+from streamad.system.opening import STATE_FOLDER, read_state
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 
@@ -92,9 +93,10 @@ def post_request(registry: Registry, name: str, request: TrainingRequest) -> Pat
     folder = registry.training_folder(name) / "requests"
     content = msgspec.json.encode(request)
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(STATE_FOLDER, parents=True, exist_ok=True)
+        folder.mkdir(STATE_FOLDER, exist_ok=True)
     path = folder / f"{hashlib.blake2b(content, digest_size=8).hexdigest()}.json"
-    write_atomically(path, content)
+    write_atomically(path, content, is_state=True)
     return path
 
 
@@ -114,7 +116,7 @@ def posted_requests(registry: Registry, name: str) -> dict[Path, TrainingRequest
 
 def _read(path: Path) -> TrainingRequest | None:
     try:
-        return decode_json(path.read_bytes(), TrainingRequest)
+        return decode_json(read_state(path), TrainingRequest)
     except FileNotFoundError:  # taken at this very moment
         return None
     except msgspec.DecodeError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +17,7 @@ from streamad.learn.trainer.requests import TrainingRequest, TrainingResult
 from streamad.learn.training.fits import FitStep
 from streamad.ports import Clock
 from streamad.system.files import write_atomically
+from streamad.system.opening import read_state
 from streamad.system.untrusted_json import decode_json
 
 _WRITE_EVERY_S = 1.0
@@ -68,7 +68,7 @@ def written_status(training: Path) -> TrainingStatus:
         former = sorted((training / "holders").glob("*.json"))
         for path in (training / "status.json", *former):
             with suppress(FileNotFoundError):
-                return decode_json(path.read_bytes(), TrainingStatus)
+                return decode_json(read_state(path), TrainingStatus)
     except msgspec.DecodeError:
         return TrainingStatus()
     except OSError as error:
@@ -133,9 +133,8 @@ class StatusWriter:
 
     def _write(self, **changes: Any) -> None:
         self._status = msgspec.structs.replace(self._status, **changes, updated_us=self._clock.now_us())
-        # A trainer that was stopped for long must not overwrite what its successor wrote: a temporary file of its own,
-        # and the question asked again between its content and the rename.
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        # A trainer that was stopped for long must not overwrite what its successor wrote: the question is asked again
+        # between the content and the rename.
         if self._holds_lease():
             content = msgspec.json.encode(self._status)
-            write_atomically(self._path, content, temporary=temporary, only_if=self._holds_lease)
+            write_atomically(self._path, content, is_state=True, only_if=self._holds_lease)
