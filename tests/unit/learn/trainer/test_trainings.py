@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from streamad.drift.lasting_change import Changed
 from streamad.learn.registry.registry import Registry
 from streamad.learn.trainer.lease import Lease
 from streamad.learn.trainer.requests import (
+    SecondOutcome,
     TrainingFailed,
     TrainingOutcome,
     TrainingRequest,
@@ -266,3 +268,34 @@ async def test_an_unreadable_registry_is_logged_once_for_an_outage(asking: Askin
         assert [entry["event"] for entry in logs] == ["cannot see what is to be trained"]
         shutil.rmtree(folder)
         assert await at.turn() is None
+
+
+# --- what operators' words did ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("second", "kind"),
+    [
+        (SecondOutcome(version="0003", promoted=False, waits=True, reason="waits"), "waits_for_review"),
+        (SecondOutcome(version="0003", promoted=True, waits=False, reason="trusted"), "model_promoted"),
+        (SecondOutcome(version="0003", promoted=False, waits=False, reason="worse"), "model_not_promoted"),
+        (SecondOutcome(version=None, promoted=False, waits=False, reason="failed"), "model_not_promoted"),
+    ],
+)
+async def test_a_second_challenger_is_an_event_after_the_first(
+    second: SecondOutcome, kind: str, asking: AskingFor
+) -> None:
+    at, outcome = asking(), done(REQUEST)
+    assert isinstance(outcome, TrainingOutcome)
+    at.trainings.ended(replace(outcome, second=second))
+    made = second.version or "(no version)"
+    assert at.emitted[1] == (kind, f"default {made} (with operators' words): {second.reason}")
+    assert at.emitted[0][0] == "model_promoted"
+
+
+async def test_words_beyond_the_bound_are_an_event(asking: AskingFor) -> None:
+    at, outcome = asking(), done(REQUEST)
+    assert isinstance(outcome, TrainingOutcome)
+    at.trainings.ended(replace(outcome, n_excluded=8, n_capped=3))
+    assert [kind for kind, _ in at.emitted] == ["model_promoted", "feedback_capped"]
+    assert "default: 3 more sequences called confirmed or veto train all the same" in at.emitted[1][1]
