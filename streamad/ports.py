@@ -10,6 +10,7 @@ __all__ = [
     "Committer",
     "Detector",
     "DurableSink",
+    "EndingSubscription",
     "Feed",
     "FeedRecord",
     "FittedDetector",
@@ -182,11 +183,13 @@ class StoredMessage(NamedTuple):
     """A message as a sink's system keeps it: its JSON, and its place there for people to find.
 
     ``sender`` is the name that this system, not the message's author, gives to whoever sent it; None if it gives none.
+    ``problem``: why it has no ``value``, such as a line without an end.
     """
 
     value: bytes
     place: str
     sender: str | None = None
+    problem: str | None = None
 
 
 @runtime_checkable
@@ -206,6 +209,23 @@ class Subscription(Protocol):
 
     async def close(self) -> None:
         """Store how far it was read and release all resources; safe to call twice. Raises SourceError."""
+
+
+@runtime_checkable
+class EndingSubscription(Subscription, Protocol):
+    """A subscription that can end, for a reader that must not leave what lies there.
+
+    Law: after ``end_with_present``, ``messages`` yields every message that was there at the call, and then ends.
+    """
+
+    def end_with_present(self) -> None:
+        """Let ``messages`` end after what is there now; later messages may be left. Safe to call twice."""
+
+    async def n_present(self) -> int | None:
+        """Return how many of those messages are not done, None if it cannot be known; call it after ``messages`` ended.
+
+        Places that also count other things (Kafka's transaction markers) may return more.
+        """
 
 
 @runtime_checkable

@@ -130,6 +130,8 @@ async def _decoded(subscription: Subscription, kinds: Mapping[str, type[M_co]]) 
     try:
         async for message in received:
             try:
+                if message.problem is not None:
+                    raise msgspec.ValidationError(message.problem)
                 kind = kinds.get(_type_of(message.value, untagged))
                 found = None if kind is None else decode_json(message.value, kind)
             except msgspec.DecodeError as error:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator
-from io import FileIO
+from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from pydantic import BaseModel, Field
@@ -18,16 +18,16 @@ from pydantic import BaseModel, Field
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
-from streamad.settings.fields import ConfigSection, Duration
-from streamad.system.files import write_atomically
-from streamad.system.locks import try_lock
+from streamad.settings.fields import ConfigSection, Duration, Size
+from streamad.system.opening import open_regular
 from streamad.system.tasks import finished
 from streamad.telemetry.logs import get_logger
+from streamad_connectors.files.group_position import GroupPosition, Position, TakenLine
+from streamad_connectors.files.whole_lines import FoundLine, WholeLines, digest_at, last_line_end, lines_before
 
-_CHUNK_BYTES = 1 << 20
 _SAVE_S = 1.0
 _REMEMBERED = 4_096
-_T = TypeVar("_T")
+_MOST_COUNTED_BYTES = 1 << 28
 
 
 class FileSubscriptionOptions(ConfigSection):
@@ -42,23 +42,9 @@ class FileSubscriptionOptions(ConfigSection):
     )
     poll: Duration = Field(default=200_000, ge=1_000, description="how often to look for new lines")
     warn_missing: bool = Field(default=True, description="log a warning if the file is not there yet")
-
-
-class _Line(msgspec.Struct, frozen=True, array_like=True):
-    """A line that was read: its place in the file, its hash, and the hash of the part that a rewrite keeps."""
-
-    start: int
-    length: int
-    digest: str
-    identity: str
-
-
-class _SavedPosition(msgspec.Struct):
-    """How far a group has read: the next byte, the latest lines, and lines cut off that may come again."""
-
-    position: int = 0
-    lines: list[_Line] = []
-    again: dict[str, int] = {}
+    max_record_bytes: Size = Field(
+        default=64 << 20, ge=1_000, description="a longer line is skipped, and never held in memory"
+    )
 
 
 class FileSubscription:
@@ -66,7 +52,7 @@ class FileSubscription:
 
     A restarted streamad cuts its file back to its checkpoint and writes later messages once more: none of the latest
     4,096 yielded lines is yielded again. A group's position is kept in the file ``NAME.GROUP.position`` beside it,
-    saved once a second and by ``close``: at least once.
+    saved once a second and by ``close``: at least once. A line above ``max_record_bytes`` is yielded as a problem.
     """
 
     options_model: type[BaseModel] = FileSubscriptionOptions
@@ -77,39 +63,59 @@ class FileSubscription:
         given = cast("FileSubscriptionOptions", options)
         self._path = Path(context.base_dir, rest)
         self._poll_s = given.poll / 1e6
+        self._limit = given.max_record_bytes
         self._warns_missing = given.warn_missing
         self._start = given.start or ("latest" if given.group is None else "earliest")
-        self._memory = (
-            None if given.group is None else self._path.with_name(f"{self._path.name}.{given.group}.position")
-        )
-        self._lock: int | None = None
-        self._lines: deque[_Line] = deque(maxlen=_REMEMBERED)  # yielded, the oldest first
+        self._group = None if given.group is None else GroupPosition(self._path, given.group)
+        self._found = WholeLines(self._limit)
+        self._lines: deque[TakenLine] = deque(maxlen=_REMEMBERED)  # yielded, the oldest first
         self._again: Counter[str] = Counter()
         self._position = 0
-        self._file: FileIO | None = None
-        self._yielded: _Line | None = None
+        self._too_long_at: int | None = None  # a line without an end, reported already
+        self._file: int | None = None
+        self._yielded: TakenLine | None = None
         self._saved_at = 0.0
         self._is_changed = False
         self._is_closed = False
+        self._ending = asyncio.Event()
+        self._end: int | None = None
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
         """Yield lines as they come. Raises SourceError if the file or the group's position cannot be read."""
         await finished(asyncio.to_thread(self._begin))
         while not self._is_closed:
             lines = await finished(asyncio.to_thread(self._read))
-            for start, line in lines:
-                found = _line(start, line)
-                if self._again[found.identity]:
-                    self._again[found.identity] -= 1
-                    self._take(found)
-                    continue
-                self._yielded = found
-                yield StoredMessage(line, f"{self._path}, byte {start}")
-                self.done()
-                await self._save_if_due()
-            if not lines:
-                await self._save_if_due()
-                await asyncio.sleep(self._poll_s)
+            for line, content in lines:
+                if self._end is not None and line.start >= self._end:
+                    return
+                if self._again[line.identity]:
+                    self._again[line.identity] -= 1
+                    self._take(line)
+                elif content is None and self._too_long_at == line.start:
+                    self._take(line)
+                else:
+                    self._yielded = line
+                    yield self._message(line.start, content)
+                    self.done()
+                    await self._save_if_due()
+            if lines:
+                continue
+            if (start := self._found.too_long) is not None and start != self._too_long_at:
+                self._too_long_at = start
+                yield self._message(start, None)
+            await self._save_if_due()
+            if self._end is not None and (self._found.searched >= self._end or not self._found.has_more):
+                return
+            if self._found.has_more:
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), self._poll_s)
+
+    def _message(self, start: int, content: bytes | None) -> StoredMessage:
+        place = f"{self._path}, byte {start}"
+        if content is None:
+            return StoredMessage(b"", place, problem=f"a line longer than max_record_bytes ({self._limit} bytes)")
+        return StoredMessage(content, place)
 
     def done(self) -> None:
         """Mark the line yielded last as done."""
@@ -117,26 +123,36 @@ class FileSubscription:
         if yielded is not None:
             self._take(yielded)
 
+    def end_with_present(self) -> None:
+        """Let ``messages`` end after the lines that are there now."""
+        self._ending.set()
+
+    async def n_present(self) -> int | None:
+        """Return how many whole lines, of those there now or at ``end_with_present``, are not done; None: unknown."""
+        try:
+            return await finished(asyncio.to_thread(self._count))
+        except OSError:
+            return None
+
     async def close(self) -> None:
         """Save the position and release the file; safe to call twice. Raises OutputError."""
         self._is_closed = True
         try:
-            if self._is_changed and self._lock is not None:
+            if self._is_changed and self._group is not None and self._group.is_locked:
                 await finished(asyncio.to_thread(self._save))
         finally:
             file, self._file = self._file, None
-            lock, self._lock = self._lock, None
             if file is not None:
-                file.close()
-            if lock is not None:
-                os.close(lock)
+                os.close(file)
+            if self._group is not None:
+                self._group.release()
 
     def _begin(self) -> None:
-        if self._memory is not None:
-            self._take_lock(self._memory)
-            if self._memory.exists():
-                self._restore(self._memory)
-                return
+        if self._group is not None and (saved := self._group.take()) is not None:
+            self._position = saved.position
+            self._lines.extend(saved.lines)
+            self._again.update(saved.again)
+            return
         if not self._path.exists():
             if self._warns_missing:
                 get_logger().warning("the file to follow is not there yet: waiting", path=str(self._path))
@@ -144,110 +160,100 @@ class FileSubscription:
             self._skip_what_is_there()
         self._is_changed = True
 
-    def _take_lock(self, memory: Path) -> None:
-        try:
-            memory.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = try_lock(memory.with_name(f".{memory.name}.lock"))
-        except OSError as error:
-            raise SourceError(f"cannot keep the position in {memory}: {error.strerror or error}") from error
-        if self._lock is None:
-            raise SourceError(f"{memory}: another program reads with this group; choose another group")
-
-    def _restore(self, memory: Path) -> None:
-        try:
-            place = msgspec.json.decode(memory.read_bytes(), type=_SavedPosition)
-        except (OSError, msgspec.MsgspecError) as error:
-            raise SourceError(f"{memory} is damaged ({error}): delete it to begin anew") from error
-        self._position = place.position
-        self._lines.extend(place.lines)
-        self._again.update(place.again)
-
     def _skip_what_is_there(self) -> None:
         """Begin after the last whole line; the latest lines count as yielded."""
-        with self._path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = file.seek(max(0, size - _CHUNK_BYTES))
-            chunk = file.read(size - start)
-        if start:  # in the middle of a line
-            cut = chunk.find(b"\n") + 1
-            start, chunk = start + cut, chunk[cut:]
-        self._position = start
-        for place, line in _whole_lines(start, chunk):
-            self._take(_line(place, line))
+        try:
+            self._file = open_regular(self._path)
+            end = last_line_end(self._file, self._limit)
+            for line in lines_before(self._file, end, self._limit):
+                self._take(_taken(line))
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._position = end
 
-    def _read(self) -> list[tuple[int, bytes]]:
-        """Return whole new lines with their places."""
+    def _unreadable(self, error: OSError) -> SourceError:
+        return SourceError(f"cannot read {self._path}: {error.strerror or error}")
+
+    def _read(self) -> list[tuple[TakenLine, bytes | None]]:
+        """Return some whole new lines, without the content of those that are too long."""
+        is_ending = self._ending.is_set()
         try:
             file = self._opened()
+            if is_ending and self._end is None:
+                self._end = 0 if file is None else os.fstat(file).st_size
             if file is None:
                 return []
             self._go_back_to_what_is_there(file)
-            return self._next_lines(file)
+            return [(_taken(line), line.content) for line in self._found.after(file, self._position)]
         except OSError as error:
-            raise SourceError(f"cannot read {self._path}: {error.strerror or error}") from error
+            raise self._unreadable(error) from error
 
-    def _opened(self) -> FileIO | None:
+    def _opened(self) -> int | None:
         """Return the file that now has the name; another one than before is read from its beginning."""
         try:
             named = self._path.stat()
         except FileNotFoundError:
             return self._file
         if self._file is not None:
-            held = os.fstat(self._file.fileno())
+            held = os.fstat(self._file)
             if (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino):
                 return self._file
-            self._file.close()
+            os.close(self._file)
+            self._file = None
             self._position = 0
+            self._found = WholeLines(self._limit)
+            self._too_long_at = None
             self._lines.clear()
             self._again.clear()
-        self._file = self._path.open("rb", buffering=0)  # a buffer would show content from before a cut
+        self._file = open_regular(self._path)  # unbuffered: a buffer would show content from before a cut
         return self._file
 
-    def _go_back_to_what_is_there(self, file: FileIO) -> None:
+    def _go_back_to_what_is_there(self, file: int) -> None:
         """Go back to the last line that is still as it was read: later ones were cut off and may be written again."""
         while self._lines and not _is_there(file, self._lines[-1]):
             gone = self._lines.pop()
             self._again[gone.identity] += 1
             self._position = gone.start
-        size = os.fstat(file.fileno()).st_size
+        size = os.fstat(file).st_size
         if not self._lines and self._position > size:
             self._position = size
 
-    def _next_lines(self, file: FileIO) -> list[tuple[int, bytes]]:
-        file.seek(self._position)
-        chunk = file.read(_CHUNK_BYTES)
-        while chunk and b"\n" not in chunk and (more := file.read(_CHUNK_BYTES)):
-            chunk += more
-        return _whole_lines(self._position, chunk)
+    def _count(self) -> int | None:
+        if self._file is None:
+            return None if self._path.exists() else 0
+        end, position, found, n = os.fstat(self._file).st_size, self._position, WholeLines(self._limit), 0
+        end = end if self._end is None else min(end, self._end)
+        if end - position > _MOST_COUNTED_BYTES:
+            return None
+        while position < end:
+            lines = found.after(self._file, position)
+            n += sum(line.start < end for line in lines)
+            position = lines[-1].start + lines[-1].length if lines else position
+            if not lines and not found.has_more:
+                break
+        return n
 
-    def _take(self, line: _Line) -> None:
+    def _take(self, line: TakenLine) -> None:
         self._lines.append(line)
         self._position = line.start + line.length
         self._is_changed = True
 
     async def _save_if_due(self) -> None:
-        if self._lock is not None and self._is_changed and time.monotonic() - self._saved_at >= _SAVE_S:
+        is_kept = self._group is not None and self._group.is_locked
+        if is_kept and self._is_changed and time.monotonic() - self._saved_at >= _SAVE_S:
             await finished(asyncio.to_thread(self._save))
 
     def _save(self) -> None:
-        assert self._memory is not None
-        place = _SavedPosition(self._position, list(self._lines), {name: n for name, n in self._again.items() if n})
-        write_atomically(self._memory, msgspec.json.encode(place))
+        assert self._group is not None
+        again = {name: n for name, n in self._again.items() if n}
+        self._group.save(Position(self._position, list(self._lines), again))
         self._saved_at = time.monotonic()
         self._is_changed = False
 
 
-def _whole_lines(start: int, chunk: bytes) -> list[tuple[int, bytes]]:
-    """Return each complete line of ``chunk`` with its place; ``chunk`` begins at ``start``."""
-    lines = []
-    for line in chunk[: chunk.rfind(b"\n") + 1].split(b"\n")[:-1]:
-        lines.append((start, line + b"\n"))
-        start += len(line) + 1
-    return lines
-
-
-def _line(start: int, line: bytes) -> _Line:
-    return _Line(start, len(line), _digest(line), _digest(_lasting(line)))
+def _taken(line: FoundLine) -> TakenLine:
+    identity = line.digest if line.content is None else blake2b(_lasting(line.content), digest_size=8).hexdigest()
+    return TakenLine(line.start, line.length, line.digest, identity)
 
 
 def _lasting(line: bytes) -> bytes:
@@ -261,10 +267,5 @@ def _lasting(line: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def _is_there(file: FileIO, line: _Line) -> bool:
-    file.seek(line.start)
-    return _digest(file.read(line.length)) == line.digest
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+def _is_there(file: int, line: TakenLine) -> bool:
+    return digest_at(file, line.start, line.length) == line.digest

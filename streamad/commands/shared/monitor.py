@@ -167,6 +167,7 @@ class Monitor:
             latencies_us=list(self._latencies_us),
             verdicts=self._verdicts,
             interrupted=pipeline.was_stopped,
+            unread=learning.unread if learning is not None else None,
         )
 
     async def _run(self, pipeline: Pipeline, batchers: Batchers) -> None:

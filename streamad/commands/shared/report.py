@@ -14,6 +14,7 @@ from streamad.commands.shared.console import out, print_table
 from streamad.commands.shared.labels import Labels
 from streamad.errors import SourceError
 from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.learn.feedback.exchange import Unread
 from streamad.learn.registry.manifest import ReferenceFigures, References
 from streamad.messages import Verdict
 
@@ -39,6 +40,8 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if held := report.counters.get("held"):
         what = "sequence" if held == 1 else "sequences"
         table.add_row("open", f"{held} {what} held: the next run may bring the rest")
+    if report.unread is not None:
+        table.add_row("feedback", f"{report.unread.text}, for the next run ({escape(report.unread.why)})")
     if report.counters.get("trained_model"):
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
@@ -81,7 +84,10 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
 
 @dataclass(slots=True)
 class RunReport:
-    """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones."""
+    """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
+
+    ``unread``: the feedback that a run to the end of its input has left.
+    """
 
     counters: dict[str, Any]
     wall_s: float
@@ -89,6 +95,7 @@ class RunReport:
     latencies_us: list[int]
     verdicts: list[Verdict]
     interrupted: bool = False
+    unread: Unread | None = None
 
     @property
     def sequences(self) -> int:
@@ -121,6 +128,7 @@ class RunReport:
             "alerts": self.counters["alerts"],
             "model": self.model,
             "interrupted": self.interrupted,
+            "feedback_left": 0 if self.unread is None else self.unread.n_messages,
             "wall_s": round(self.wall_s, 3),
             "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
             "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},

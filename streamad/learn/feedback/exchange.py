@@ -6,7 +6,8 @@ import asyncio
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, TypeAlias
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,15 +15,20 @@ from streamad.errors import StreamadError
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_subscription, load, split_url
-from streamad.ports import Sink, StoredMessage, Subscription
+from streamad.ports import EndingSubscription, Sink, StoredMessage, Subscription
 from streamad.settings.places import place_key
 from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import pause
 from streamad.system.files import append_lines
+from streamad.system.tasks import wait_for_either
 from streamad.telemetry.logs import get_logger
 
 OnEvent: TypeAlias = Callable[[str, str], None]
 """Takes an event's kind (a stable identifier) and message."""
 _RETRY_S = 10.0
+_COUNT_S = 1.0
+MAX_MESSAGE_BYTES = 1 << 20
+"""Feedback and control messages are small, and others write them: more is not decoded."""
 _BUSY = "end that one, or give feedback and control a file that no sink writes to"
 
 
@@ -72,7 +78,7 @@ def subscription_to(plant: Plant, role: Role, **wanted: str) -> Subscription:
     url = exchange_urls(plant.settings)[role]
     given = _options(plant.settings, url, reads=True) | wanted
     if split_url(url)[0] == "file":
-        given["warn_missing"] = False
+        given |= {"warn_missing": False, "max_record_bytes": MAX_MESSAGE_BYTES}
     return connect_subscription(url, given, plant.context, place_key(role))
 
 
@@ -98,11 +104,25 @@ async def send(plant: Plant, records: Sequence[OutputRecord]) -> None:
         await sink.close()
 
 
+class Unread(NamedTuple):
+    """What a reader left: how many messages (None: unknown), and why."""
+
+    n_messages: int | None
+    why: str
+
+    @property
+    def text(self) -> str:
+        """How much feedback waits, for people."""
+        if self.n_messages is None:
+            return "feedback may wait"
+        return f"{self.n_messages} message{'s' * (self.n_messages != 1)} of feedback wait{'s' * (self.n_messages == 1)}"
+
+
 class Follower(ABC):
     """Passes every message in the place of ``role`` to ``take``, endlessly; a failure is reported once, tried again.
 
     A message is done when ``take`` has returned; with a group, an unfinished one comes again (at least once).
-    ``wanted`` are options of the subscription.
+    ``read_present`` ends it with the messages that are there. ``wanted`` are options of the subscription.
     """
 
     def __init__(self, plant: Plant, role: Role, on_trouble: Callable[[str], None], **wanted: str) -> None:
@@ -113,6 +133,13 @@ class Follower(ABC):
         self._is_reported = False
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+        self._n_taken = 0
+        self._failure: Exception | None = None
+        self._n_left: int | None = None
+        self._is_through = False
+        self.ending = asyncio.Event()
+        """Set once it reads what is there for the last time: nothing is tried again."""
 
     async def run(self) -> None:
         """Read until ``close``; returns at once if the config names no place. An unreadable place never raises."""
@@ -127,6 +154,32 @@ class Follower(ABC):
     @abstractmethod
     async def take(self, message: StoredMessage) -> None:
         """Handle one message."""
+
+    async def read_present(self, stop: asyncio.Event, patience_s: float) -> Unread | None:
+        """Take what lies there now, then end; return what is left, None if nothing is.
+
+        It gives up at a failure, when ``stop`` is set, or if no message was done for ``patience_s``.
+        """
+        task = self._task
+        if task is None:
+            return None if self._role not in exchange_urls(self._plant.settings) else Unread(None, "it is not read")
+        self.ending.set()
+        self._end_with_present()
+        why = ""
+        while not task.done() and not why:
+            n_before = self._n_taken
+            waiting = asyncio.ensure_future(self._plant.clock.sleep(patience_s))
+            await wait_for_either(stop, task, waiting)
+            if stop.is_set():
+                why = "the run was stopped"
+            elif waiting.done() and self._n_taken == n_before:
+                why = f"no message was done for {patience_s:g} s"
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        await self.close()
+        if self._is_through:
+            return None
+        return Unread(self._n_left, why or _text(self._failure))
 
     async def close(self) -> None:
         """Stop and disconnect for good; safe to call twice, and before ``run``."""
@@ -145,8 +198,12 @@ class Follower(ABC):
             except Exception as error:  # noqa: BLE001 - connectors are foreign code, and reading must go on
                 if self._is_closed:
                     return
-                self._note(error)
-            await self._plant.clock.sleep(_RETRY_S)
+                self._failure = error
+                if not self.ending.is_set():
+                    self._note(error)
+            if self.ending.is_set():
+                return
+            await pause(_RETRY_S, self._plant.clock, self.ending)
 
     def _note(self, error: Exception) -> None:
         if self._is_reported:
@@ -154,18 +211,42 @@ class Follower(ABC):
         self._is_reported = True
         if not isinstance(error, StreamadError):
             get_logger().error("reading failed", traceback="".join(traceback.format_exception(error)))
-        self._on_trouble(str(error) if isinstance(error, StreamadError) else repr(error))
+        self._on_trouble(_text(error))
 
     async def _read(self) -> None:
-        subscription = subscription_to(self._plant, self._role, **self._wanted)
+        subscription = self._subscription = subscription_to(self._plant, self._role, **self._wanted)
+        if self.ending.is_set():
+            self._end_with_present()
         messages = subscription.messages()
         try:
             async for message in messages:
                 await self.take(message)
+                self._n_taken += 1
                 self._is_reported = False
+            self._is_through = self.ending.is_set()
         finally:
+            self._subscription = None
             try:
                 if isinstance(messages, AsyncGenerator):
                     await messages.aclose()
+                if self.ending.is_set() and not self._is_through:
+                    self._n_left = await _n_present(subscription)
             finally:
                 await subscription.close()
+
+    def _end_with_present(self) -> None:
+        if isinstance(self._subscription, EndingSubscription):
+            self._subscription.end_with_present()
+
+
+async def _n_present(subscription: Subscription) -> int | None:
+    """Return how many messages wait, None if that cannot be known in a second."""
+    if isinstance(subscription, EndingSubscription):
+        with suppress(TimeoutError, StreamadError):
+            async with asyncio.timeout(_COUNT_S):
+                return await subscription.n_present()
+    return None
+
+
+def _text(error: Exception | None) -> str:
+    return str(error) if isinstance(error, StreamadError) else repr(error)

@@ -9,11 +9,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from streamad.errors import StreamadError
-from streamad.learn.feedback.exchange import Follower, OnEvent, send
+from streamad.learn.feedback.exchange import MAX_MESSAGE_BYTES, Follower, OnEvent, send
 from streamad.messages import Feedback, OutputRecord, message_types
 from streamad.plant import Plant
 from streamad.ports import StoredMessage
 from streamad.settings.fields import NAME_PATTERN
+from streamad.system.clock import pause
 from streamad.system.untrusted_json import decode_json
 from streamad.types import from_us
 
@@ -86,6 +87,10 @@ class FeedbackReader(Follower):
 
     async def take(self, message: StoredMessage) -> None:
         """Pass the message on, or skip it if it is malformed."""
+        too_long = f"longer than {MAX_MESSAGE_BYTES} bytes" if len(message.value) > MAX_MESSAGE_BYTES else None
+        if (problem := message.problem or too_long) is not None:
+            self._skip(message, problem)
+            return
         try:
             feedback = _decoded(message.value)
             problem = feedback_problem(feedback, self._clock.now_us() + self._skew_us) or self._foreign(feedback)
@@ -112,7 +117,9 @@ class FeedbackReader(Follower):
                 if not is_reported:
                     self._on_event("feedback_waits", f"feedback on {feedback.alert_id} cannot be kept yet: {error}")
                 is_reported = True
-                await self._clock.sleep(_RETRY_S)
+                if self.ending.is_set():
+                    raise
+                await pause(_RETRY_S, self._clock, self.ending)
 
     def _skip(self, message: StoredMessage, problem: str) -> None:
         self._n_unreported += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,9 +18,11 @@ from streamad.learn.feedback.feedback import feedback_problem
 from streamad.learn.store.records import MarkKind
 from streamad.messages import Feedback
 from streamad.ranges import parse_time_us
+from streamad.system.opening import open_regular
 from streamad.types import from_us
 
 _COLUMNS = ("alert_id", "stream", "sequence", "judgement", "note", "by", "time", "model")
+_MOST_BYTES = 1 << 24
 _KINDS: dict[str, MarkKind] = {kind: kind for kind in get_args(MarkKind)}
 
 
@@ -43,20 +47,31 @@ def read_feedback_csv(
 
     Columns: alert_id, or stream and sequence; judgement (false_alarm, confirmed, veto, withdrawn); optional note, by,
     model and time (RFC 3339 with an offset). ``by`` and ``now_us`` replace an empty by and time. Separated by commas,
-    semicolons or tabs, UTF-8. Raises SourceError if the file as a whole cannot be used.
+    semicolons or tabs, UTF-8, 16 MiB at most. Raises SourceError if the file as a whole cannot be used.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = file.readline()
-            file.seek(0)
-            reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count), restkey="")
-            reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
-            _check_columns(path, reader.fieldnames)
-            return _sorted_out(_rows(reader, now_us, by, skew_us), path)
+        file = io.StringIO(_content(path).decode("utf-8-sig"), newline="")
+        header = file.readline()
+        file.seek(0)
+        reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count), restkey="")
+        reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+        _check_columns(path, reader.fieldnames)
+        return _sorted_out(_rows(reader, now_us, by, skew_us), path)
     except OSError as error:
         raise SourceError(f"{path}: cannot read the feedback ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{path}: is not a CSV file in UTF-8 ({error})") from error
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a regular file. Raises SourceError if it is too large for a table, OSError."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise SourceError(
+            f"{path}: is larger than {_MOST_BYTES >> 20} MiB: import a table in parts, each with a header"
+        )
+    return content
 
 
 def _check_columns(path: Path, names: list[str]) -> None:

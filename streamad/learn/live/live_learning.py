@@ -9,6 +9,7 @@ from streamad.errors import UsageError
 from streamad.judge.bank import ModelBank
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.learn.feedback.control import Announcer, ControlReader
+from streamad.learn.feedback.exchange import Unread
 from streamad.learn.feedback.feedback import FeedbackReader
 from streamad.learn.live.learners import Learners
 from streamad.learn.parts import registry_of, versions_of
@@ -72,11 +73,12 @@ class LiveLearning(Learners):
         self._events = events
         self._announcer = Announcer(plant, events.emit)
         super().__init__(plant, events.emit, self.counters, on_promoted=self._announcer.announce)
-        self._readers = (
-            FeedbackReader(plant, self._take_feedback, events.emit),
-            ControlReader(plant, self.wake, events.emit),
-        )
+        self._feedback = FeedbackReader(plant, self._take_feedback, events.emit)
+        self._readers = (self._feedback, ControlReader(plant, self.wake, events.emit))
         self._reading: list[asyncio.Task[None]] = []
+        self._stopped = asyncio.Event()
+        self.unread: Unread | None = None
+        """The feedback that the end of the input left unread, after ``close``."""
 
     async def begin(self) -> Batchers:
         """Return the batchers that score, and begin to learn. Raises what ``models_at_work`` does."""
@@ -93,8 +95,19 @@ class LiveLearning(Learners):
         """Store an operator's mark; returns once it is durable. Raises StoreError, RegistryError: then try again."""
         await self.mark(mark_of(feedback, received_us=self._clock.now_us(), by=sender), feedback.model)
 
+    def request_stop(self) -> None:
+        """Begin no more training and end the one that runs, and leave feedback that waits: see ``Learners``."""
+        self._stopped.set()
+        super().request_stop()
+
     async def close(self, *, wait: bool) -> None:
-        """Store what was judged; then, if ``wait``, train what is due, until ``request_stop``. Safe to call twice."""
+        """Store what was judged; then, if ``wait``, train what is due, until ``request_stop``. Safe to call twice.
+
+        ``wait``: the input has ended, so the marks of all feedback that is there now are stored first; what cannot be
+        is the event ``feedback_left``.
+        """
+        if wait and not self._stopped.is_set():
+            await self._read_present()
         for reader in self._readers:
             await reader.close()
         for error in await asyncio.gather(*self._reading, return_exceptions=True):
@@ -103,3 +116,10 @@ class LiveLearning(Learners):
                 self._events.emit("learning_failed", message, level="error")
         await super().close(wait=wait)
         await self._announcer.close()
+
+    async def _read_present(self) -> None:
+        left = self.unread = await self._feedback.read_present(
+            self._stopped, self._plant.settings.run.stop_timeout / 1e6
+        )
+        if left is not None:
+            self._events.emit("feedback_left", f"{left.text}, for the next run: {left.why}")

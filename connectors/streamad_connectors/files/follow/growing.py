@@ -8,6 +8,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
+from streamad.system.opening import open_regular
 from streamad_connectors.files.cursors import digest_of
 from streamad_connectors.files.follow.lines import Cutter
 from streamad_connectors.files.formats.reading import ReadRecord
@@ -44,7 +45,7 @@ class GrowingFile:
         self._has_records = False
         self._searched = 0
         self._stamp = (-1, -1)
-        self._file = FileIO(path)
+        self._file = FileIO(open_regular(path))
         status = os.fstat(self._file.fileno())
         self.identity = Identity(status.st_dev, status.st_ino)
         self.size, self.mtime_ns = status.st_size, status.st_mtime_ns

@@ -24,6 +24,7 @@ _COMMIT_S = 1.0
 _RETRY_S = 0.5
 _SILENCE_S = 5.0
 _CLOSE_S = 5.0
+_POSITION_S = 0.1
 _MAX_PER_MESSAGE_MS = 3_600_000  # a message is fetched only after the one before it is done, which may take long
 _REBALANCE_MS = 60_000
 
@@ -61,6 +62,8 @@ class KafkaSubscription:
         self._is_warned = False
         self._begun: set[TopicPartition] = set()
         self._is_closed = False
+        self._is_ending = False
+        self._ends: dict[TopicPartition, int] | None = None  # the ends of our partitions when it was asked to end
 
     async def messages(self) -> AsyncIterator[StoredMessage]:
         """Yield messages as they are committed. Raises SourceError if the topic cannot be read."""
@@ -68,6 +71,8 @@ class KafkaSubscription:
         while not self._is_closed:
             self.done()
             await self._commit_if_due(consumer)
+            if self._is_ending and await self._is_through(consumer):
+                return
             record = await self._fetch(consumer)
             if record is None:
                 continue
@@ -82,6 +87,56 @@ class KafkaSubscription:
         yielded, self._yielded = self._yielded, None
         if yielded is not None and self._group is not None:
             self._to_commit[yielded[0]] = yielded[1] + 1
+
+    def end_with_present(self) -> None:
+        """Let ``messages`` end after the committed messages that our partitions hold now."""
+        self._is_ending = True
+
+    async def n_present(self) -> int | None:
+        """Return how many offsets of our partitions are not done before their ends, None if a broker does not say.
+
+        Offsets that hold no message (transaction markers, aborted ones) count, too.
+        """
+        consumer = self._consumer
+        if consumer is None or not await self._has_ends(consumer):
+            return None
+        left = await self._left(consumer)
+        if left is None:
+            return None
+        return sum(left.values()) + (self._yielded is not None)
+
+    async def _is_through(self, consumer: AIOKafkaConsumer) -> bool:
+        if not await self._has_ends(consumer):
+            return False
+        left = await self._left(consumer)
+        return left is not None and not any(left.values())
+
+    async def _has_ends(self, consumer: AIOKafkaConsumer) -> bool:
+        """Return whether the ends of our partitions are known; ask the brokers if not."""
+        if self._ends is None and (ours := consumer.assignment()):
+            try:
+                async with asyncio.timeout(self._client.request_timeout_s):
+                    self._ends = dict(await consumer.end_offsets(list(ours)))
+            except (errors.KafkaError, OSError) as error:
+                await self._survive(error)
+        return self._ends is not None
+
+    async def _left(self, consumer: AIOKafkaConsumer) -> dict[TopicPartition, int] | None:
+        """Return how many offsets lie before the end of each of our partitions, None before the first fetch of one.
+
+        A partition that came to us later, or went to another member of the group, is not ours to read to an end.
+        """
+        assert self._ends is not None
+        left: dict[TopicPartition, int] = {}
+        if not (ours := consumer.assignment()):  # a rebalance is under way
+            return None
+        for partition in ours & self._ends.keys():
+            try:
+                async with asyncio.timeout(_POSITION_S):
+                    left[partition] = max(0, self._ends[partition] - await consumer.position(partition))
+            except (TimeoutError, errors.KafkaError):
+                return None
+        return left
 
     async def close(self) -> None:
         """Commit the position and leave the group, in bounded time; safe to call twice. Never raises."""
