@@ -17,7 +17,7 @@ HEADERS = (("type", b"feedback"), ("principal", b"User:kim"), ("twice", b"User:r
 )
 def test_the_sender_is_what_the_one_header_says(header: str | None, sender: str | None) -> None:
     record = SimpleNamespace(topic="desk", partition=3, offset=7, value=b"{}", headers=HEADERS)
-    assert stored_message(record, header) == (b"{}", "desk-3, offset 7", sender)  # type: ignore[arg-type]
+    assert stored_message(record, header)[:3] == (b"{}", "desk-3, offset 7", sender)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

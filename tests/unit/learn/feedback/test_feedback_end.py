@@ -40,7 +40,7 @@ class Desk:
         if n:
             self.path.write_bytes(b"".join(line(number) for number in range(n)))
 
-    async def take(self, feedback: Feedback) -> None:
+    async def take(self, feedback: Feedback, sender: str | None) -> None:
         self.taken.append(feedback.alert_id)
 
     @asynccontextmanager
@@ -94,10 +94,10 @@ async def test_without_a_place_or_a_file_nothing_is_left(tmp_path: Path) -> None
 async def test_a_store_that_fails_is_not_waited_for_and_the_rest_is_counted(tmp_path: Path) -> None:
     desk = Desk(tmp_path, 10)
 
-    async def fails_later(feedback: Feedback) -> None:
+    async def fails_later(feedback: Feedback, sender: str | None) -> None:
         if len(desk.taken) == 4:
             raise StoreError("the disk is full")
-        await desk.take(feedback)
+        await desk.take(feedback, sender)
 
     async with desk.reader(fails_later) as reader:
         await desk.sleeps()  # before it tries again
@@ -113,11 +113,11 @@ async def test_a_store_that_fails_is_not_waited_for_and_the_rest_is_counted(tmp_
 async def test_a_stop_leaves_the_rest_at_once(tmp_path: Path) -> None:
     desk = Desk(tmp_path, 10)
 
-    async def stopped(feedback: Feedback) -> None:
+    async def stopped(feedback: Feedback, sender: str | None) -> None:
         if len(desk.taken) == 3:
             desk.stop.set()
             await asyncio.Event().wait()
-        await desk.take(feedback)
+        await desk.take(feedback, sender)
 
     async with desk.reader(stopped) as reader:
         await asyncio.sleep(0)
@@ -128,11 +128,11 @@ async def test_a_store_that_does_not_answer_is_given_up_after_some_time_without_
     desk = Desk(tmp_path, 10)
     hangs = asyncio.Event()
 
-    async def hang(feedback: Feedback) -> None:
+    async def hang(feedback: Feedback, sender: str | None) -> None:
         if len(desk.taken) == 3:
             hangs.set()
             await asyncio.Event().wait()
-        await desk.take(feedback)
+        await desk.take(feedback, sender)
 
     async with desk.reader(hang) as reader:
         left = asyncio.ensure_future(reader.read_present(desk.stop, PATIENCE_S))
