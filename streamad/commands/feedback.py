@@ -35,11 +35,11 @@ def feedback(
     ] = None,
     stream: StreamOption = None,
     sequence: SequenceOption = None,
-    false_alarm: Annotated[bool, typer.Option("--false-alarm", help="It was normal: it may be trained on.")] = False,
-    confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="It was an anomaly: it is never trained on, but tests new models.")
+    false_alarm: Annotated[
+        bool, typer.Option("--false-alarm", help="It was normal: a version that waits for a person trains on it.")
     ] = False,
-    veto: Annotated[bool, typer.Option("--veto", help="Exclude it from all learning.")] = False,
+    confirmed: Annotated[bool, typer.Option("--confirmed", help="It was an anomaly: it does not train.")] = False,
+    veto: Annotated[bool, typer.Option("--veto", help="Neither, or unknown: it does not train.")] = False,
     withdraw: Annotated[
         bool, typer.Option("--withdraw", help="Take back what was said: it counts as never marked.")
     ] = False,
@@ -59,7 +59,10 @@ def feedback(
     model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Mark alerts as false alarms (trained on) or confirmed anomalies (used to test new models).
+    """Say of alerts that they were false alarms, or confirmed anomalies.
+
+    By itself, a mark only keeps a sequence out of training. A version that false alarms have changed waits for a
+    person: see streamad models status.
 
     Marks go to the topic or file learning.feedback; without it, into the inlier store. The latest mark of an id counts.
 
