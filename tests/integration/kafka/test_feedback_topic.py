@@ -78,12 +78,14 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[Feedback] = []
+        self.senders: list[str | None] = []
         self.told: list[tuple[str, str]] = []
         self.n_woken = 0
         self.changed = asyncio.Event()
 
     async def hear(self, feedback: Feedback, sender: str | None) -> None:
         self.heard.append(feedback)
+        self.senders.append(sender)
         self.changed.set()
 
     def wake(self) -> None:
@@ -180,6 +182,19 @@ async def test_feedback_from_before_the_first_worker_is_read_and_foreign_message
     assert {feedback.alert_id for feedback in ear.heard} == {"a1", "a2"}
     assert [kind for kind, _ in ear.told] == ["feedback_malformed"]
     assert f"{place.feedback}-" in ear.told[0][1]
+
+
+async def test_the_sender_is_whom_the_header_names_that_the_config_trusts(place: Place) -> None:
+    """A proxy that stamps headers is the test itself; without the setting the same header is nothing."""
+    word = msgspec.json.encode(place.said("a1", by="chief"))
+    await produce(place.bootstrap, place.feedback, [Message(word, b"a1", headers=(("principal", b"User:kim"),))])
+    learning = {"feedback": f"kafka:///{place.feedback}", "feedback_principal": "principal"}
+    stamped = Settings(**{**place.settings.model_dump(exclude_unset=True), "learning": learning, "name": "stamped"})
+    for settings, sender in ((place.settings, None), (stamped, "User:kim")):
+        ear = Ear()
+        async with running(FeedbackReader(Plant(settings, Path(), SystemClock()), ear.hear, ear.emit)):
+            await ear.until(lambda ear=ear: len(ear.heard) == 1)  # type: ignore[misc]
+        assert ear.senders == [sender]
 
 
 async def test_the_workers_of_a_plant_share_the_messages_and_go_on_after_a_restart(place: Place) -> None:
