@@ -15,12 +15,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiokafka import AIOKafkaProducer
 from typer.testing import CliRunner
 
 from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
-from streamad.errors import OutputError
+from streamad.errors import OutputError, StoreError
 from streamad.learn.feedback.control import ControlReader, announce
+from streamad.learn.feedback.exchange import Unread
 from streamad.learn.feedback.feedback import FeedbackReader, send_feedback
 from streamad.messages import Feedback, ModelRef
 from streamad.plant import Plant
@@ -224,6 +226,62 @@ async def test_a_missing_topic_is_reported_once_and_a_sender_fails_in_one_line(k
         await send_feedback(place.plant, [place.said("a1")])
     assert place.feedback in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_what_waits_in_the_topic_is_read_before_the_end(place: Place, is_begun: bool) -> None:
+    await send_feedback(place.plant, [place.said(f"a{i}") for i in range(30)])
+    await produce_in_transactions(place, place.said("b1"), place.said("aborted"))  # the ends hold no message
+    ear = Ear()
+    reader = FeedbackReader(place.plant, ear.hear, ear.emit)
+    async with running(reader):
+        await (ear.until(lambda: len(ear.heard) >= 3) if is_begun else asyncio.sleep(0))
+        assert await reader.read_present(asyncio.Event(), WAIT_S) is None
+    assert sorted(feedback.alert_id for feedback in ear.heard) == sorted([*(f"a{i}" for i in range(30)), "b1"])
+
+
+async def test_what_a_failing_store_leaves_in_the_topic_is_counted_and_comes_in_the_next_run(place: Place) -> None:
+    await send_feedback(place.plant, [place.said(f"a{i}") for i in range(30)])
+    ear = Ear()
+
+    async def fails_later(feedback: Feedback) -> None:
+        if len(ear.heard) == 10:
+            raise StoreError("the disk is full")
+        await ear.hear(feedback)
+
+    reader = FeedbackReader(place.plant, fails_later, ear.emit)
+    async with running(reader):
+        await asyncio.sleep(0)
+        assert await reader.read_present(asyncio.Event(), WAIT_S) == Unread(20, "the disk is full")
+    reader = FeedbackReader(place.plant, ear.hear, ear.emit)
+    async with running(reader):
+        await asyncio.sleep(0)
+        assert await reader.read_present(asyncio.Event(), WAIT_S) is None
+    assert {feedback.alert_id for feedback in ear.heard} == {f"a{i}" for i in range(30)}
+
+
+async def test_an_empty_topic_ends_at_once(place: Place) -> None:
+    ear = Ear()
+    reader = FeedbackReader(place.plant, ear.hear, ear.emit)
+    async with running(reader):
+        await asyncio.sleep(0)
+        assert await reader.read_present(asyncio.Event(), WAIT_S) is None
+    assert ear.heard == []
+
+
+async def produce_in_transactions(place: Place, committed: Feedback, aborted: Feedback) -> None:
+    """Send a message in a transaction, and one to each partition in a transaction that is aborted."""
+    producer = AIOKafkaProducer(bootstrap_servers=place.bootstrap, transactional_id=place.name)
+    await producer.start()
+    try:
+        async with producer.transaction():
+            await producer.send_and_wait(place.feedback, msgspec.json.encode(committed), partition=0)
+        await producer.begin_transaction()
+        for partition in (0, 1):
+            await producer.send_and_wait(place.feedback, msgspec.json.encode(aborted), partition=partition)
+        await producer.abort_transaction()
+    finally:
+        await producer.stop()
 
 
 # --- control ---
