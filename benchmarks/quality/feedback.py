@@ -1,9 +1,9 @@
-"""What feedback can do to a plant's model: an attack by false words, and honest words on a new recipe.
+"""What feedback can do to a plant's model: an attack by false marks, and honest marks on a new recipe.
 
 The plant is the simulated fermenter, the detector the default one.
 
-Attack: every alert on one kind of fault is called a false alarm (``--words``), then the model is retrained 11 times:
-from the second time on a tenth of the batches are faulty, and ten more such words come each time. After each: the share
+Attack: every alert on one kind of fault is called a false alarm (``--marks``), then the model is retrained 11 times:
+from the second time on a tenth of the batches are faulty, and ten more such marks come each time. After each: the share
 of 100 fresh faulty batches that alert.
 
 Honest: a fifth of the batches follow a new recipe and alert, and operators say of each alert that it was false; then a
@@ -11,7 +11,7 @@ retraining, a promotion of the version that waits, more batches and one more ret
 fresh batches of both recipes, and faults found.
 
 ``--trust auto`` shows both without a person. Takes about ten minutes on two cores.
-Run: ``python benchmarks/quality/feedback.py [--seed 0] [--words 102] [--trust person|auto] [--part PART] [--json]``.
+Run: ``python benchmarks/quality/feedback.py [--seed 0] [--marks 102] [--trust person|auto] [--part PART] [--json]``.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def shown(row: dict[str, Any], outcome: TrainingOutcome | None = None) -> dict[s
     return row
 
 
-def attack(folder: Path, seed: int, trust: str, n_words: int) -> list[dict[str, Any]]:
+def attack(folder: Path, seed: int, trust: str, n_marks: int) -> list[dict[str, Any]]:
     """Return the rows of the attack."""
     line = Line(folder, seed, trust)
     line.run(line.batches(N_COLD))
@@ -165,21 +165,21 @@ def attack(folder: Path, seed: int, trust: str, n_words: int) -> list[dict[str, 
     line.run(line.batches(N_RUN))
     fresh, normal = line.batches(N_TEST, FAULT), line.batches(4 * N_TEST)
     alerts: list[StoredSequence] = []
-    while len(alerts) < n_words:
-        alerts += line.run(line.batches(min(20, n_words - len(alerts)), FAULT))
+    while len(alerts) < n_marks:
+        alerts += line.run(line.batches(min(20, n_marks - len(alerts)), FAULT))
 
     def row(step: str, outcome: TrainingOutcome | None = None) -> dict[str, Any]:
         figures = {"found": line.alert_share(fresh), "false_alarms": line.alert_share(normal)}
         return shown({"step": step, "version": line.registry.current("default"), **figures}, outcome)
 
     rows = [row("before")]
-    line.say_false(alerts[:n_words])
-    rows.append(row(f"{n_words} words", line.retrain()))
+    line.say_false(alerts[:n_marks])
+    rows.append(row(f"{n_marks} marks", line.retrain()))
     for number in range(1, 11):
         faulty = line.run(line.batches(TEN, FAULT))
         line.run(line.batches(9 * TEN))
         line.say_false(faulty)
-        rows.append(row(f"10 words more ({number})", line.retrain("schedule")))
+        rows.append(row(f"10 marks more ({number})", line.retrain("schedule")))
     return rows
 
 
@@ -216,7 +216,7 @@ def main() -> None:
     """Run the parts and print their rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--words", type=int, default=102, help="false words of the attack (default: 102)")
+    parser.add_argument("--marks", type=int, default=102, help="false marks of the attack (default: 102)")
     parser.add_argument("--trust", choices=("person", "auto"), default="person")
     parser.add_argument("--part", choices=("attack", "honest"), help="default: both")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON last")
@@ -224,7 +224,7 @@ def main() -> None:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="feedback-") as folder:
         if asked.part in {None, "attack"}:
-            found["attack"] = attack(Path(folder) / "attack", asked.seed, asked.trust, asked.words)
+            found["attack"] = attack(Path(folder) / "attack", asked.seed, asked.trust, asked.marks)
         if asked.part in {None, "honest"}:
             found["honest"] = honest(Path(folder) / "honest", asked.seed, asked.trust)
     for part, rows in found.items():

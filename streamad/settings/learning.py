@@ -65,7 +65,7 @@ class LearningSettings(ConfigSection):
     feedback_principal: str | None = Field(default=None, min_length=1)
     """Kafka header in which the broker or a proxy, never the sender, writes who sent a feedback message; null: none."""
     feedback_share: float = Field(default=0.2, ge=0, le=1)
-    """Largest share of sequences that words keep out of training, and of false alarms in the second challenger's."""
+    """Largest share of sequences that marks keep out of training, and of false alarms in the second challenger's."""
     feedback_trust: Literal["person", "auto"] = "person"
     """A version that false alarms have changed waits for a person, or is promoted by the rule (auto)."""
     control: Url | None = None

@@ -37,7 +37,7 @@ def compare(
     """Compare two versions: false alarms with their interval, detection of injected faults, operators' marks.
 
     Both judge the comparison half of the reserve, on which neither was trained; nothing is changed. Below are the
-    stored alerts that A would raise again and B would silence, with operators' words. Simple kinds of detectors,
+    stored alerts that A would raise again and B would silence, with operators' marks. Simple kinds of detectors,
     fitted on the accepted sequences (model.references), show what the least effort reaches there.
 
     Example: streamad models compare 0003 0004
@@ -89,12 +89,12 @@ def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> N
 
 
 def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
-    """Print the alerts that the challenger would silence: confirmed anomalies, then those without a word."""
+    """Print the alerts that the challenger would silence: confirmed anomalies, then those without a mark."""
     if not found.alerts:
         return
     champion, challenger = heads["champion"], heads["challenger"]
     out.print(f"stored alerts that {champion} would raise again and {challenger} would silence:")
-    table = Table("alert", "sequence", "ended (UTC)", "word", f"p by {champion}", f"p by {challenger}", box=None)
+    table = Table("alert", "sequence", "ended (UTC)", "mark", f"p by {champion}", f"p by {challenger}", box=None)
     for each in sorted(found.alerts, key=lambda one: _ORDER.get(one.judgement, 0))[:_SHOWN_SILENCED]:
         table.add_row(
             each.alert_id[:12],

@@ -79,8 +79,8 @@ def _silenced(figures: _Figures, who: str) -> str:
     n, n_all = figures.get("silenced.alerts"), figures.get("silenced.of_alerts")
     if who != "challenger" or n is None or not n_all:
         return ""
-    without = figures.get("silenced.without_word", 0)
-    return f"{n:.0f} of {n_all:.0f}" + (f" ({without:.0f} without any word)" if n else "")
+    without = figures.get("silenced.without_mark", 0)
+    return f"{n:.0f} of {n_all:.0f}" + (f" ({without:.0f} without any mark)" if n else "")
 
 
 def _part(figures: _Figures, who: str, *, name: str, of: str) -> str:

@@ -84,7 +84,7 @@ def _training(manifest: Manifest) -> str:
     if learning is not None:
         parts.append(f"because of: {learning.reason}")
         parts.append("" if not learning.n_feedback else f"{learning.n_feedback} of them called false alarms")
-        parts.append("" if not learning.n_excluded else f"{learning.n_excluded} more kept out by operators' words")
+        parts.append("" if not learning.n_excluded else f"{learning.n_excluded} more kept out by operators' marks")
         parts.append("" if not learning.n_dropped else f"{learning.n_dropped} worst-scoring ones dropped")
         parts.append("" if not learning.n_skipped_shards else f"{learning.n_skipped_shards} shards could not be used")
         parts.append(

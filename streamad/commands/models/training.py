@@ -47,7 +47,7 @@ def retrain(
 ) -> None:
     """Train a version on the stored sequences, compare it with the one in service, and promote the better one.
 
-    If operators called alerts false alarms, a second version uses their words and waits for a person. The same training
+    If operators called alerts false alarms, a second version uses their marks and waits for a person. The same training
     as by schedule, at the lowest priority. After Ctrl-C the same command resumes within an hour.
 
     Example: streamad models retrain
@@ -110,11 +110,11 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
     elif not as_json:
         out.print(escape(f"model {model} {result.version}: {result.reason}"))
         out.print(escape(f"to promote it anyway: streamad models promote {result.version}"))
-    _end_with_words(plant, result, as_json=as_json)
+    _end_with_marks(plant, result, as_json=as_json)
 
 
-def _end_with_words(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> None:
-    """Print what operators' words have done in the training, and announce a version that they have promoted."""
+def _end_with_marks(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> None:
+    """Print what operators' marks have done in the training, and announce a version that they have promoted."""
     second, model = result.second, result.model
     if result.n_capped and not as_json:
         err.print(f"[yellow]note[/]: {escape(result.capped)}")
@@ -125,7 +125,7 @@ def _end_with_words(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> 
         announced = f"; {announce_promotion(plant, ModelRef(model, second.version))}"
     if not as_json:
         made = second.version or "(no version)"
-        out.print(escape(f"model {model} {made}, with operators' words: {second.reason}{announced}"))
+        out.print(escape(f"model {model} {made}, with operators' marks: {second.reason}{announced}"))
 
 
 class _TrainingError(StreamadError):

@@ -31,7 +31,7 @@ from streamad.learn.training.selection import (
     judges_of,
     learned_since_us,
     read_stored,
-    reviewed_words,
+    reviewed_marks,
     select,
     to_windows,
 )
@@ -52,7 +52,7 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     ``n_presumed`` sequences were excluded as presumed anomalies, ``n_alerts`` of the others alerted: the
     ``false_alarm_rate`` and its 95 % ``interval``. ``detection`` is the mean over ``by_fault``, each the share of
-    injected faults found; ``by_strength`` has the shares of weak, medium and strong ones. Of the sequences with words,
+    injected faults found; ``by_strength`` has the shares of weak, medium and strong ones. Of the sequences with marks,
     ``n_confirmed`` anomalies and ``n_raised`` former false alarms alerted.
     """
 
@@ -73,7 +73,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     ``n_sequences`` of the comparison half and ``n_injected`` faulty windows. ``raised_threshold``: the champion alerts
     too often, so its detection was measured at the threshold that would bring its false alarms down. Beside them, from
-    operators' words and 0 in a comparison without them: ``n_confirmed`` anomalies, ``n_false_alarms`` of the comparison
+    operators' marks and 0 in a comparison without them: ``n_confirmed`` anomalies, ``n_false_alarms`` of the comparison
     half, and the champion's alerts that the challenger would silence. ``references``, by "champion" and "challenger",
     are what simple detectors reach; they decide nothing.
     """
@@ -108,7 +108,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
                 "silenced.of_alerts": self.silenced.n_raised,
                 "silenced.alerts": len(self.silenced.alerts),
                 "silenced.confirmed": self.silenced.count("confirmed"),
-                "silenced.without_word": self.silenced.n_without_word,
+                "silenced.without_mark": self.silenced.n_without_mark,
             }
         return found
 
@@ -131,33 +131,33 @@ def _flat(model: ModelFigures) -> Iterator[tuple[str, float]]:
 class TestMaterial:
     """Sequences to compare two models on: the comparison half, on which neither was trained.
 
-    ``words`` (None: the comparison knows none) has the sequences with operators' words and the stored alerts: they are
+    ``marked`` (None: the comparison knows none) has the sequences with operators' marks and the stored alerts: they are
     shown beside the comparison and change no other figure. Others than those of the half may have trained a model.
     """
 
     __test__ = False  # for pytest: this is no test
 
     half: HeldOut
-    words: Selection | None = None
+    marked: Selection | None = None
 
     @classmethod
-    def of(cls, half: HeldOut, words: Selection | None = None) -> TestMaterial:
+    def of(cls, half: HeldOut, marked: Selection | None = None) -> TestMaterial:
         """Return the material from ``half``, the rest of the comparison half. Raises TrainingDataError if empty."""
         if not len(half):
             raise TrainingDataError(
                 "the inlier store holds no sequences to compare on: let the monitor run, or raise learning.reserve"
             )
-        return cls(half, words)
+        return cls(half, marked)
 
     @property
     def confirmed(self) -> WindowSet | None:
         """Return the confirmed anomalies of the store, None if there are none."""
-        return None if self.words is None or not self.words.confirmed else to_windows(self.words.confirmed)
+        return None if self.marked is None or not self.marked.confirmed else to_windows(self.marked.confirmed)
 
     @property
     def false_alarms(self) -> WindowSet | None:
         """Return the sequences of the half that are called false alarms, None if there are none."""
-        called = () if self.words is None else self.words.called("false_alarm", self.half.sequences)
+        called = () if self.marked is None else self.marked.called("false_alarm", self.half.sequences)
         return to_windows(called) if called else None
 
 
@@ -196,8 +196,8 @@ def compare(
         _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], labelled) for i in range(len(own))
     ]
     no_more = None
-    if champion is not None and material.words is not None:
-        no_more = silenced(own[1], own[0], material.words.alerts, material.words.marks)
+    if champion is not None and material.marked is not None:
+        no_more = silenced(own[1], own[0], material.marked.alerts, material.marked.marks)
     step()
     return Comparison(
         false_alarm_rate=rate,
@@ -294,7 +294,7 @@ def compare_versions(
     since = max(learned_since_us(registry, model, version) or 0 for version in versions) or None
     stored = read_stored(store, since_us=since)
     learning, rate = settings.learning or LearningSettings(), settings.alerts.false_alarm_rate
-    reviewed = reviewed_words(registry, model, registry.current(model))
+    reviewed = reviewed_marks(registry, model, registry.current(model))
     judges = judges_of(stored, registry, model, since)
     selection = select(stored, settings=learning, rate=rate, judges=judges, reviewed=reviewed)
     material = TestMaterial.of(selection.comparable(learning.promotion.min_comparison), selection)

@@ -1,4 +1,4 @@
-"""Versions that wait for a person: they use operators' words, so no training promotes them by itself."""
+"""Versions that wait for a person: they use operators' marks, so no training promotes them by itself."""
 
 from __future__ import annotations
 

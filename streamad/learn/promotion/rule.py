@@ -34,7 +34,7 @@ def unopposed(former: str | None) -> str:
 
 
 def rule(
-    comparison: Comparison, settings: PromotionSettings, former: str | None = None, *, trusts_words: bool = False
+    comparison: Comparison, settings: PromotionSettings, former: str | None = None, *, trusts_marks: bool = False
 ) -> Ruling:
     """Return whether the challenger of ``comparison`` is not worse than the champion beyond the tolerances.
 
@@ -46,7 +46,7 @@ def rule(
     - injected faults found less often than by the champion by more than ``settings.detection`` (hundreds of windows,
       the same for both: no allowance for chance);
 
-    with ``trusts_words`` (``learning.feedback_trust: auto``), also:
+    with ``trusts_marks`` (``learning.feedback_trust: auto``), also:
 
     - confirmed anomalies found less often than by the champion by more than ``settings.detection``;
     - alerts on labelled false alarms more often than the champion by more than ``settings.false_alarms``.
@@ -59,8 +59,8 @@ def rule(
         needed = f"{settings.min_comparison} are needed (learning.promotion.min_comparison)"
         return Ruling(False, f"not promoted: {n} sequences to compare on, {needed}")
     refusals = list(_refusals(comparison, ours, theirs, settings))
-    if trusts_words:
-        refusals += _refusals_by_words(comparison, ours, theirs, settings)
+    if trusts_marks:
+        refusals += _refusals_by_marks(comparison, ours, theirs, settings)
     if refusals:
         return Ruling(False, f"not promoted: {'; '.join(refusals)}")
     return Ruling(
@@ -82,7 +82,7 @@ def _refusals(
         )
 
 
-def _refusals_by_words(
+def _refusals_by_marks(
     comparison: Comparison, ours: ModelFigures, theirs: ModelFigures, settings: PromotionSettings
 ) -> Iterator[str]:
     n = comparison.n_confirmed

@@ -16,7 +16,7 @@ from streamad.types import from_us
 class SilencedAlert(msgspec.Struct, frozen=True, kw_only=True):
     """A stored alert that the champion would raise again and the challenger would not.
 
-    ``judgement`` is the latest word on it, None without one; ``p_champion`` and ``p_challenger`` are its p-values now.
+    ``judgement`` is the latest mark on it, None without one; ``p_champion`` and ``p_challenger`` are its p-values now.
     """
 
     alert_id: str
@@ -38,11 +38,11 @@ class Silenced(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[SilencedAlert, ...]
 
     def count(self, judgement: MarkKind | None) -> int:
-        """Return how many of ``alerts`` have the latest word ``judgement`` (None: no word)."""
+        """Return how many of ``alerts`` have the latest mark ``judgement`` (None: no mark)."""
         return sum(each.judgement == judgement for each in self.alerts)
 
     @property
-    def n_without_word(self) -> int:
+    def n_without_mark(self) -> int:
         """Return on how many of ``alerts`` nobody has said anything that still holds."""
         return self.count(None) + self.count("withdrawn")
 

@@ -124,9 +124,9 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     with this ``since_us``. Nothing from before ``since_us`` was used, because the plant changed then; later versions
     inherit it.
 
-    ``uses_words``: operators' words on false alarms have changed this version (a second challenger). ``n_feedback``
+    ``uses_marks``: operators' marks on false alarms have changed this version (a second challenger). ``n_feedback``
     training sequences are false alarms; ``feedback`` has the ids of all false alarms that count as normal here, those
-    of the reserve included: once this version is in service, they count for later ones too. Words kept ``n_excluded``
+    of the reserve included: once this version is in service, they count for later ones too. Marks kept ``n_excluded``
     sequences out of training; ``n_capped`` more were beyond ``learning.feedback_share``.
 
     ``n_dropped`` were dropped as the worst of a first fit; ``n_skipped_shards`` could not be used.
@@ -135,7 +135,7 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     requested_us: int | None = None
     since_us: int | None = None
-    uses_words: bool = False
+    uses_marks: bool = False
     n_feedback: int = 0
     feedback: tuple[str, ...] = ()
     n_excluded: int = 0
@@ -147,7 +147,7 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
 class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Why a challenger was promoted or not, with every figure of the comparison.
 
-    ``champion`` is the version that it would replace, None if none was in service. ``waits_for_review``: it uses words
+    ``champion`` is the version that it would replace, None if none was in service. ``waits_for_review``: it uses marks
     of operators, so a person promotes it or leaves it.
     """
 

@@ -57,8 +57,8 @@ class Workshop:
 class Challenge:
     """The making of one challenger and the decision on it.
 
-    ``parent`` is the version in service, ``champion`` the same one loaded, None if it is not compared. ``uses_words``:
-    operators' words chose the plan, so the challenger waits for a person unless ``learning.feedback_trust`` is auto.
+    ``parent`` is the version in service, ``champion`` the same one loaded, None if it is not compared. ``uses_marks``:
+    operators' marks chose the plan, so the challenger waits for a person unless ``learning.feedback_trust`` is auto.
     """
 
     workshop: Workshop
@@ -67,7 +67,7 @@ class Challenge:
     parent: str | None
     champion: LoadedModel | None
     is_relearning: bool = False
-    uses_words: bool = False
+    uses_marks: bool = False
     notes: list[str] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     waits: bool = field(default=False, init=False)
@@ -132,14 +132,14 @@ class Challenge:
 
     def _compared(self, challenger: LoadedModel, n_fits: int) -> Ruling:
         shop = self.workshop
-        material = TestMaterial.of(self.plan.comparison, self.selection if self.uses_words else None)
+        material = TestMaterial.of(self.plan.comparison, self.selection if self.uses_marks else None)
         rate, seed = shop.settings.alerts.false_alarm_rate, shop.settings.model.seed
         progress = partial(self._show, n_fits)
         comparison = compare(challenger, self.champion, material, rate=rate, seed=seed, progress=progress)
         self.figures |= comparison.figures()
         is_trusted = shop.learning.feedback_trust == "auto"
-        ruling = rule(comparison, shop.learning.promotion, self.parent, trusts_words=self.uses_words and is_trusted)
-        if not self.uses_words or not ruling.promoted or is_trusted:
+        ruling = rule(comparison, shop.learning.promotion, self.parent, trusts_marks=self.uses_marks and is_trusted)
+        if not self.uses_marks or not ruling.promoted or is_trusted:
             return ruling
         self.waits = True
         version = challenger.ref.version
@@ -148,13 +148,13 @@ class Challenge:
         return Ruling(True, f"waits for review: {self._effect(comparison)}; {ruling.reason.removeprefix('promoted: ')}")
 
     def _effect(self, comparison: Comparison) -> str:
-        """Return what words have changed, as a person must see it."""
+        """Return what marks have changed, as a person must see it."""
         n, found = len(self.plan.protected), comparison.silenced
         text = f"{n} sequence{'s' * (n != 1)} called false alarms train it"
         if found is None:
             return text
         of = f"{len(found.alerts)} of the {found.n_raised} stored alerts"
-        alone = f"{found.n_without_word} of them without any word" if found.alerts else ""
+        alone = f"{found.n_without_mark} of them without any mark" if found.alerts else ""
         return ", ".join(part for part in (text, f"it would silence {of}", alone) if part)
 
     def _command(self, name: str, *versions: str) -> str:

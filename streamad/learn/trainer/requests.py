@@ -35,7 +35,7 @@ class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecondOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The second challenger of a training, which uses operators' words: its ``version`` (None: it failed).
+    """The second challenger of a training, which uses operators' marks: its ``version`` (None: it failed).
 
     ``waits``: it is not worse, and a person has to promote it.
     """
@@ -50,8 +50,8 @@ class SecondOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
     """A completed training: the ``version`` it made (None: it made none), and the decision with its reason.
 
-    ``second`` is the challenger that uses operators' words, if they would change the model. ``n_excluded`` sequences
-    were kept out of training by words, ``n_capped`` more were not, beyond ``learning.feedback_share``.
+    ``second`` is the challenger that uses operators' marks, if they would change the model. ``n_excluded`` sequences
+    were kept out of training by marks, ``n_capped`` more were not, beyond ``learning.feedback_share``.
     """
 
     model: str
@@ -66,10 +66,10 @@ class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True, tag="trained"):
 
     @property
     def capped(self) -> str:
-        """Return what the bound on words has left without effect."""
+        """Return what the bound on marks has left without effect."""
         return (
-            f"{self.n_capped} more sequences called confirmed or veto train all the same: words keep out at most "
-            f"learning.feedback_share, here {self.n_excluded}; the words received first count"
+            f"{self.n_capped} more sequences called confirmed or veto train all the same: marks keep out at most "
+            f"learning.feedback_share, here {self.n_excluded}; the marks received first count"
         )
 
 

@@ -29,7 +29,7 @@ from streamad.learn.training.selection import (
     learned_since_us,
     plan_calibration,
     read_stored,
-    reviewed_words,
+    reviewed_marks,
     select,
 )
 from streamad.ports import Clock, Detector
@@ -87,7 +87,7 @@ class Retraining:
             if champion is not None and (why := self._why_not(plan)):
                 return self._outcome(None, Ruling(False, f"not trained: {why}; the champion stays"), selection)
             outcome = self._trained(plan, selection, champion, since_us)
-        if self.parent is None or self._is_relearning:  # nothing was judged that words could be about
+        if self.parent is None or self._is_relearning:  # nothing was judged that marks could be about
             return outcome
         return msgspec.structs.replace(outcome, second=self._second(stored, since_us))
 
@@ -123,7 +123,7 @@ class Retraining:
             return None
 
     def _selection(self, since_us: int | None) -> tuple[Stored, Selection]:
-        """Return the content of the store, and who trains if words only keep sequences out of training."""
+        """Return the content of the store, and who trains if marks only keep sequences out of training."""
         # Only sequences of before the request, so that an interrupted training finds the same ones again.
         stored = read_stored(self.store, since_us=since_us, stored_before_us=self.request.requested_us + 1)
         selection = self._select(stored, since_us, self.parent)
@@ -140,7 +140,7 @@ class Retraining:
         return stored, selection
 
     def _select(
-        self, stored: Stored, since_us: int | None, serves: str | None, *, uses_words: bool = False
+        self, stored: Stored, since_us: int | None, serves: str | None, *, uses_marks: bool = False
     ) -> Selection:
         """Return who trains beside ``serves``, the version in service, whose false alarms a person has reviewed."""
         return select(
@@ -148,8 +148,8 @@ class Retraining:
             settings=self._learning,
             rate=self.settings.alerts.false_alarm_rate,
             judges=self._judges(stored, since_us),
-            reviewed=reviewed_words(self.registry, self.model, serves),
-            uses_words=uses_words,
+            reviewed=reviewed_marks(self.registry, self.model, serves),
+            uses_marks=uses_marks,
         )
 
     def _judges(self, stored: Stored, since_us: int | None) -> frozenset[str]:
@@ -234,7 +234,7 @@ class Retraining:
             record, decision = manifest.learning, manifest.decision
             if record is None or record.requested_us != self.request.requested_us:
                 return None
-            if decision is not None and not record.uses_words:
+            if decision is not None and not record.uses_marks:
                 self.figures, self.notes = dict(decision.figures), []
                 return self._outcome(version, Ruling(decision.promoted, decision.reason), selection)
         return None
@@ -242,13 +242,13 @@ class Retraining:
     def _second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
         """Train the challenger that uses operators' false alarms; None if they would not change the model.
 
-        None too if a version with the same words waits for review already. A failure is an outcome: the first
+        None too if a version with the same marks waits for review already. A failure is an outcome: the first
         challenger's stands.
         """
         serves = self.registry.current(self.model)
         if serves is None or not self.holds_lease():
             return None
-        selection = self._select(stored, since_us, serves, uses_words=True)
+        selection = self._select(stored, since_us, serves, uses_marks=True)
         plan = self._plan(selection, has_champion=True)
         without = self._plan(self._select(stored, since_us, serves), has_champion=True)
         if not _differs(plan, without) or self._waits_already(serves, selection):
@@ -260,9 +260,9 @@ class Retraining:
                 selection=selection,
                 parent=serves,
                 champion=self._workshop.load(serves),
-                uses_words=True,
+                uses_marks=True,
             )
-            record = msgspec.structs.replace(self._record(selection, since_us), uses_words=True)
+            record = msgspec.structs.replace(self._record(selection, since_us), uses_marks=True)
             version, ruling = challenge.run(record)
         except StreamadError as error:
             return SecondOutcome(version=None, promoted=False, waits=False, reason=f"it could not be trained: {error}")

@@ -186,10 +186,10 @@ class Trainings:
         )
         if result.promoted and model is not None:
             self._on_promoted(model)
-        self._ended_with_words(result)
+        self._ended_with_marks(result)
 
-    def _ended_with_words(self, result: TrainingOutcome) -> None:
-        """Emit what operators' words have done in a training."""
+    def _ended_with_marks(self, result: TrainingOutcome) -> None:
+        """Emit what operators' marks have done in a training."""
         if result.n_capped:
             self._emit("feedback_capped", f"{self._name}: {result.capped}", level="warning")
         second = result.second
@@ -197,7 +197,7 @@ class Trainings:
             return
         model = None if second.version is None else ModelRef(self._name, second.version)
         kind = "waits_for_review" if second.waits else "model_promoted" if second.promoted else "model_not_promoted"
-        text = f"{self._name} {second.version or '(no version)'} (with operators' words): {second.reason}"
+        text = f"{self._name} {second.version or '(no version)'} (with operators' marks): {second.reason}"
         self._counters.promotions += second.promoted
         level: Level = "info" if second.promoted else "warning"
         self._emit(kind, text, model=model, figures=second.figures, level=level)

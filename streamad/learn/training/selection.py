@@ -17,9 +17,9 @@ from streamad.learn.registry.manifest import CalibrationMethod
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
+from streamad.learn.training.exclusions import exclusions
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
 from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, hash_order
-from streamad.learn.training.words import exclusions
 from streamad.settings.learning import LearningSettings
 from streamad.types import BoolArray, WindowSet
 
@@ -27,9 +27,9 @@ _FALSE_ALARMS_WANTED = 2  # that the threshold rests on; one (49 sequences at a 
 
 
 class Stored(NamedTuple):
-    """The content of a store: its three shares, the operators' words by id, and what it keeps for its word alone.
+    """The content of a store: its three shares, the operators' marks by id, and what it keeps for its mark alone.
 
-    The shares are what a store without words would hold.
+    The shares are what a store without marks would hold.
     """
 
     accepted: Sequence[StoredSequence]
@@ -44,7 +44,7 @@ class HeldOut:
     """Sequences that the final fit does not see, with the decisions about each.
 
     ``is_judged``: a version whose decisions count has judged it; ``is_alert``: with a p-value at or below the
-    configured rate; ``is_normal``: a false alarm by a word that counts, so it is no alert and never left out.
+    configured rate; ``is_normal``: a false alarm by a mark that counts, so it is no alert and never left out.
     """
 
     sequences: tuple[StoredSequence, ...]
@@ -99,11 +99,11 @@ class HeldOut:
 class Selection:
     """The sequences of a retraining.
 
-    ``judged`` (accepted by a version whose decisions count) and ``feedback`` (false alarms by words that count) train.
-    No decision that counts has selected among ``uncut``, so it may train or calibrate. Words keep the ids ``excluded``
+    ``judged`` (accepted by a version whose decisions count) and ``feedback`` (false alarms by marks that count) train.
+    No decision that counts has selected among ``uncut``, so it may train or calibrate. Marks keep the ids ``excluded``
     out of both; ``n_capped`` more would have been, beyond the bound. ``normal`` are the ids of all false alarms that
     count, in order: of ``feedback`` and of the whole reserve. ``confirmed`` anomalies and the ``alerts`` of
-    versions whose decisions count are shown to people, with the words in ``marks``; they decide nothing.
+    versions whose decisions count are shown to people, with the marks in ``marks``; they decide nothing.
     """
 
     judged: tuple[StoredSequence, ...]
@@ -132,8 +132,8 @@ class Selection:
         return judged if len(judged) >= at_least else self.comparison
 
     def called(self, judgement: MarkKind, sequences: Iterable[StoredSequence]) -> tuple[StoredSequence, ...]:
-        """Return those of ``sequences`` whose latest word is ``judgement``."""
-        return tuple(each for each in sequences if _word(self.marks, each) == judgement)
+        """Return those of ``sequences`` whose latest mark is ``judgement``."""
+        return tuple(each for each in sequences if _judgement(self.marks, each) == judgement)
 
 
 def select(
@@ -143,21 +143,21 @@ def select(
     rate: float,
     judges: frozenset[str],
     reviewed: frozenset[str] = frozenset(),
-    uses_words: bool = False,
+    uses_marks: bool = False,
 ) -> Selection:
     """Assign the stored sequences to their parts; only decisions of the versions in ``judges`` count.
 
     Accepted sequences train, as do those that no version in ``judges`` has judged, whatever the decision: before the
     first model and after a lasting change. False alarms that were not accepted train if a person has reviewed them
-    (``reviewed``: those of the version in service), and with ``uses_words`` all: the latest of them, at most
-    ``settings.feedback_share`` of what trains. Without ``uses_words``, words only keep sequences out of training.
+    (``reviewed``: those of the version in service), and with ``uses_marks`` all: the latest of them, at most
+    ``settings.feedback_share`` of what trains. Without ``uses_marks``, marks only keep sequences out of training.
     """
 
     def is_judged(each: StoredSequence) -> bool:
         return each.decision != "learning" and each.model_version in judges
 
     def is_normal(each: StoredSequence) -> bool:
-        return each.id in reviewed or (uses_words and _word(stored.marks, each) == "false_alarm")
+        return each.id in reviewed or (uses_marks and _judgement(stored.marks, each) == "false_alarm")
 
     reserve, aside, accepted = _each_once(stored, settings.reserve)
     alarms = [each for each in aside if is_judged(each) and is_normal(each)]
@@ -179,17 +179,17 @@ def select(
         uncut=tuple(uncut),
         feedback=feedback,
         calibration=half("calibration", is_normal),
-        comparison=half("comparison", lambda each: each.id in reviewed),  # words never decide a comparison
+        comparison=half("comparison", lambda each: each.id in reviewed),  # marks never decide a comparison
         excluded=kept_out.ids,
         n_capped=kept_out.n_capped,
         normal=tuple(sorted(each.id for each in (*feedback, *(one for one in reserve if is_normal(one))))),
-        confirmed=tuple(each for each in everything.values() if _word(stored.marks, each) == "confirmed"),
+        confirmed=tuple(each for each in everything.values() if _judgement(stored.marks, each) == "confirmed"),
         alerts=tuple(each for each in everything.values() if is_judged(each) and each.decision == "anomalous"),
         marks=stored.marks,
     )
 
 
-def _word(marks: Mapping[str, Mark], sequence: StoredSequence) -> MarkKind | None:
+def _judgement(marks: Mapping[str, Mark], sequence: StoredSequence) -> MarkKind | None:
     mark = marks.get(sequence.id)
     return None if mark is None else mark.judgement
 
@@ -324,7 +324,7 @@ def learned_since_us(registry: Registry, model: str, version: str) -> int | None
     return None if record is None else record.since_us
 
 
-def reviewed_words(registry: Registry, model: str, version: str | None) -> frozenset[str]:
+def reviewed_marks(registry: Registry, model: str, version: str | None) -> frozenset[str]:
     """Return the false alarms that ``version`` takes as normal; empty without it or if its manifest cannot be read.
 
     Whoever put the version into service has reviewed them, so later versions take them as normal too.

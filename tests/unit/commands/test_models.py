@@ -225,7 +225,7 @@ ASKED = TrainingRequest(reason="relearn", requested_us=START_US, since_us=START_
     [
         ("interrupted", HOUR_US - 1, START_US - HOUR_US, True),
         ("interrupted", HOUR_US, START_US - HOUR_US, False),
-        ("interrupted", 60_000_000, START_US - HOUR_US + 60_000_000, False),  # the same words, another time
+        ("interrupted", 60_000_000, START_US - HOUR_US + 60_000_000, False),  # the same marks, another time
         ("idle", 1, START_US - HOUR_US, False),
     ],
 )
@@ -247,7 +247,7 @@ def _is_at_work(config: Path) -> bool:
     return training is not None and training["epoch"] == 1
 
 
-# --- operators' words ---
+# --- operators' marks ---
 
 
 def odd(n: int, **changes: Any) -> StoredSequence:
@@ -267,14 +267,14 @@ def spoken(trained: Path) -> Path:
     """The same with eight alerts of which five are called false alarms, and one confirmed."""
     add(trained, {"aside": [odd(n) for n in ODD], "accepted": [sequence(n) for n in range(72, 99) if n not in ODD]})
     store = store_of(trained)
-    for n, word in [*((n, "false_alarm") for n in ODD[:5]), (ODD[5], "confirmed"), (ODD[6], "withdrawn")]:
-        store.mark(Mark(id=identity(n), judgement=word, at_us=START_US, received_us=START_US))  # type: ignore[arg-type]
+    for n, mark in [*((n, "false_alarm") for n in ODD[:5]), (ODD[5], "confirmed"), (ODD[6], "withdrawn")]:
+        store.mark(Mark(id=identity(n), judgement=mark, at_us=START_US, received_us=START_US))  # type: ignore[arg-type]
     return trained
 
 
-def test_a_version_with_operators_words_waits_until_a_person_promotes_it(spoken: Path) -> None:
+def test_a_version_with_operators_marks_waits_until_a_person_promotes_it(spoken: Path) -> None:
     text = said(spoken, "retrain")
-    assert "model default 0003, with operators' words: waits for review: 5 sequences called false alarms" in text
+    assert "model default 0003, with operators' marks: waits for review: 5 sequences called false alarms" in text
     serves = registry_at(spoken).current("default")
     rows = {row["version"]: row for row in json_of(spoken, "list")["versions"]}
     assert (rows["0003"]["waits_for_review"], rows["0003"]["in_service"]) == (True, False)
@@ -291,7 +291,7 @@ def test_a_version_with_operators_words_waits_until_a_person_promotes_it(spoken:
     assert "review " not in said(spoken, "status")
 
 
-def test_a_comparison_shows_the_alerts_that_would_be_silenced_with_their_words(spoken: Path) -> None:
+def test_a_comparison_shows_the_alerts_that_would_be_silenced_with_their_marks(spoken: Path) -> None:
     """Version 0002 has the odd ones in its reserve, so its threshold lies above theirs."""
     reserved = [n for n in range(100, 300) if is_reserved(f"r{n % 2}", f"B-{n}", 0.2)]
     passed: dict[str, Any] = {"decision": "normal", "p_value": 0.5, "stored_us": START_US}
@@ -300,9 +300,9 @@ def test_a_comparison_shows_the_alerts_that_would_be_silenced_with_their_words(s
     found = json_of(spoken, "compare", "0001", "0002")["comparison"]["silenced"]
     by_id = {each["alert_id"]: each["judgement"] for each in found["alerts"]}
     assert by_id, found
-    words = {identity(n): "false_alarm" for n in ODD[:5]}
-    words |= {identity(ODD[5]): "confirmed", identity(ODD[6]): "withdrawn", identity(ODD[7]): None}
-    assert by_id.items() <= words.items()
+    marks = {identity(n): "false_alarm" for n in ODD[:5]}
+    marks |= {identity(ODD[5]): "confirmed", identity(ODD[6]): "withdrawn", identity(ODD[7]): None}
+    assert by_id.items() <= marks.items()
     text = said(spoken, "compare", "0001", "0002")
     assert f"{len(by_id)} of {found['n_raised']} (" in text
     assert "would raise again and 0002" in text
@@ -310,18 +310,18 @@ def test_a_comparison_shows_the_alerts_that_would_be_silenced_with_their_words(s
     assert ("confirmed" in first) == ("confirmed" in by_id.values())
 
 
-def test_words_beyond_the_bound_are_a_note(trained: Path) -> None:
+def test_marks_beyond_the_bound_are_a_note(trained: Path) -> None:
     store = store_of(trained)
     for n in SHARES["accepted"]:
         store.mark(Mark(id=identity(n), judgement="veto", at_us=START_US, received_us=START_US + n))
     result = run(trained, "retrain")
     assert "note: " in result.output
     text = " ".join(result.output.split())
-    assert "more sequences called confirmed or veto train all the same: words keep out at most" in text
+    assert "more sequences called confirmed or veto train all the same: marks keep out at most" in text
     record = registry_at(trained).manifest("default", "0002").learning
     assert record is not None
     assert (record.n_excluded, record.n_excluded + record.n_capped) == (8, 40)
-    assert "8 more kept out by operators' words" in " ".join(said(trained, "show", "0002").split())
+    assert "8 more kept out by operators' marks" in " ".join(said(trained, "show", "0002").split())
 
 
 # --- comparing and showing ---

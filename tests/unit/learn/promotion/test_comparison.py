@@ -56,16 +56,16 @@ def compared(
     champion: LoadedModel | None,
     half: WindowSet,
     normal: tuple[int, ...] = (),
-    words: Selection | None = None,
+    marked: Selection | None = None,
 ) -> Comparison:
-    material = TestMaterial(held_out(half, normal), words)
+    material = TestMaterial(held_out(half, normal), marked)
     return compare(challenger, champion, material, rate=RATE, seed=0)
 
 
-def words(said: dict[MarkKind, WindowSet], alerts: WindowSet | None = None) -> Selection:
-    """Words on the sequences of ``said``; the store has ``alerts``."""
+def marked(said: dict[MarkKind, WindowSet], alerts: WindowSet | None = None) -> Selection:
+    """Marks on the sequences of ``said``; the store has ``alerts``."""
     confirmed = held_out(said["confirmed"]).sequences if "confirmed" in said else ()
-    marks = {id: Mark(id=id, judgement=word, at_us=1) for word, data in said.items() for id in data.ids}
+    marks = {id: Mark(id=id, judgement=mark, at_us=1) for mark, data in said.items() for id in data.ids}
     empty = held_out(windows(0, 0))
     raised = () if alerts is None else held_out(alerts).sequences
     return Selection((), (), (), empty, empty, frozenset(), 0, (), confirmed, raised, marks)
@@ -139,10 +139,10 @@ def test_a_whole_number_of_false_alarms_is_not_rounded_up() -> None:
         assert operating.n_allowed == expected
 
 
-def test_words_are_counted_and_change_no_other_figure() -> None:
+def test_marks_are_counted_and_change_no_other_figure() -> None:
     confirmed, half = windows(12, 5, shifted=8, prefix="bad"), windows(100, 3)
-    said = words({"confirmed": confirmed, "false_alarm": half.take(range(94, 100))})
-    found = compared(loaded("0002"), loaded("0001", seed=7), half, words=said)
+    said = marked({"confirmed": confirmed, "false_alarm": half.take(range(94, 100))})
+    found = compared(loaded("0002"), loaded("0001", seed=7), half, marked=said)
     assert (found.n_confirmed, found.n_false_alarms) == (12, 6)
     assert 8 <= found.challenger.n_confirmed <= 9
     assert 0 <= found.challenger.n_raised <= 1
@@ -151,18 +151,18 @@ def test_words_are_counted_and_change_no_other_figure() -> None:
     assert all("confirmed" in name or "false_alarms" in name or "silenced" in name for name in changed)
 
 
-def test_alerts_that_only_the_champion_raises_are_silenced_and_their_words_are_shown() -> None:
+def test_alerts_that_only_the_champion_raises_are_silenced_and_their_marks_are_shown() -> None:
     alerts = windows(20, 5, shifted=20, prefix="odd")
-    said = words({"confirmed": alerts.take(range(3)), "withdrawn": alerts.take(range(3, 5))}, alerts)
+    said = marked({"confirmed": alerts.take(range(3)), "withdrawn": alerts.take(range(3, 5))}, alerts)
     deaf = loaded("0002")
     deaf.scorer.scale = deaf.scorer.scale * np.array([[100.0], [1.0], [1.0]], np.float32)  # type: ignore[attr-defined]
-    found = compared(deaf, loaded("0001", seed=7), windows(300, 3), words=said).silenced
+    found = compared(deaf, loaded("0001", seed=7), windows(300, 3), marked=said).silenced
     assert found is not None
     assert (found.n_raised, len(found.alerts)) == (20, 20)
-    assert (found.count("confirmed"), found.n_without_word) == (3, 17)
+    assert (found.count("confirmed"), found.n_without_mark) == (3, 17)
     assert [each.ended_at for each in found.alerts] == sorted((each.ended_at for each in found.alerts), reverse=True)
     assert all(each.p_champion <= RATE < each.p_challenger for each in found.alerts)
-    alike = compared(loaded("0002"), loaded("0001", seed=7), windows(300, 3), words=said).silenced
+    alike = compared(loaded("0002"), loaded("0001", seed=7), windows(300, 3), marked=said).silenced
     assert alike is not None
     assert (alike.n_raised, alike.alerts) == (20, ())
 

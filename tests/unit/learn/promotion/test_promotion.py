@@ -39,12 +39,12 @@ def ruling(
     n: int = 100,
     rate: float = 0.02,
     *,
-    trusts_words: bool = False,
+    trusts_marks: bool = False,
     **counts: Any,
 ) -> Any:
     given_counts = {"n_injected": 720, "n_confirmed": 0, "n_false_alarms": 0, **counts}
     comparison = Comparison(false_alarm_rate=rate, n_sequences=n, challenger=ours, champion=theirs, **given_counts)
-    return rule(comparison, SETTINGS, trusts_words=trusts_words)
+    return rule(comparison, SETTINGS, trusts_marks=trusts_marks)
 
 
 def test_without_a_champion_it_goes_into_service_and_the_reason_has_the_figures() -> None:
@@ -94,19 +94,19 @@ def test_detection_may_fall_by_its_tolerance(ours: float, passes: bool) -> None:
     ("n", "ours", "passes"),
     [(4, 0, True), (5, 4, True), (5, 3, False), (40, 37, True), (40, 35, False)],  # the champion found all
 )
-def test_confirmed_anomalies_must_still_be_found_where_words_are_trusted(n: int, ours: int, passes: bool) -> None:
+def test_confirmed_anomalies_must_still_be_found_where_marks_are_trusted(n: int, ours: int, passes: bool) -> None:
     models = model(2, 100, confirmed=ours), model(2, 100, confirmed=n)
     assert ruling(*models, n_confirmed=n).promoted
-    found = ruling(*models, trusts_words=True, n_confirmed=n)
+    found = ruling(*models, trusts_marks=True, n_confirmed=n)
     assert found.promoted == passes
     assert passes or f"it finds {ours} of {n} confirmed anomalies, the champion {n}" in found.reason
 
 
 @pytest.mark.parametrize(("ours", "passes"), [(0, True), (2, True), (4, False)])
-def test_known_false_alarms_must_not_come_back_where_words_are_trusted(ours: int, passes: bool) -> None:
+def test_known_false_alarms_must_not_come_back_where_marks_are_trusted(ours: int, passes: bool) -> None:
     models = model(2, 100, raised=ours), model(2, 100, raised=1)
     assert ruling(*models, n_false_alarms=10).promoted
-    found = ruling(*models, trusts_words=True, n_false_alarms=10)
+    found = ruling(*models, trusts_marks=True, n_false_alarms=10)
     assert found.promoted == passes
     assert passes or "it alerts on 4 of 10 known false alarms, the champion on 1" in found.reason
 
@@ -121,7 +121,7 @@ def test_too_few_sequences_decide_nothing() -> None:
 def test_every_reason_is_given() -> None:
     n = MIN_LABELS
     ours, theirs = model(30, 100, detection=0.1, raised=n), model(2, 100, confirmed=n)
-    reason = ruling(ours, theirs, trusts_words=True, n_confirmed=n, n_false_alarms=n).reason
+    reason = ruling(ours, theirs, trusts_marks=True, n_confirmed=n, n_false_alarms=n).reason
     assert reason.count(";") == 3
     assert "\n" not in reason
 
@@ -136,7 +136,7 @@ def test_law_a_challenger_like_its_champion_passes_and_a_better_one_does_not_do_
     n_labels, found, raised = counts
     k, found, raised = min(k, n), min(found, n_labels), min(raised, n_labels)
     same = model(k, n, detection=detection, confirmed=found, raised=raised)
-    given_counts: dict[str, Any] = {"n_confirmed": n_labels, "n_false_alarms": n_labels, "trusts_words": True}
+    given_counts: dict[str, Any] = {"n_confirmed": n_labels, "n_false_alarms": n_labels, "trusts_marks": True}
     assert promoted(same, same, n, **given_counts)
     better = model(k // 2, n, detection=min(1.0, detection + 0.1), confirmed=n_labels, raised=0)
     assert promoted(better, same, n, **given_counts)

@@ -270,7 +270,7 @@ async def test_an_unreadable_registry_is_logged_once_for_an_outage(asking: Askin
         assert await at.turn() is None
 
 
-# --- what operators' words did ---------------------------------------------------------------------------------------
+# --- what operators' marks did ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -289,11 +289,11 @@ async def test_a_second_challenger_is_an_event_after_the_first(
     assert isinstance(outcome, TrainingOutcome)
     at.trainings.ended(replace(outcome, second=second))
     made = second.version or "(no version)"
-    assert at.emitted[1] == (kind, f"default {made} (with operators' words): {second.reason}")
+    assert at.emitted[1] == (kind, f"default {made} (with operators' marks): {second.reason}")
     assert at.emitted[0][0] == "model_promoted"
 
 
-async def test_words_beyond_the_bound_are_an_event(asking: AskingFor) -> None:
+async def test_marks_beyond_the_bound_are_an_event(asking: AskingFor) -> None:
     at, outcome = asking(), done(REQUEST)
     assert isinstance(outcome, TrainingOutcome)
     at.trainings.ended(replace(outcome, n_excluded=8, n_capped=3))

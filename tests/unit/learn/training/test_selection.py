@@ -43,24 +43,24 @@ def of(numbers: list[int], **more: Any) -> list[StoredSequence]:
     return [sequence_of(i, **more) for i in numbers]
 
 
-def marks(words: dict[StoredSequence, MarkKind]) -> dict[str, Mark]:
-    return {each.id: Mark(id=each.id, judgement=word, at_us=1) for each, word in words.items()}
+def marks_of(said: dict[StoredSequence, MarkKind]) -> dict[str, Mark]:
+    return {each.id: Mark(id=each.id, judgement=judgement, at_us=1) for each, judgement in said.items()}
 
 
 def chosen(
     accepted: list[StoredSequence] | None = None,
     reserve: list[StoredSequence] | None = None,
     aside: list[StoredSequence] | None = None,
-    words: dict[StoredSequence, MarkKind] | None = None,
+    said: dict[StoredSequence, MarkKind] | None = None,
     *,
     judges: frozenset[str] = JUDGES,
     reviewed: frozenset[str] = frozenset(),
-    uses_words: bool = False,
+    uses_marks: bool = False,
     **changes: Any,
 ) -> Selection:
-    stored = Stored(accepted or [], reserve or [], aside or [], marks(words or {}))
+    stored = Stored(accepted or [], reserve or [], aside or [], marks_of(said or {}))
     settings = LearningSettings(**{"min_training": 20, **changes})
-    return select(stored, settings=settings, rate=0.02, judges=judges, reviewed=reviewed, uses_words=uses_words)
+    return select(stored, settings=settings, rate=0.02, judges=judges, reviewed=reviewed, uses_marks=uses_marks)
 
 
 def ids(sequences: Any) -> set[str]:
@@ -78,16 +78,16 @@ def test_accepted_trains_reserve_is_held_out_by_half_and_aside_does_nothing() ->
     assert selection.n_training == 30
 
 
-@pytest.mark.parametrize("word", ["confirmed", "veto"])
-def test_words_keep_sequences_out_of_training_and_change_nothing_in_the_reserve(word: MarkKind) -> None:
+@pytest.mark.parametrize("mark", ["confirmed", "veto"])
+def test_marks_keep_sequences_out_of_training_and_change_nothing_in_the_reserve(mark: MarkKind) -> None:
     accepted, reserve, aside = of(FREE[:30]), of(CALIBRATION[:7]), of(FREE[30:34], decision="anomalous")
     bad = [accepted[3], reserve[2], aside[0]]
-    selection = chosen(accepted, reserve, aside, dict.fromkeys(bad, word))
+    selection = chosen(accepted, reserve, aside, dict.fromkeys(bad, mark))
     assert ids((*selection.judged, *selection.uncut, *selection.feedback)) == ids(accepted) - {accepted[3].id}
     assert (selection.excluded, selection.n_capped) == ({accepted[3].id}, 0)
     assert ids(selection.calibration.sequences) == ids(reserve)
     assert not selection.calibration.is_normal.any()
-    assert ids(selection.confirmed) == (ids(bad) if word == "confirmed" else set())
+    assert ids(selection.confirmed) == (ids(bad) if mark == "confirmed" else set())
 
 
 def test_a_false_alarm_changes_nothing_by_itself() -> None:
@@ -104,14 +104,14 @@ def test_a_false_alarm_changes_nothing_by_itself() -> None:
 def test_false_alarms_train_the_second_challenger_the_latest_first_up_to_their_share(share: float, n: int) -> None:
     alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
     said = dict.fromkeys(alarms, "false_alarm")
-    selection = chosen(of(FREE[:40]), [], alarms, said, feedback_share=share, uses_words=True)
+    selection = chosen(of(FREE[:40]), [], alarms, said, feedback_share=share, uses_marks=True)
     assert ids(selection.feedback) == set(selection.normal) == ids(alarms[len(alarms) - n :])
 
 
 def test_the_second_challenger_counts_false_alarms_as_normal_in_its_calibration_alone() -> None:
     reserve = of(CALIBRATION[:7], p_value=0.01) + of(COMPARISON[:5], p_value=0.01)
     said = dict.fromkeys([reserve[0], reserve[8]], "false_alarm")
-    selection = chosen(of(FREE[:40]), reserve, [], said, uses_words=True)
+    selection = chosen(of(FREE[:40]), reserve, [], said, uses_marks=True)
     assert selection.calibration.is_normal.tolist() == [True] + [False] * 6
     assert not selection.comparison.is_normal.any()
     assert set(selection.normal) == {reserve[0].id, reserve[8].id}  # all that a review approves
@@ -130,7 +130,7 @@ def test_false_alarms_that_a_person_has_reviewed_count_for_every_later_training(
     assert later.feedback == ()
 
 
-def test_the_words_received_first_count_up_to_the_bound() -> None:
+def test_the_marks_received_first_count_up_to_the_bound() -> None:
     accepted = of(FREE[:40])
     said = {
         each.id: Mark(id=each.id, judgement="veto", at_us=1, received_us=100 - i)
@@ -158,7 +158,7 @@ def test_known_false_alarms_are_shown_of_the_comparison_half_alone_others_may_ha
 def test_a_false_alarm_whose_name_is_reserved_never_trains() -> None:
     """It may lie aside because an operator first confirmed it, then thought better of it."""
     (reserved,) = of(CALIBRATION[:1], decision="anomalous", p_value=0.01)
-    selection = chosen(of(FREE[:30]), [], [reserved], {reserved: "false_alarm"}, uses_words=True)
+    selection = chosen(of(FREE[:30]), [], [reserved], {reserved: "false_alarm"}, uses_marks=True)
     assert reserved.id not in ids(selection.feedback)
 
 
@@ -167,7 +167,7 @@ def test_alerts_are_counted_at_the_rate_of_today_and_false_alarms_are_none() -> 
     high = of(CALIBRATION[3:6], p_value=0.03, decision="anomalous")  # under a rate that was higher then
     old = of(CALIBRATION[6:9], p_value=0.01, decision="anomalous", model_version="0000")
     said = {low[0]: "false_alarm"}
-    half = chosen(of(FREE[:30]), low + high + old, words=said, uses_words=True).calibration
+    half = chosen(of(FREE[:30]), low + high + old, said=said, uses_marks=True).calibration
     assert half.is_judged.tolist() == [True] * 6 + [False] * 3
     assert half.is_alert.tolist() == [False, True, True] + [False] * 6
     assert half.is_normal.tolist() == [True] + [False] * 8
@@ -312,7 +312,7 @@ def test_feedback_is_protected_and_the_rest_counted_as_judged_or_not() -> None:
         reserve,
         alarms,
         dict.fromkeys(alarms, "false_alarm"),
-        uses_words=True,
+        uses_marks=True,
     )
     plan = planned(selection, has_champion=True)
     assert plan.protected == ids(alarms)

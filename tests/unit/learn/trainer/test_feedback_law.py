@@ -1,4 +1,4 @@
-"""What operators' words can do to a model: keep sequences out of training; all else waits for a person."""
+"""What operators' marks can do to a model: keep sequences out of training; all else waits for a person."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.learning.plant import NOW_US, MeanDetector, MeanModel
 
 FAULT = 9.0
 RECIPE = 2.5
-WORDS: tuple[MarkKind, ...] = ("false_alarm", "confirmed", "veto", "withdrawn")
+JUDGEMENTS: tuple[MarkKind, ...] = ("false_alarm", "confirmed", "veto", "withdrawn")
 
 
 def grown(folder: Path, n: int = 300, *, n_cold: int = 200, **learning: Any) -> Life:
@@ -44,7 +44,7 @@ def alerts_of(made: list[tuple[StoredSequence, Any]]) -> list[StoredSequence]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_training_with_any_words_is_the_one_without_words_and_the_excluded(seed: int, tmp_path: Path) -> None:
+def test_a_training_with_any_marks_is_the_one_without_marks_and_the_excluded(seed: int, tmp_path: Path) -> None:
     """Bit for bit: the model, its calibration, the comparison and the decision."""
     rng = np.random.default_rng(seed)
     said = grown(tmp_path / "said", 0, trim=0.05)
@@ -53,8 +53,8 @@ def test_a_training_with_any_words_is_the_one_without_words_and_the_excluded(see
     silent = Life(tmp_path / "silent", trim=0.05)
     spoken = [made[i] for i in rng.permutation(len(made))[: rng.integers(1, 250)]]
     for received_us, (sequence, _) in enumerate(spoken):
-        word = WORDS[rng.integers(len(WORDS))]
-        said.store.mark(Mark(id=sequence.id, judgement=word, at_us=int(rng.integers(NOW_US)), received_us=received_us))
+        mark = JUDGEMENTS[rng.integers(len(JUDGEMENTS))]
+        said.store.mark(Mark(id=sequence.id, judgement=mark, at_us=int(rng.integers(NOW_US)), received_us=received_us))
     marks = said.store.marks()
     kept_out = [
         sequence.id
@@ -64,12 +64,12 @@ def test_a_training_with_any_words_is_the_one_without_words_and_the_excluded(see
     n_free = len(said.store.read("accepted"))
     excluded = kept_out[: int(0.2 * n_free)]
     silent.store.purge(ids=excluded)
-    with_words, without = said.retrain(), silent.retrain()
-    assert with_words.n_excluded == len(excluded)
-    assert with_words.n_capped == len(kept_out) - len(excluded)
+    with_marks, without = said.retrain(), silent.retrain()
+    assert with_marks.n_excluded == len(excluded)
+    assert with_marks.n_capped == len(kept_out) - len(excluded)
     assert without.second is None
-    assert (with_words.version, with_words.promoted, with_words.reason) == ("0002", without.promoted, without.reason)
-    assert with_words.figures == without.figures
+    assert (with_marks.version, with_marks.promoted, with_marks.reason) == ("0002", without.promoted, without.reason)
+    assert with_marks.figures == without.figures
     ours, theirs = (life.registry.folder(MODEL, "0002") for life in (said, silent))
     for name in ("model.npz", "calibration.npy"):
         assert (ours / name).read_bytes() == (theirs / name).read_bytes()
@@ -79,7 +79,7 @@ def test_a_training_with_any_words_is_the_one_without_words_and_the_excluded(see
 
 
 def test_every_alert_of_a_fault_called_false_leaves_detection_as_it_was(tmp_path: Path) -> None:
-    """The attack: 102 words on one fault, then ten retrainings with ten words each."""
+    """The attack: 102 marks on one fault, then ten retrainings with ten marks each."""
     life = grown(tmp_path, 300, n_cold=300, reserve=0.3)
     life.run(150, shift=FAULT)
     alerts = alerts_of([(each, None) for each in (*life.store.read("aside"), *life.store.read("reserve"))])
@@ -95,7 +95,7 @@ def test_every_alert_of_a_fault_called_false_leaves_detection_as_it_was(tmp_path
     assert any(promoted)
 
 
-def test_false_confirmed_words_do_not_freeze_the_promotion(tmp_path: Path) -> None:
+def test_false_confirmed_marks_do_not_freeze_the_promotion(tmp_path: Path) -> None:
     life = grown(tmp_path)
     normal = life.store.read("reserve")
     life.mark(normal[:60], "confirmed")
@@ -133,7 +133,7 @@ def with_new_recipe(folder: Path, **learning: Any) -> Life:
     return life
 
 
-def test_honest_words_make_a_version_that_waits_and_holds_the_rate_once_it_is_promoted(tmp_path: Path) -> None:
+def test_honest_marks_make_a_version_that_waits_and_holds_the_rate_once_it_is_promoted(tmp_path: Path) -> None:
     life = with_new_recipe(tmp_path)
     outcome = life.retrain("schedule")
     second = outcome.second
@@ -158,7 +158,7 @@ def test_honest_words_make_a_version_that_waits_and_holds_the_rate_once_it_is_pr
 
 
 def test_what_a_person_has_reviewed_stays_learned(tmp_path: Path) -> None:
-    """The next training has no words of its own, and must not bring the false alarms back."""
+    """The next training has no marks of its own, and must not bring the false alarms back."""
     life = with_new_recipe(tmp_path)
     life.retrain("schedule")
     life.registry.promote(MODEL, "0003", expected="0002")
@@ -182,8 +182,8 @@ def blind(fitted: MeanModel) -> MeanModel:
     return fitted
 
 
-def test_a_version_waits_once_for_the_same_words(tmp_path: Path) -> None:
-    """While the champion stays, only another word makes another challenger."""
+def test_a_version_waits_once_for_the_same_marks(tmp_path: Path) -> None:
+    """While the champion stays, only another mark makes another challenger."""
     life = with_new_recipe(tmp_path)
     first = life.retrain("schedule").second
     assert first is not None
@@ -203,14 +203,14 @@ def test_a_version_waits_once_for_the_same_words(tmp_path: Path) -> None:
     assert waiting.version == once_more.version == "0006"
 
 
-def test_a_withdrawn_word_asks_for_nothing(tmp_path: Path) -> None:
+def test_a_withdrawn_mark_asks_for_nothing(tmp_path: Path) -> None:
     life = with_new_recipe(tmp_path)
     for each in life.store.marks().values():
         life.store.mark(msgspec.structs.replace(each, judgement="withdrawn", at_us=each.at_us + 1_000_000))
     assert life.retrain().second is None
 
 
-def test_trusted_words_are_promoted_by_the_rule(tmp_path: Path) -> None:
+def test_trusted_marks_are_promoted_by_the_rule(tmp_path: Path) -> None:
     life = with_new_recipe(tmp_path, feedback_trust="auto")
     outcome = life.retrain("schedule")
     assert outcome.second is not None
@@ -254,7 +254,7 @@ def test_an_interrupted_second_challenger_resumes_without_the_first(tmp_path: Pa
     assert len(detector.epochs) == 1  # the rest of the second's only fit
 
 
-def test_silenced_alerts_are_counted_with_and_without_a_word(tmp_path: Path) -> None:
+def test_silenced_alerts_are_counted_with_and_without_a_mark(tmp_path: Path) -> None:
     life = with_new_recipe(tmp_path)
     alerts = [each for each in life.store.read("aside") if each.window.values[0].mean() > RECIPE / 2]
     for each in alerts[:3]:
@@ -265,4 +265,4 @@ def test_silenced_alerts_are_counted_with_and_without_a_word(tmp_path: Path) -> 
     figures = second.figures
     assert figures["silenced.alerts"] <= figures["silenced.of_alerts"]
     assert figures["silenced.alerts"] > 50
-    assert figures["silenced.without_word"] >= 3
+    assert figures["silenced.without_mark"] >= 3

@@ -1,6 +1,6 @@
-"""What operators' words do by themselves: keep sequences out of training, up to a bound. Pure.
+"""What operators' marks do by themselves: keep sequences out of training, up to a bound. Pure.
 
-The rule and its reason (a flood of words must not decide what a model learns): docs/learning/feedback.md.
+The rule and its reason (a flood of marks must not decide what a model learns): docs/learning/feedback.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 
 class Exclusions(NamedTuple):
-    """The ids that words keep out of a training, and how many more were asked for than the bound admits."""
+    """The ids that marks keep out of a training, and how many more were asked for than the bound admits."""
 
     ids: frozenset[str]
     n_capped: int
@@ -24,10 +24,10 @@ class Exclusions(NamedTuple):
 def exclusions(
     candidates: Sequence[StoredSequence], marks: Mapping[str, Mark], *, share: float, fewest: int
 ) -> Exclusions:
-    """Return which of ``candidates``, all that would train without words, are kept out of training.
+    """Return which of ``candidates``, all that would train without marks, are kept out of training.
 
     These are the sequences called ``confirmed`` or ``veto``: at most ``share`` of the candidates, and never so many
-    that fewer than ``fewest`` are left. The words received first count, so that a flood of later words displaces none.
+    that fewer than ``fewest`` are left. The marks received first count, so that a flood of later marks displaces none.
     """
     asked = [each for each in candidates if each.id in marks and marks[each.id].effect == "kept_out"]
     most = min(math.floor(share * len(candidates) + _ROUNDING), max(0, len(candidates) - fewest))
