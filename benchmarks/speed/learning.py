@@ -79,7 +79,7 @@ def measure(channels: int, length: int, n: int, folder: Path) -> dict[str, float
     plant = PlantWatch(specs, settings.drift)
     work: dict[str, Callable[[list[ToKeep]], object]] = {
         "us_per_sequence": lambda turn: keeper.work(turn, flush=False),
-        "us_gate": lambda turn: [gate(item.verdict, settings=settings, champion=MODEL, mark=None) for item in turn],
+        "us_gate": lambda turn: [gate(item.verdict, settings=settings, champion=MODEL) for item in turn],
         "us_drift": lambda turn: [plant.add(0, item.window, 0.5, is_alert=False) for item in turn],
     }
     taken: dict[str, list[float]] = {name: [] for name in (*work, "flush_ms")}

@@ -136,6 +136,7 @@ def test_feedback_that_people_write_needs_no_type() -> None:
     written = {"alert_id": "a1", "judgement": "veto", "created_at": "2026-03-01T09:45:30Z"}
     jsonschema.validate(written, message_schemas()["feedback"])
     assert msgspec.convert(written, Feedback).judgement == "veto"
+    jsonschema.validate(written | {"judgement": "withdrawn"}, message_schemas()["feedback"])
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=ids)
