@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import stat
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +252,35 @@ async def test_a_commit_goes_on_if_its_caller_is_cancelled(tmp_path: Path) -> No
     await first.close()
     await restarted(tmp_path, sinks, "p")
     assert (kinds(sinks["alerts"]), kinds(sinks["events"])) == (["1"], ["1", "2"])
+
+
+@pytest.mark.parametrize("name", ["lock", "start.json", ".start.json.tmp"])
+async def test_a_link_in_the_folder_leads_no_write_to_another_file(tmp_path: Path, name: str) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / "checkpoint"
+    victim.write_bytes(b"precious")
+    folder.mkdir()
+    (folder / name).symlink_to(victim)
+    is_state = name != ".start.json.tmp"
+    with pytest.raises((OutputError, CheckpointError), match="a link is in its place") if is_state else nullcontext():
+        await restarted(folder, {"events": ListSink()}, "p")
+    assert victim.read_bytes() == b"precious"
+
+
+def test_the_folder_and_its_files_are_for_this_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    before = os.umask(0)
+    try:
+        asyncio.run(restarted(folder, {"events": ListSink()}, "p"))
+    finally:
+        os.umask(before)
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())} == {
+        "checkpoint": 0o700,
+        "lock": 0o600,
+        "start.json": 0o600,
+    }
+
+
+async def test_leftovers_of_killed_runs_go_at_the_next_start(tmp_path: Path) -> None:
+    (tmp_path / ".start.json.0123456789abcdef.tmp").touch()
+    await restarted(tmp_path, {"events": ListSink()}, "p")
+    assert list(tmp_path.glob(".*")) == []  # noqa: ASYNC240 - nothing else runs

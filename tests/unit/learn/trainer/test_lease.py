@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -246,3 +247,27 @@ def test_of_processes_that_race_for_it_one_at_a_time_has_it(tmp_path: Path) -> N
         for racer in racers:
             racer.kill()
             racer.communicate()
+
+
+def test_the_folder_of_trainings_and_the_lease_are_for_this_user_alone(tmp_path: Path) -> None:
+    training = tmp_path / "training"
+    before = os.umask(0)
+    try:
+        lease = Lease(training)
+        lease.take(0)
+        lease.release()
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (training, *training.iterdir())}
+    assert modes == {"training": 0o700, "lease": 0o600, "lease.guard": 0o600}
+
+
+def test_the_lease_is_not_written_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    training = tmp_path / "training"
+    training.mkdir()
+    (training / "lease.guard").symlink_to(victim)
+    with pytest.raises(OutputError, match=r"a link is in its place; .* remove the link"):
+        Lease(training).take(0)
+    assert victim.read_bytes() == b"precious"
