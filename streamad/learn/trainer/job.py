@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -198,5 +198,11 @@ class _Job:
 
 def _finite(outcome: TrainingOutcome) -> TrainingOutcome:
     """Return ``outcome`` without figures that JSON has no form for."""
-    figures = {name: value for name, value in outcome.figures.items() if math.isfinite(value)}
-    return msgspec.structs.replace(outcome, figures=figures)
+    second = outcome.second
+    if second is not None:
+        second = msgspec.structs.replace(second, figures=_finite_ones(second.figures))
+    return msgspec.structs.replace(outcome, figures=_finite_ones(outcome.figures), second=second)
+
+
+def _finite_ones(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in figures.items() if math.isfinite(value)}
