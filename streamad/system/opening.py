@@ -48,11 +48,14 @@ def _not_regular(path: Path) -> NotRegularError:
     return NotRegularError(errno.EINVAL, "not a regular file (a FIFO, socket or device)", str(path))
 
 
-def read_state(path: Path) -> bytes:
-    """Return the content of a file of streamad's own state, 256 MiB at most. Raises OSError; for a link, too."""
+def read_state(path: Path, *, most_bytes: int = _MOST_STATE_BYTES) -> bytes:
+    """Return the content of a file of streamad's own state, ``most_bytes`` at most.
+
+    Raises OSError, for a link, too.
+    """
     descriptor = open_regular(path, follows_links=False)
     with os.fdopen(descriptor, "rb") as file:
-        content = file.read(_MOST_STATE_BYTES + 1)
-    if len(content) > _MOST_STATE_BYTES:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return content

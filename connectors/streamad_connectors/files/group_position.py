@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -12,12 +13,15 @@ from streamad.system.files import clear_leftovers, write_atomically
 from streamad.system.locks import try_lock
 from streamad.system.opening import read_state
 
+_MOST_BYTES = 1 << 22
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=1 << 61)]
+
 
 class TakenLine(msgspec.Struct, frozen=True, array_like=True):
     """A line that was read: its place in the file, its hash, and the hash of the part that a rewrite keeps."""
 
-    start: int
-    length: int
+    start: _Offset
+    length: _Offset
     digest: str
     identity: str
 
@@ -25,7 +29,7 @@ class TakenLine(msgspec.Struct, frozen=True, array_like=True):
 class Position(msgspec.Struct):
     """How far a group has read: the next byte, the latest lines, and lines cut off that may come again."""
 
-    position: int = 0
+    position: _Offset = 0
     lines: list[TakenLine] = []
     again: dict[str, int] = {}
 
@@ -54,10 +58,10 @@ class GroupPosition:
             raise SourceError(f"{path}: another program reads with this group; choose another group")
         clear_leftovers(path.parent, path.name)
         try:
-            return msgspec.json.decode(read_state(path), type=Position)
+            return msgspec.json.decode(read_state(path, most_bytes=_MOST_BYTES), type=Position)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or error
             raise SourceError(f"{path} is damaged ({why}): delete it to begin anew") from error
 

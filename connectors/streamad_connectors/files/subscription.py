@@ -27,7 +27,9 @@ from streamad_connectors.files.whole_lines import FoundLine, WholeLines, digest_
 
 _SAVE_S = 1.0
 _REMEMBERED = 4_096
-_MOST_COUNTED_BYTES = 1 << 28
+_COUNT_S = 1.0
+_AT_ONCE = 256
+"""So many lines at most are yielded before other tasks get a turn."""
 
 
 class FileSubscriptionOptions(ConfigSection):
@@ -85,13 +87,12 @@ class FileSubscription:
         await finished(asyncio.to_thread(self._begin))
         while not self._is_closed:
             lines = await finished(asyncio.to_thread(self._read))
-            for line, content in lines:
+            for number, (line, content) in enumerate(lines):
                 if self._end is not None and line.start >= self._end:
                     return
-                if self._again[line.identity]:
-                    self._again[line.identity] -= 1
-                    self._take(line)
-                elif content is None and self._too_long_at == line.start:
+                if number % _AT_ONCE == _AT_ONCE - 1:
+                    await asyncio.sleep(0)
+                if self._comes_again(line) or (content is None and self._too_long_at == line.start):
                     self._take(line)
                 else:
                     self._yielded = line
@@ -128,7 +129,10 @@ class FileSubscription:
         self._ending.set()
 
     async def n_present(self) -> int | None:
-        """Return how many whole lines, of those there now or at ``end_with_present``, are not done; None: unknown."""
+        """Return how many whole lines, of those there now or at ``end_with_present``, are not done; None: unknown.
+
+        Unknown after a second of counting, too.
+        """
         try:
             return await finished(asyncio.to_thread(self._count))
         except OSError:
@@ -151,7 +155,7 @@ class FileSubscription:
         if self._group is not None and (saved := self._group.take()) is not None:
             self._position = saved.position
             self._lines.extend(saved.lines)
-            self._again.update(saved.again)
+            self._again.update(dict(list(saved.again.items())[-_REMEMBERED:]))
             return
         if not self._path.exists():
             if self._warns_missing:
@@ -214,18 +218,29 @@ class FileSubscription:
             gone = self._lines.pop()
             self._again[gone.identity] += 1
             self._position = gone.start
+            if len(self._again) > _REMEMBERED:  # who cuts the file again and again must not fill the memory
+                del self._again[next(iter(self._again))]
         size = os.fstat(file).st_size
         if not self._lines and self._position > size:
             self._position = size
+
+    def _comes_again(self, line: TakenLine) -> bool:
+        """Return whether ``line`` was yielded before it was cut off; then it may come once less."""
+        if (n := self._again.get(line.identity, 0)) > 1:
+            self._again[line.identity] = n - 1
+        elif n:
+            del self._again[line.identity]
+        return n > 0
 
     def _count(self) -> int | None:
         if self._file is None:
             return None if self._path.exists() else 0
         end, position, found, n = os.fstat(self._file).st_size, self._position, WholeLines(self._limit), 0
         end = end if self._end is None else min(end, self._end)
-        if end - position > _MOST_COUNTED_BYTES:
-            return None
+        deadline = time.monotonic() + _COUNT_S
         while position < end:
+            if time.monotonic() >= deadline:  # a thread hears of no time-out
+                return None
             lines = found.after(self._file, position)
             n += sum(line.start < end for line in lines)
             position = lines[-1].start + lines[-1].length if lines else position
@@ -257,12 +272,15 @@ def _taken(line: FoundLine) -> TakenLine:
 
 
 def _lasting(line: bytes) -> bytes:
-    """Return the part of a message that is the same when it is written again: all but ``created_at``."""
+    """Return the part of a message that is the same when a restarted streamad writes it again: all but ``created_at``.
+
+    Operators' marks are written once: one of another time is another one.
+    """
     try:
         fields: Any = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return line
-    if isinstance(fields, dict):
+    if isinstance(fields, dict) and "judgement" not in fields:
         fields.pop("created_at", None)
     return msgspec.json.encode(fields)
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from streamad.commands.shared.console import err, out, print_table
+from streamad.commands.shared.console import err, one_line, out, print_table
 from streamad.commands.shared.monitor import p_text
 from streamad.commands.shared.stored import StoreView, learning_of, open_store, time_text
 from streamad.learn.store.records import SHARES, Mark, Share
@@ -112,7 +112,7 @@ def _sequences(stored: Sequence[StoreView], marks: Mapping[str, Mark]) -> Table:
 
 def _said(mark: Mark) -> str:
     """Return ``false alarm by Kim (claimed)``."""
-    return mark.judgement.replace("_", " ") + (f" by {mark.author}" if mark.author else "")
+    return mark.judgement.replace("_", " ") + (f" by {one_line(mark.author)}" if mark.author else "")
 
 
 def _sequence(one: StoreView, marks: Mapping[str, Mark]) -> dict[str, Any]:

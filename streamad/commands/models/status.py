@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 from cronsim import CronSim
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleConsole, out, print_json, visible
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, open_store, some_models, stored_models
 from streamad.errors import StoreError, UsageError
@@ -55,7 +55,7 @@ def status(
         out.print(_page(reports))
         return
     try:
-        with Live(_page(reports), console=Console(highlight=False), auto_refresh=False) as live:
+        with Live(_page(reports), console=VisibleConsole(highlight=False), auto_refresh=False) as live:
             while True:
                 time.sleep(_REFRESH_S)
                 live.update(_page(_reports(plant, model)), refresh=True)
@@ -70,7 +70,7 @@ def _reports(plant: Plant, model: str | None) -> list[_Report]:
 def _page(reports: list[_Report]) -> Group:
     if not reports:
         return Group(Text("no model yet: none is named in the config, none has versions or stored sequences"))
-    return Group(*(Text.from_markup(line) for report in reports for line in report.lines()))
+    return Group(*(Text.from_markup(visible(line)) for report in reports for line in report.lines()))
 
 
 class _Report:

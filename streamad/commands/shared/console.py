@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from streamad.errors import UsageError
 from streamad.plugins import split_url
@@ -26,8 +28,30 @@ ConfigOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")]
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# What acts on a terminal or its reader and shows nothing: controls but tab and line feed, and changes of direction.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with escapes in place of controls: names and notes come from others, and may carry any."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` on one line, without runs of spaces: it cannot pass for a line of streamad's own."""
+    return " ".join(text.split())
+
+
+class VisibleConsole(Console):
+    """Prints no control that is part of a text (of a string: whoever makes a ``Text`` uses ``visible``)."""
+
+    def render_str(self, text: str, *args: Any, **how: Any) -> Text:
+        """Return ``text`` rendered, as every string is that is printed."""
+        return super().render_str(visible(text), *args, **how)
+
+
+out = VisibleConsole(highlight=False, soft_wrap=True)
+err = VisibleConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 def local_url(url: str) -> str:
@@ -54,12 +78,13 @@ def parse_speed(text: str, at_most: float = float("inf")) -> float | None:
 
 def print_json(value: Any) -> None:
     """Print one JSON object on a line of its own."""
-    typer.echo(msgspec.json.encode(value).decode())
+    text = msgspec.json.encode(value).decode()
+    typer.echo(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_table(table: Table) -> None:
     """Print a table as wide as the terminal; without a terminal as wide as its content."""
-    (out if out.is_terminal else Console(highlight=False, width=_WIDEST)).print(table)
+    (out if out.is_terminal else VisibleConsole(highlight=False, width=_WIDEST)).print(table)
 
 
 def count(number: int, noun: str) -> str:

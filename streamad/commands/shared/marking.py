@@ -14,7 +14,7 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from streamad.commands.shared.console import err, out, print_json
+from streamad.commands.shared.console import err, one_line, out, print_json
 from streamad.commands.shared.stored import (
     StoreView,
     learning_of,
@@ -239,7 +239,7 @@ def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
 def _overridden(one: Marked) -> str:
     mark = one.overridden_by
     assert mark is not None, "chosen by it"
-    by = f", by {mark.author}" if mark.author else ""
+    by = f", by {one_line(mark.author)}" if mark.author else ""
     later = mark.judgement.replace("_", " ")
     return f"{one.feedback.alert_id} has a later mark, which counts: {later} ({time_text(mark.at_us)} UTC{by})"
 

@@ -73,6 +73,7 @@ class ControlReader(Follower):
         super().__init__(plant, "control", on_trouble, start="latest")
         self._on_wake = on_wake
 
-    async def take(self, message: StoredMessage) -> None:
+    async def take(self, message: StoredMessage) -> bool:
         """Call ``on_wake``."""
         self._on_wake()
+        return True

@@ -152,13 +152,14 @@ class Follower(ABC):
             await self.close()
 
     @abstractmethod
-    async def take(self, message: StoredMessage) -> None:
-        """Handle one message."""
+    async def take(self, message: StoredMessage) -> bool:
+        """Handle one message; return False if it was malformed and skipped."""
 
     async def read_present(self, stop: asyncio.Event, patience_s: float) -> Unread | None:
         """Take what lies there now, then end; return what is left, None if nothing is.
 
-        It gives up at a failure, when ``stop`` is set, or if no message was done for ``patience_s``.
+        It gives up at a failure, when ``stop`` is set, or if no message was done for ``patience_s``; a malformed one is
+        none.
         """
         task = self._task
         if task is None:
@@ -220,8 +221,7 @@ class Follower(ABC):
         messages = subscription.messages()
         try:
             async for message in messages:
-                await self.take(message)
-                self._n_taken += 1
+                self._n_taken += await self.take(message)  # who writes what is none must not keep a run from its end
                 self._is_reported = False
             self._is_through = self.ending.is_set()
         finally:

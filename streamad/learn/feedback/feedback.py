@@ -85,21 +85,20 @@ class FeedbackReader(Follower):
         self._reported_us: int | None = None
         self._n_unreported = 0
 
-    async def take(self, message: StoredMessage) -> None:
-        """Pass the message on, or skip it if it is malformed."""
+    async def take(self, message: StoredMessage) -> bool:
+        """Pass the message on, or skip it and return False if it is malformed."""
         too_long = f"longer than {MAX_MESSAGE_BYTES} bytes" if len(message.value) > MAX_MESSAGE_BYTES else None
         if (problem := message.problem or too_long) is not None:
-            self._skip(message, problem)
-            return
+            return self._skip(message, problem)
         try:
             feedback = _decoded(message.value)
             problem = feedback_problem(feedback, self._clock.now_us() + self._skew_us) or self._foreign(feedback)
         except (msgspec.DecodeError, OverflowError) as error:
             problem = str(error)
         if problem is not None:
-            self._skip(message, problem)
-            return
+            return self._skip(message, problem)
         await self._deliver(feedback, message.sender and message.sender[:_BY_CHARACTERS])
+        return True
 
     def _foreign(self, feedback: Feedback) -> str | None:
         """Return the problem if the named model is not of this plant: it must not get a store here."""
@@ -121,11 +120,12 @@ class FeedbackReader(Follower):
                     raise
                 await pause(_RETRY_S, self._clock, self.ending)
 
-    def _skip(self, message: StoredMessage, problem: str) -> None:
+    def _skip(self, message: StoredMessage, problem: str) -> bool:
         self._n_unreported += 1
         now_us = self._clock.monotonic_us()
-        if self._reported_us is not None and now_us - self._reported_us < _REPORT_EVERY_US:
-            return
-        more = f" (and {self._n_unreported - 1} before it)" if self._n_unreported > 1 else ""
-        self._reported_us, self._n_unreported = now_us, 0
-        self._on_event("feedback_malformed", f"{message.place}: no feedback message, skipped{more}: {problem[:300]}")
+        if self._reported_us is None or now_us - self._reported_us >= _REPORT_EVERY_US:
+            more = f" (and {self._n_unreported - 1} before it)" if self._n_unreported > 1 else ""
+            self._reported_us, self._n_unreported = now_us, 0
+            text = f"{message.place}: no feedback message, skipped{more}: {problem[:300]}"
+            self._on_event("feedback_malformed", text)
+        return False

@@ -94,7 +94,12 @@ def test_each_sequence_for_machines(config: Path) -> None:
 
 
 def test_what_was_said_and_by_whom(config: Path) -> None:
-    words = [("false_alarm", "Kim", False), ("withdrawn", "Jo", True), ("veto", "[red]Al", False)]
+    words = [
+        ("false_alarm", "Kim", False),
+        ("withdrawn", "Jo", True),
+        ("veto", "[red]Al", False),
+        ("veto", "\x1b[2J\nX", False),
+    ]
     for n, (judgement, by, is_verified) in enumerate(words):
         mark = Mark(id=identity(n), judgement=judgement, by=by, by_verified=is_verified, at_us=1)  # type: ignore[arg-type]
         store_of(config).mark(mark)
@@ -103,6 +108,7 @@ def test_what_was_said_and_by_whom(config: Path) -> None:
     assert "withdrawn by Jo" in said
     assert "withdrawn by Jo (claimed)" not in said
     assert "veto by [red]Al (claimed)" in said
+    assert r"veto by \x1b[2J X (claimed)" in said
     (model,) = json_of(run(config, "list", "--each", "--json"))["models"]
     assert [one["mark"]["by_verified"] for one in model["sequences"][:3]] == [False, True, False]
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import os
 import stat
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,6 +193,89 @@ async def test_a_growing_line_is_not_read_again_at_each_look(tmp_path: Path) -> 
             file.write(b"\n")
         assert len((await waiting).value) == 4_030_001
     assert n_read() - before < 5 * 4_030_001
+
+
+# --- many lines, cut again and again ---
+
+
+async def test_others_get_a_turn_while_many_short_lines_are_read(tmp_path: Path) -> None:
+    """A file of line ends kept the event loop, and so the scoring, for a second at a time."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n" * 20_000)
+    subscription = follow(path)
+    subscription.end_with_present()
+    n_read, at_turns = 0, [0]
+
+    async def turns() -> None:
+        while n_read < 20_000:
+            at_turns.append(n_read)
+            await asyncio.sleep(0)
+
+    async with messages_of(subscription) as messages:
+        other = asyncio.ensure_future(turns())
+        async for _ in messages:
+            n_read += 1
+        await other
+    assert max(after - before for before, after in itertools.pairwise([*at_turns, n_read])) <= 256
+
+
+async def test_what_was_cut_off_is_remembered_in_bounded_space(tmp_path: Path) -> None:
+    """Who writes and cuts the file again and again filled the memory and the position's file."""
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    async with messages_of(follow(path, group="g")) as messages:
+        for round_ in range(4):
+            with path.open("ab") as file:
+                file.write(b"".join(b"%d-%d\n" % (round_, n) for n in range(4_000)))
+            for _ in range(4_000):
+                await anext(messages)
+            os.truncate(path, 0)
+    saved = json.loads((tmp_path / "a.jsonl.g.position").read_bytes())
+    assert len(saved["again"]) + len(saved["lines"]) <= 2 * 4_096
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b'{"lines": [' + b'[0, 0, "", ""],' * 300_000 + b'[0, 0, "", ""]]}', id="large"),
+        pytest.param(b'{"lines": [[9223372036854775808, 1, "", ""]]}', id="far"),
+        pytest.param(b'{"lines": [[-5, 1, "", ""]]}', id="negative"),
+        pytest.param(b'{"more": ' + b"[" * 100_000, id="deep"),
+    ],
+)
+async def test_a_position_that_no_reader_writes_is_damaged(tmp_path: Path, content: bytes) -> None:
+    """Whoever may write beside the file can put it there."""
+    (tmp_path / "a.jsonl").write_bytes(b"1\n")
+    (tmp_path / "a.jsonl.g.position").write_bytes(content)
+    with pytest.raises(SourceError, match=r"a\.jsonl\.g\.position is damaged"):
+        await present(follow(tmp_path / "a.jsonl", group="g"))
+
+
+async def test_counting_what_waits_ends_in_a_second(tmp_path: Path) -> None:
+    """It went on in its thread whatever its caller's time-out said, half a minute for 8 MB."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n" * 20_000_000)
+    subscription = follow(path)
+    async with messages_of(subscription) as messages:
+        await anext(messages)
+        began = time.monotonic()
+        assert await subscription.n_present() is None
+        assert time.monotonic() - began < 5
+
+
+async def test_an_operators_mark_of_another_time_is_another_mark(tmp_path: Path) -> None:
+    """Who may cut the file could make the reader swallow the repetition of a mark that had been taken back."""
+    path = tmp_path / "a.jsonl"
+
+    def line(judgement: str, hour: int) -> bytes:
+        created_at = f"2026-03-01T{hour:02}:00:00Z"
+        return msgspec.json.encode({"alert_id": "a", "judgement": judgement, "created_at": created_at}) + b"\n"
+
+    path.write_bytes(line("veto", 1))
+    async with messages_of(follow(path)) as messages:
+        await anext(messages)
+        path.write_bytes(line("withdrawn", 2) + line("veto", 3))
+        assert [(await anext(messages)).value for _ in range(2)] == [line("withdrawn", 2), line("veto", 3)]
 
 
 # --- the end ---

@@ -41,6 +41,7 @@ def small_chunks() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(whole_lines, "CHUNK_BYTES", SMALL)
+        patch.setattr(whole_lines, "_BEFORE_BYTES", SMALL)
         patch.setattr(whole_lines, "_CHECKED_BYTES", 4)
         patch.setattr(whole_lines, "_DIGEST_BYTES", 8)
         patch.setattr(os, "pread", counting)
@@ -165,6 +166,24 @@ def test_the_last_line_end_is_looked_for_as_far_as_a_line_may_be_long(tmp_path: 
     with small_chunks(), opened(path) as file:
         assert last_line_end(file, LIMIT) == end
         assert end == 0 or content[end - 1 : end] == b"\n" or len(content) - end > LIMIT + 1
+
+
+def test_a_file_of_line_ends_is_never_in_memory(tmp_path: Path) -> None:
+    """The lines of one MiB of line ends took 700 MB."""
+    path = tmp_path / "a"
+    path.write_bytes(b"\n" * (8 * CHUNK_BYTES))
+    tracemalloc.start()
+    try:
+        with opened(path) as file:
+            assert len(lines_before(file, 8 * CHUNK_BYTES, LIMIT)) == 4_096
+            found, position = WholeLines(LIMIT), 0
+            while lines := found.after(file, position):
+                position += sum(line.length for line in lines)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert position == 8 * CHUNK_BYTES
+    assert peak < 64 << 20
 
 
 def test_the_lines_before_a_place_are_whole(tmp_path: Path) -> None:

@@ -143,6 +143,24 @@ async def test_a_store_that_does_not_answer_is_given_up_after_some_time_without_
         assert await left == Unread(7, "no message was done for 10 s")
 
 
+async def test_malformed_lines_are_given_up_after_some_time_without_a_mark(tmp_path: Path) -> None:
+    """Each counted as a message that was done: a file of line ends kept a run from its end for minutes per MB."""
+    desk = Desk(tmp_path, 1)
+    with desk.path.open("ab") as file:
+        file.write(b"\n" * 1_000_000)
+    async with desk.reader() as reader:
+        left = asyncio.ensure_future(reader.read_present(desk.stop, PATIENCE_S))
+        while not desk.taken:
+            await asyncio.sleep(0.01)
+        while not left.done():
+            await asyncio.sleep(2.0)  # many malformed ones are read meanwhile
+            desk.clock.advance(PATIENCE_S)
+        unread = await left
+    assert unread is not None
+    assert unread.why == "no message was done for 10 s"
+    assert desk.taken == ids(1)
+
+
 async def test_a_place_that_cannot_be_read_is_tried_once_more(tmp_path: Path) -> None:
     desk = Desk(tmp_path, 5)
     position = tmp_path / "feedback.jsonl.streamad.plant.feedback.position"
