@@ -200,6 +200,8 @@ class ModelSettings(ConfigSection):
     """Kind of detector (entry point)."""
     options: dict[str, Any] = Field(default={})
     """Options of the detector."""
+    keep: int | None = Field(default=None, ge=1)
+    """Versions kept: after a training older ones are removed, never those that may still be needed; null: all."""
     seed: int = Field(default=0, ge=0)
     """Seed of training: same data and seed, same model."""
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")

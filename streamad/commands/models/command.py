@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from streamad.commands.models.compare import compare
+from streamad.commands.models.prune import prune
 from streamad.commands.models.service import promote, rollback
 from streamad.commands.models.show import show_page
 from streamad.commands.models.status import status
@@ -117,5 +118,5 @@ def show(
         show_page(manifest, current)
 
 
-for command in (status, compare, promote, rollback, retrain, relearn):
+for command in (status, compare, promote, rollback, retrain, relearn, prune):
     models.command()(command)

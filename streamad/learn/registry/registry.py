@@ -93,7 +93,7 @@ class Registry:
         versions = self._home(name) / "versions"
         with writing(versions):
             versions.mkdir(parents=True, exist_ok=True)
-        return staged_version(versions, name, lambda: self._locked(name), lambda: self._next_version(name))
+        return staged_version(versions, name, lambda: self.locked(name), lambda: self._next_version(name))
 
     def promote(self, name: str, version: str, *, expected: str | None) -> None:
         """Put ``version`` into service if ``expected`` (None: nothing) still is; its files are verified first.
@@ -102,7 +102,7 @@ class Registry:
         OvertakenError if another is in service, ArtifactError for a damaged version, RegistryError, OutputError.
         """
         verify_files(self._existing(name, version), self.manifest(name, version), f"model {name} {version}")
-        with self._locked(name):
+        with self.locked(name):
             champion = self.current(name)
             if champion != expected:
                 raise OvertakenError(
@@ -117,7 +117,7 @@ class Registry:
         No other part of a version ever changes. A champion that is gone or damaged is left out.
         Raises RegistryError, ArtifactError for a damaged version, OutputError.
         """
-        with self._locked(name):
+        with self.locked(name):
             self._rewrite(name, msgspec.structs.replace(self.manifest(name, version), decision=decision))
             if decision.champion is not None:
                 with suppress(RegistryError, ArtifactError):
@@ -167,7 +167,8 @@ class Registry:
         return f"{max((int(version) for version in known if version.isdecimal()), default=0) + 1:04d}"
 
     @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
+    def locked(self, name: str) -> Iterator[None]:
+        """Hold the lock of a model's versions for the block. Raises RegistryError if it is not free in time."""
         path = self._home(name) / ".lock"
         busy = (
             f"{path} has been held by another process for {_LOCK_TIMEOUT_S:.0f} s: end it if it hangs, then try again"

@@ -13,8 +13,17 @@ from functools import partial
 
 import msgspec
 
-from streamad.errors import ArtifactError, ConfigError, DetectorError, OutputError, Problem, StreamadError
+from streamad.errors import (
+    ArtifactError,
+    ConfigError,
+    DetectorError,
+    OutputError,
+    Problem,
+    RegistryError,
+    StreamadError,
+)
 from streamad.learn.parts import detector_for, effort_of, registry_of, store_for
+from streamad.learn.registry.pruning import prune
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.lease import Lease, LeaseRefusedError
 from streamad.learn.trainer.requests import (
@@ -30,6 +39,7 @@ from streamad.learn.trainer.retrain import Retraining
 from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_status
 from streamad.plant import Plant
 from streamad.ports import Clock
+from streamad.telemetry.logs import get_logger
 
 UNASKED: frozenset[TrainingReason] = frozenset({"first", "schedule", "inliers", "drift"})
 """Trainings that no operator requested: they are needless just after another worker's training."""
@@ -84,6 +94,7 @@ class _Job:
                 if self._posted is not None:
                     self._posted.unlink(missing_ok=True)
                 result = self._train(lease, status, first.attempt)
+                self._prune()
                 with suppress(OutputError):  # such as a full disk; the worker gets the result all the same
                     status.ended(result)
             return result
@@ -95,6 +106,19 @@ class _Job:
             return TrainingFailed(model=spec.model, error=text, request=spec.request, kind="interrupted")
         finally:
             lease.release()
+
+    def _prune(self) -> None:
+        """Remove old versions as ``model.keep`` says; a failure changes nothing about the training's result."""
+        keep = self._spec.settings.model.keep
+        if keep is None:
+            return
+        try:
+            removed = prune(self._registry, self._spec.model, keep=keep)
+        except (RegistryError, OutputError) as error:
+            get_logger().warning("old versions were not removed", model=self._spec.model, error=str(error))
+            return
+        if removed:
+            get_logger().info("old versions removed", model=self._spec.model, versions=list(removed))
 
     def _refuse_if_needless(self, before: TrainingStatus) -> None:
         spec = self._spec

@@ -534,3 +534,23 @@ def test_of_several_models_one_must_be_named(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_the_progress_of_a_training_as_text(status: dict[str, Any], text: str) -> None:
     assert progress_text(TrainingStatus(**status)) == text
+
+
+# --- pruning ---
+
+
+def test_old_versions_are_removed_as_asked_and_as_configured(trained: Path) -> None:
+    for _ in range(3):
+        another(trained)
+    assert "how many versions to keep?" in refusal(trained, "prune")
+    assert said(trained, "prune", "--keep", "1", "--dry-run") == "model default: would remove 2 versions: 0001, 0002\n"
+    assert json_of(trained, "prune", "--keep", "3") == {
+        "model": "default", "removed": ["0001"], "dry_run": False, "versions": ["0002", "0003", "0004"]
+    }  # fmt: skip
+    assert "nothing to remove, 3 versions" in said(trained, "prune", "--keep", "3")
+    plant_of(trained.parent, model={**MODEL, "keep": 1}, learning=LEARNING, alerts={"false_alarm_rate": 0.2})
+    outcome = json_of(trained, "retrain")  # a training that ends removes what is old
+    left = list(registry_at(trained).versions("default"))
+    current = registry_at(trained).current("default")
+    assert "0002" not in left
+    assert {current, outcome["version"]} <= set(left)

@@ -1,0 +1,53 @@
+"""``streamad models prune``: remove old versions of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.plants import load_plant
+from streamad.commands.shared.stored import ModelOption, one_model
+from streamad.errors import UsageError
+from streamad.learn.parts import registry_of
+from streamad.learn.registry.pruning import prune as removed_by_pruning
+from streamad.learn.trainer.status import read_status
+
+
+def prune(
+    keep: Annotated[
+        int | None, typer.Option("--keep", min=1, metavar="N", help="Newest versions to keep; default: model.keep.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove all but the newest versions of a model.
+
+    The version in service, the one that a rollback returns to, those that wait for a review, and those of a training
+    that has not ended stay in any case.
+
+    Example: streamad models prune --keep 10
+    """
+    plant = load_plant(config)
+    name, registry = one_model(plant, model), registry_of(plant)
+    n_kept = keep if keep is not None else plant.settings.model.keep
+    if n_kept is None:
+        raise UsageError("how many versions to keep? Give --keep N, or set model.keep in the config")
+    training = read_status(registry, name)
+    is_open = training.state != "idle" and training.request is not None
+    open_requests = {training.request.requested_us} if is_open and training.request is not None else set()
+    removed = removed_by_pruning(registry, name, keep=n_kept, open_requests=open_requests, dry_run=dry_run)
+    left = registry.versions(name)
+    if as_json:
+        print_json({"model": name, "removed": removed, "dry_run": dry_run, "versions": left})
+        return
+    if not removed:
+        out.print(escape(f"model {name}: nothing to remove, {len(left)} versions"))
+        return
+    done = "would remove" if dry_run else "removed"
+    out.print(escape(f"model {name}: {done} {len(removed)} versions: {', '.join(removed)}"))

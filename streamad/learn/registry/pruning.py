@@ -1,0 +1,70 @@
+"""Removes old versions of a model: never one that serves, that a rollback returns to, or that a person looks at."""
+
+from __future__ import annotations
+
+import pathlib
+import secrets
+import shutil
+from collections.abc import Collection
+
+from streamad.errors import ArtifactError, RegistryError
+from streamad.learn.registry.registry import Registry
+from streamad.learn.registry.staging import PREFIX
+from streamad.system.files import sync_folder, writing
+
+
+def protected_versions(registry: Registry, name: str, open_requests: Collection[int] = ()) -> set[str]:
+    """Return the versions that stay whatever their age.
+
+    These are the one in service, its parent, those that wait for a review beside it, and, of the trainings requested at
+    the times ``open_requests`` (Unix microseconds), which have not ended, every version and its parent. A version whose
+    manifest cannot be read stays too. Raises RegistryError.
+    """
+    current = registry.current(name)
+    stay = set() if current is None else {current}
+    for version in registry.versions(name):
+        try:
+            manifest = registry.manifest(name, version)
+        except (ArtifactError, RegistryError):
+            stay.add(version)
+            continue
+        decision, learning = manifest.decision, manifest.learning
+        if version == current:
+            stay |= {manifest.parent} if manifest.parent else set()
+        if decision is not None and decision.waits_for_review and decision.champion == current:
+            stay.add(version)
+        if learning is not None and learning.requested_us in open_requests:
+            stay |= {version, manifest.parent or version}
+    return stay
+
+
+def prune(
+    registry: Registry, name: str, *, keep: int, open_requests: Collection[int] = (), dry_run: bool = False
+) -> tuple[str, ...]:
+    """Remove all but the newest ``keep`` versions and the protected ones; return those removed, oldest first.
+
+    A version is moved aside by one rename, then deleted: a killed process leaves no half version. With ``dry_run``
+    nothing is removed. Raises RegistryError, OutputError.
+    """
+    if keep < 1:
+        raise RegistryError(f"{keep} versions cannot be kept: keep 1 at least")
+    if not registry.versions(name):
+        return ()
+    removed = []
+    with registry.locked(name):
+        stay = protected_versions(registry, name, open_requests)
+        old = [version for version in registry.versions(name)[:-keep] if version not in stay]
+        for version in old:
+            if not dry_run:
+                _remove(registry, name, version)
+            removed.append(version)
+    return tuple(removed)
+
+
+def _remove(registry: Registry, name: str, version: str) -> None:
+    folder = registry.folder(name, version)
+    aside = folder.with_name(f"{PREFIX}{secrets.token_hex(8)}")  # what a killed process leaves, the next writer removes
+    with writing(folder):
+        pathlib.Path(folder).rename(aside)
+        sync_folder(folder.parent)
+    shutil.rmtree(aside, ignore_errors=True)
