@@ -165,7 +165,7 @@ class FileSubscription:
         try:
             self._file = open_regular(self._path)
             end = last_line_end(self._file, self._limit)
-            for line in lines_before(self._file, end, self._limit):
+            for line in lines_before(self._file, end, self._limit, _REMEMBERED):
                 self._take(_taken(line))
         except OSError as error:
             raise self._unreadable(error) from error

@@ -7,7 +7,9 @@ import os
 from hashlib import blake2b
 from typing import NamedTuple
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 16
+"""So many bytes are looked at together: as many lines, if they are empty, and each takes memory."""
+_LATEST_BYTES = 1 << 20
 _DIGEST_BYTES = 1 << 16
 _CHECKED_BYTES = 1 << 12
 
@@ -24,8 +26,8 @@ class FoundLine(NamedTuple):
 class WholeLines:
     """Finds the whole lines of a file; a line above ``limit`` bytes is found, but not kept.
 
-    Law: in one pass over a file each byte is read four times at most, and ``limit`` + 1 MiB are in memory at most,
-    however long its lines are and however often it is looked at meanwhile.
+    Law: in one pass over a file each byte is read four times at most, and ``limit`` + 64 KiB are in memory at most,
+    beside a record for each of 65,536 lines, however long or short its lines are and however often it is looked at.
     """
 
     def __init__(self, limit: int) -> None:
@@ -109,11 +111,14 @@ def digest_at(file: int, start: int, length: int) -> str:
     return digest_of(os.pread(file, n_bytes, start + length - n_bytes))
 
 
-def lines_before(file: int, end: int, limit: int) -> list[FoundLine]:
-    """Return the whole lines in the last MiB before ``end``, where a line begins. Raises OSError."""
-    begin = max(0, end - CHUNK_BYTES)
+def lines_before(file: int, end: int, limit: int, n_most: int) -> list[FoundLine]:
+    """Return the last ``n_most`` whole lines in the last MiB before ``end``, where a line begins. Raises OSError."""
+    begin = max(0, end - _LATEST_BYTES)
     chunk = os.pread(file, end - begin, begin)
     n_cut = chunk.find(b"\n") + 1 if begin else 0
+    lines = chunk[n_cut:].rsplit(b"\n", n_most + 1)
+    if len(lines) > n_most + 1:
+        n_cut += len(lines[0]) + 1
     return _cut(begin + n_cut, chunk[n_cut:], limit)
 
 

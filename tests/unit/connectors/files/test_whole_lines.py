@@ -41,6 +41,7 @@ def small_chunks() -> Iterator[list[int]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(whole_lines, "CHUNK_BYTES", SMALL)
+        patch.setattr(whole_lines, "_LATEST_BYTES", SMALL)
         patch.setattr(whole_lines, "_CHECKED_BYTES", 4)
         patch.setattr(whole_lines, "_DIGEST_BYTES", 8)
         patch.setattr(os, "pread", counting)
@@ -108,6 +109,23 @@ def test_a_line_in_part_that_is_cut_off_and_written_anew_is_found_whole(
     ]
 
 
+def test_empty_lines_do_not_fill_memory(tmp_path: Path) -> None:
+    """A MiB of line ends took 700 MB."""
+    path = tmp_path / "a"
+    path.write_bytes(b"\n" * (1 << 20))
+    n, position, found = 0, 0, WholeLines(1_000)
+    tracemalloc.start()
+    try:
+        with opened(path) as file:
+            while lines := found.after(file, position):
+                n, position = n + len(lines), lines[-1].start + lines[-1].length
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert n == 1 << 20
+    assert peak < 1 << 26
+
+
 def test_a_line_above_the_limit_is_never_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"x" * (40 * CHUNK_BYTES) + b"\nnext\n")
@@ -171,7 +189,8 @@ def test_the_lines_before_a_place_are_whole(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"one\ntwo\nthree\nfour\nfive\n")
     with small_chunks(), opened(path) as file:
-        lines = lines_before(file, 24, LIMIT)
+        lines = lines_before(file, 24, LIMIT, 9)
         assert [line.content for line in lines] == [b"four\n", b"five\n"]
         assert [line.start for line in lines] == [14, 19]
-        assert [line.content for line in lines_before(file, 4, LIMIT)] == [b"one\n"]
+        assert [line.content for line in lines_before(file, 4, LIMIT, 9)] == [b"one\n"]
+        assert [(line.start, line.content) for line in lines_before(file, 24, LIMIT, 1)] == [(19, b"five\n")]
