@@ -27,6 +27,7 @@ from streamad_connectors.files.whole_lines import FoundLine, WholeLines, digest_
 
 _SAVE_S = 1.0
 _REMEMBERED = 4_096
+_TURN_LINES = 256
 _MOST_COUNTED_BYTES = 1 << 28
 
 
@@ -85,11 +86,12 @@ class FileSubscription:
         await finished(asyncio.to_thread(self._begin))
         while not self._is_closed:
             lines = await finished(asyncio.to_thread(self._read))
-            for line, content in lines:
+            for n, (line, content) in enumerate(lines, start=1):
+                if n % _TURN_LINES == 0:  # others in the event loop wait for no file of short lines
+                    await asyncio.sleep(0)
                 if self._end is not None and line.start >= self._end:
                     return
-                if self._again[line.identity]:
-                    self._again[line.identity] -= 1
+                if self._came_again(line):
                     self._take(line)
                 elif content is None and self._too_long_at == line.start:
                     self._take(line)
@@ -214,9 +216,20 @@ class FileSubscription:
             gone = self._lines.pop()
             self._again[gone.identity] += 1
             self._position = gone.start
+            if len(self._again) > _REMEMBERED:  # cut off long ago, and not written again since
+                del self._again[next(iter(self._again))]
         size = os.fstat(file).st_size
         if not self._lines and self._position > size:
             self._position = size
+
+    def _came_again(self, line: TakenLine) -> bool:
+        """Return whether ``line`` was yielded before it was cut off; it is expected once less from now on."""
+        if line.identity not in self._again:
+            return False
+        self._again[line.identity] -= 1
+        if not self._again[line.identity]:
+            del self._again[line.identity]
+        return True
 
     def _count(self) -> int | None:
         if self._file is None:
@@ -245,8 +258,7 @@ class FileSubscription:
 
     def _save(self) -> None:
         assert self._group is not None
-        again = {name: n for name, n in self._again.items() if n}
-        self._group.save(Position(self._position, list(self._lines), again))
+        self._group.save(Position(self._position, list(self._lines), dict(self._again)))
         self._saved_at = time.monotonic()
         self._is_changed = False
 
