@@ -91,9 +91,7 @@ class FileSubscription:
                     await asyncio.sleep(0)
                 if self._end is not None and line.start >= self._end:
                     return
-                if self._came_again(line):
-                    self._take(line)
-                elif content is None and self._too_long_at == line.start:
+                if self._came_again(line) or (content is None and self._too_long_at == line.start):
                     self._take(line)
                 else:
                     self._yielded = line
