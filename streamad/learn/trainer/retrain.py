@@ -253,6 +253,8 @@ class Retraining:
         without = self._plan(self._select(stored, since_us, serves), has_champion=True)
         if not _differs(plan, without) or self._waits_already(serves, selection):
             return None
+        if why := self._why_not(plan):
+            return SecondOutcome(version=None, promoted=False, waits=False, reason=f"not trained: {why}")
         try:
             challenge = Challenge(
                 workshop=self._workshop,

@@ -210,6 +210,20 @@ def test_a_withdrawn_mark_asks_for_nothing(tmp_path: Path) -> None:
     assert life.retrain().second is None
 
 
+@pytest.mark.parametrize("trust", ["person", "auto"])
+def test_marks_promote_nothing_that_was_compared_with_nothing(trust: str, tmp_path: Path) -> None:
+    """A damaged champion lets the first challenger into service without a comparison, but never the second."""
+    life = with_new_recipe(tmp_path, feedback_trust=trust)
+    life.store.purge(share="reserve")
+    (life.registry.folder(MODEL, "0001") / "model.npz").write_bytes(b"damaged")
+    outcome = life.retrain("schedule")
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", True, "0002")
+    second = outcome.second
+    assert second is not None
+    assert (second.version, second.promoted, second.waits) == (None, False, False)
+    assert "0 to compare on, 20 of each are needed" in second.reason
+
+
 def test_trusted_marks_are_promoted_by_the_rule(tmp_path: Path) -> None:
     life = with_new_recipe(tmp_path, feedback_trust="auto")
     outcome = life.retrain("schedule")
