@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -141,7 +141,7 @@ class _Job:
                     f"the training process died {MAX_ATTEMPTS} times without an error (out of memory?): "
                     "lower learning.max_accepted, or give it more memory"
                 )
-            return _finite(self._retrain(lease, status))
+            return finite(self._retrain(lease, status))
         except StreamadError as error:
             text = one_line(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code; its error is a result
@@ -196,7 +196,13 @@ class _Job:
             post_request(self._registry, spec.model, request)
 
 
-def _finite(outcome: TrainingOutcome) -> TrainingOutcome:
+def finite(outcome: TrainingOutcome) -> TrainingOutcome:
     """Return ``outcome`` without figures that JSON has no form for."""
-    figures = {name: value for name, value in outcome.figures.items() if math.isfinite(value)}
-    return msgspec.structs.replace(outcome, figures=figures)
+
+    def only(figures: Mapping[str, float]) -> dict[str, float]:
+        return {name: value for name, value in figures.items() if math.isfinite(value)}
+
+    second = outcome.second
+    if second is not None:
+        second = msgspec.structs.replace(second, figures=only(second.figures))
+    return msgspec.structs.replace(outcome, figures=only(outcome.figures), second=second)

@@ -22,7 +22,7 @@ class Exclusions(NamedTuple):
 
 
 def exclusions(candidates: Sequence[StoredSequence], marks: Mapping[str, Mark], *, most: int) -> Exclusions:
-    """Return which of ``candidates`` are kept out of training: those called ``confirmed`` or ``veto``, at most ``most``.
+    """Return which of ``candidates`` are kept out of training: at most ``most`` of those called confirmed or veto.
 
     The marks received first count, so that a flood of later marks displaces none.
     """

@@ -10,8 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from streamad.errors import DetectorError
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.trainer.job import finite
+from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingRequest
 from streamad.learn.training.fits import FitStep
 from streamad.types import WindowSet
 from tests.support.learning.life import MODEL, Life
@@ -266,6 +269,52 @@ def test_an_interrupted_second_challenger_resumes_without_the_first(tmp_path: Pa
     assert outcome.second is not None
     assert outcome.second.waits
     assert len(detector.epochs) == 1  # the rest of the second's only fit
+
+
+@pytest.mark.parametrize("trust", ["person", "auto"])
+def test_a_process_that_died_after_the_decision_on_the_second_makes_no_third(trust: str, tmp_path: Path) -> None:
+    """The resumed training reports what was decided, so that the events are not lost."""
+    life = with_new_recipe(tmp_path, feedback_trust=trust)
+    before = life.retrain("schedule")
+    versions = life.registry.versions(MODEL)
+    detector = TwoKinds()
+    outcome = life.retrain("schedule", detector=detector, resumes=True)
+    assert (detector.fits, life.registry.versions(MODEL)) == ([], versions)
+    assert (outcome.version, outcome.promoted) == (before.version, before.promoted)
+    assert before.second is not None
+    assert outcome.second is not None
+    assert outcome.second == msgspec.structs.replace(before.second, reason=outcome.second.reason)
+    assert outcome.second.reason == life.decision(versions[-1]).reason
+
+
+@pytest.mark.parametrize("error", [ValueError("no fit"), DetectorError("no fit"), MemoryError("no fit")])
+def test_a_second_challenger_that_fails_leaves_the_outcome_of_the_first(error: Exception, tmp_path: Path) -> None:
+    """Else marks would make a failed training of a promoted version, which is then repeated."""
+
+    class Broken(TwoKinds):
+        def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+            if self.fits:
+                raise error
+            return super().fit(data, **how)
+
+    life = with_new_recipe(tmp_path)
+    outcome = life.retrain("schedule", detector=Broken())
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", True, "0002")
+    assert outcome.second is not None
+    assert (outcome.second.version, outcome.second.waits) == (None, False)
+    assert outcome.second.reason == "it could not be trained: no fit"
+
+
+def test_figures_that_json_has_no_form_for_are_left_out_of_both_outcomes() -> None:
+    request = TrainingRequest(reason="command", requested_us=NOW_US)
+    second = SecondOutcome(version="0003", promoted=False, waits=True, reason="", figures={"a": 1.0, "b": float("nan")})
+    outcome = TrainingOutcome(
+        model=MODEL, version="0002", promoted=True, reason="", request=request, second=second, figures={"c": np.inf}
+    )
+    found = finite(outcome)
+    assert found.figures == {}
+    assert found.second is not None
+    assert found.second.figures == {"a": 1.0}
 
 
 def test_silenced_alerts_are_counted_with_and_without_a_mark(tmp_path: Path) -> None:
