@@ -12,9 +12,9 @@ import pytest
 
 from streamad.errors import DetectorError
 from streamad.learn.promotion.review import waiting_version
-from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence
 from streamad.learn.trainer.job import finite
-from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingRequest
+from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingReason, TrainingRequest
 from streamad.learn.training.fits import FitStep
 from streamad.types import WindowSet
 from tests.support.learning.life import MODEL, Life
@@ -79,6 +79,49 @@ def test_a_training_with_any_marks_is_the_one_without_marks_and_the_excluded(see
     assert said.decision("0002") == silent.decision("0002")
     without_counts = msgspec.structs.replace(said.record("0002"), n_excluded=0, n_capped=0)
     assert without_counts == silent.record("0002")
+
+
+@pytest.mark.parametrize(
+    ("reason", "more"),
+    [
+        ("first", {}),
+        ("relearn", {}),
+        ("command", {"max_accepted": 40, "max_reserve": 100, "max_aside": 20}),
+    ],
+)
+def test_the_law_holds_for_first_models_for_relearning_and_beyond_the_bounds(
+    reason: TrainingReason, more: dict[str, Any], tmp_path: Path
+) -> None:
+    """Marks on every sequence; those beyond the bounds stay for their marks, and take no part."""
+    rng, n_cold = np.random.default_rng(3), 0 if reason == "first" else 200
+    said = Life(tmp_path / "said", **more)
+    if n_cold:
+        said.run(n_cold)
+        assert said.retrain("first").promoted
+    shutil.copytree(said.root, tmp_path / "silent")
+    silent = Life(tmp_path / "silent", **more)
+    made = said.make(300, shift=FAULT, shifted_share=0.15)
+    words = {sequence.id: JUDGEMENTS[rng.integers(len(JUDGEMENTS))] for sequence, _ in made}
+    for begin in range(0, 300, 50):
+        for sequence, share in made[begin : begin + 50]:
+            assert said.store.offer(sequence, share) == silent.store.offer(sequence, share) is True
+            said.store.mark(Mark(id=sequence.id, judgement=words[sequence.id], at_us=1, received_us=said.n))
+        said.store.flush()
+        silent.store.flush()
+    since_us = 0 if reason == "relearn" else None
+    with_marks = said.retrain(reason, since_us=since_us)
+    shares: tuple[Share, ...] = ("accepted", "aside") if reason == "relearn" else ("accepted",)
+    trained = {each.id for share in shares for each in silent.store.read(share)}
+    kept_out = sorted(each for each in trained if words.get(each) in {"confirmed", "veto"})
+    assert with_marks.n_excluded == int(0.2 * len(trained))
+    silent.store.purge(ids=kept_out[: with_marks.n_excluded])
+    without = silent.retrain(reason, since_us=since_us)
+    assert (with_marks.version, with_marks.reason) == (without.version, without.reason)
+    assert (with_marks.promoted, with_marks.figures) == (without.promoted, without.figures)
+    version = without.version or ""
+    ours, theirs = (life.registry.folder(MODEL, version) for life in (said, silent))
+    for name in ("model.npz", "calibration.npy"):
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes()
 
 
 def test_every_alert_of_a_fault_called_false_leaves_detection_as_it_was(tmp_path: Path) -> None:
