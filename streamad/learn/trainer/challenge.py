@@ -127,6 +127,8 @@ class Challenge:
         if self.is_relearning and self.parent is not None:
             self.notes.append(f"look with `{self._command('compare', self.parent, version)}`")
         if not len(self.plan.comparison):
+            if self.uses_marks:
+                return Ruling(False, "not promoted: no sequences to compare on")
             return Ruling(True, f"{unopposed(self.parent)}: all held-out sequences calibrate")
         return self._compared(challenger, n_fits)
 

@@ -165,7 +165,7 @@ class _Job:
                     f"the training process died {MAX_ATTEMPTS} times without an error (out of memory?): "
                     "lower learning.max_accepted, or give it more memory"
                 )
-            return _finite(self._retrain(lease, status))
+            return finite(self._retrain(lease, status))
         except StreamadError as error:
             text = one_line(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code; its error is a result
@@ -220,13 +220,13 @@ class _Job:
             post_request(self._registry, spec.model, request)
 
 
-def _finite(outcome: TrainingOutcome) -> TrainingOutcome:
+def finite(outcome: TrainingOutcome) -> TrainingOutcome:
     """Return ``outcome`` without figures that JSON has no form for."""
+
+    def only(figures: Mapping[str, float]) -> dict[str, float]:
+        return {name: value for name, value in figures.items() if math.isfinite(value)}
+
     second = outcome.second
     if second is not None:
-        second = msgspec.structs.replace(second, figures=_finite_ones(second.figures))
-    return msgspec.structs.replace(outcome, figures=_finite_ones(outcome.figures), second=second)
-
-
-def _finite_ones(figures: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in figures.items() if math.isfinite(value)}
+        second = msgspec.structs.replace(second, figures=only(second.figures))
+    return msgspec.structs.replace(outcome, figures=only(outcome.figures), second=second)

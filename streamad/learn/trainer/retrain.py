@@ -5,6 +5,8 @@ A second challenger uses operators' false alarms, if they would change the model
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +17,7 @@ from streamad.errors import ArtifactError, RegistryError, StreamadError, Trainin
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
-from streamad.learn.registry.manifest import LearningRecord
+from streamad.learn.registry.manifest import LearningRecord, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.trainer.challenge import Challenge, Workshop
@@ -226,6 +228,14 @@ class Retraining:
 
     def _decided_before(self, selection: Selection) -> TrainingOutcome | None:
         """Return the outcome of this request if an interrupted process has decided on its challenger already."""
+        if (found := self._decision_of_before(uses_marks=False)) is None:
+            return None
+        version, decision = found
+        self.figures, self.notes = dict(decision.figures), []
+        return self._outcome(version, Ruling(decision.promoted, decision.reason), selection)
+
+    def _decision_of_before(self, *, uses_marks: bool) -> tuple[str, PromotionDecision] | None:
+        """Return the challenger of this request on which an interrupted process has decided, and the decision."""
         for version in reversed(self.registry.versions(self.model)):
             try:
                 manifest = self.registry.manifest(self.model, version)
@@ -234,17 +244,38 @@ class Retraining:
             record, decision = manifest.learning, manifest.decision
             if record is None or record.requested_us != self.request.requested_us:
                 return None
-            if decision is not None and not record.uses_marks:
-                self.figures, self.notes = dict(decision.figures), []
-                return self._outcome(version, Ruling(decision.promoted, decision.reason), selection)
+            if decision is not None and record.uses_marks == uses_marks:
+                return version, decision
         return None
 
     def _second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
         """Train the challenger that uses operators' false alarms; None if they would not change the model.
 
         None too if a version with the same marks waits for review already. A failure is an outcome: the first
-        challenger's stands.
+        challenger's stands, and marks must not make it a failed training.
         """
+        try:
+            return (self._second_before() if self.resumes else None) or self._made_second(stored, since_us)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code
+            if not isinstance(error, StreamadError):
+                traceback.print_exc(file=sys.stderr)
+            text = " ".join(str(error).split()) or type(error).__name__
+            return SecondOutcome(version=None, promoted=False, waits=False, reason=f"it could not be trained: {text}")
+
+    def _second_before(self) -> SecondOutcome | None:
+        """Return the outcome of this request's second challenger if an interrupted process has decided on it."""
+        if (found := self._decision_of_before(uses_marks=True)) is None:
+            return None
+        version, decision = found
+        return SecondOutcome(
+            version=version,
+            promoted=decision.promoted,
+            waits=decision.waits_for_review,
+            reason=decision.reason,
+            figures=dict(decision.figures),
+        )
+
+    def _made_second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
         serves = self.registry.current(self.model)
         if serves is None or not self.holds_lease():
             return None
@@ -253,19 +284,17 @@ class Retraining:
         without = self._plan(self._select(stored, since_us, serves), has_champion=True)
         if not _differs(plan, without) or self._waits_already(serves, selection):
             return None
-        try:
-            challenge = Challenge(
-                workshop=self._workshop,
-                plan=plan,
-                selection=selection,
-                parent=serves,
-                champion=self._workshop.load(serves),
-                uses_marks=True,
-            )
-            record = msgspec.structs.replace(self._record(selection, since_us), uses_marks=True)
-            version, ruling = challenge.run(record)
-        except StreamadError as error:
-            return SecondOutcome(version=None, promoted=False, waits=False, reason=f"it could not be trained: {error}")
+        if why := self._why_not(plan):
+            return SecondOutcome(version=None, promoted=False, waits=False, reason=f"not trained: {why}")
+        challenge = Challenge(
+            workshop=self._workshop,
+            plan=plan,
+            selection=selection,
+            parent=serves,
+            champion=self._workshop.load(serves),
+            uses_marks=True,
+        )
+        version, ruling = challenge.run(msgspec.structs.replace(self._record(selection, since_us), uses_marks=True))
         return SecondOutcome(
             version=version,
             promoted=ruling.promoted,

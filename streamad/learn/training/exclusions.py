@@ -21,15 +21,19 @@ class Exclusions(NamedTuple):
     n_capped: int
 
 
-def exclusions(
-    candidates: Sequence[StoredSequence], marks: Mapping[str, Mark], *, share: float, fewest: int
-) -> Exclusions:
-    """Return which of ``candidates``, all that would train without marks, are kept out of training.
+def exclusions(candidates: Sequence[StoredSequence], marks: Mapping[str, Mark], *, most: int) -> Exclusions:
+    """Return which of ``candidates`` are kept out of training: at most ``most`` of those called confirmed or veto.
 
-    These are the sequences called ``confirmed`` or ``veto``: at most ``share`` of the candidates, and never so many
-    that fewer than ``fewest`` are left. The marks received first count, so that a flood of later marks displaces none.
+    The marks received first count, so that a flood of later marks displaces none.
     """
     asked = [each for each in candidates if each.id in marks and marks[each.id].effect == "kept_out"]
-    most = min(math.floor(share * len(candidates) + _ROUNDING), max(0, len(candidates) - fewest))
     by_age = sorted(asked, key=lambda each: (marks[each.id].received_us, each.id))
     return Exclusions(frozenset(each.id for each in by_age[:most]), max(0, len(asked) - most))
+
+
+def most_excluded(n_training: int, n_others: int, *, share: float, fewest: int) -> int:
+    """Return how many marks may keep out of ``n_training`` sequences, all that would train without them.
+
+    At most ``share``, and so few that ``fewest`` of the ``n_others`` that are no false alarms are left.
+    """
+    return min(math.floor(share * n_training + _ROUNDING), max(0, n_others - fewest))

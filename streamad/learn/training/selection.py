@@ -17,7 +17,7 @@ from streamad.learn.registry.manifest import CalibrationMethod
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
-from streamad.learn.training.exclusions import exclusions
+from streamad.learn.training.exclusions import exclusions, most_excluded
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
 from streamad.learn.training.split import OUT_OF_FOLD_BELOW, calibration_count, hash_order
 from streamad.settings.learning import LearningSettings
@@ -149,37 +149,48 @@ def select(
 
     Accepted sequences train, as do those that no version in ``judges`` has judged, whatever the decision: before the
     first model and after a lasting change. False alarms that were not accepted train if a person has reviewed them
-    (``reviewed``: those of the version in service), and with ``uses_marks`` all: the latest of them, at most
-    ``settings.feedback_share`` of what trains. Without ``uses_marks``, marks only keep sequences out of training.
+    (``reviewed``: those of the version in service): the latest of them, at most ``settings.feedback_share`` of what
+    trains. Without ``uses_marks``, marks only keep sequences out of training. With it, false alarms are those of the
+    marks, and the reviewed ones on which there is no mark any more.
     """
 
     def is_judged(each: StoredSequence) -> bool:
         return each.decision != "learning" and each.model_version in judges
 
+    def is_reviewed(each: StoredSequence) -> bool:
+        return each.id in reviewed
+
     def is_normal(each: StoredSequence) -> bool:
-        return each.id in reviewed or (uses_marks and _judgement(stored.marks, each) == "false_alarm")
+        judgement = _judgement(stored.marks, each) if uses_marks else None
+        return is_reviewed(each) if judgement is None else judgement == "false_alarm"
+
+    def trainable(alarms: Sequence[StoredSequence]) -> tuple[StoredSequence, ...]:
+        return _latest(alarms, _at_most(len(judged) + len(uncut), settings.feedback_share))
 
     reserve, aside, accepted = _each_once(stored, settings.reserve)
-    alarms = [each for each in aside if is_judged(each) and is_normal(each)]
     judged = [each for each in accepted if is_judged(each)]
     uncut = [each for each in (*accepted, *aside) if not is_judged(each)]
-    kept_out = exclusions(
-        (*judged, *uncut, *alarms), stored.marks, share=settings.feedback_share, fewest=settings.min_training
+    known = [each for each in aside if is_judged(each) and is_reviewed(each)]
+    n_others = len(judged) + len(uncut)
+    most = most_excluded(
+        n_others + len(trainable(known)), n_others, share=settings.feedback_share, fewest=settings.min_training
     )
+    kept_out = exclusions((*judged, *uncut, *known), stored.marks, most=most)
+    alarms = [each for each in aside if is_judged(each) and is_normal(each)]
     judged, uncut, alarms = ([each for each in part if each.id not in kept_out.ids] for part in (judged, uncut, alarms))
 
     def half(name: str, is_normal: Callable[[StoredSequence], bool]) -> HeldOut:
         ours = tuple(each for each in reserve if reserve_half(each.stream, each.sequence) == name)
         return _held_out(ours, rate, is_judged, is_normal)
 
-    feedback = _latest(alarms, _at_most(len(judged) + len(uncut), settings.feedback_share))
+    feedback = trainable(alarms)
     everything = {each.id: each for each in (*stored.only_marked, *stored.accepted, *stored.reserve, *stored.aside)}
     return Selection(
         judged=tuple(judged),
         uncut=tuple(uncut),
         feedback=feedback,
         calibration=half("calibration", is_normal),
-        comparison=half("comparison", lambda each: each.id in reviewed),  # marks never decide a comparison
+        comparison=half("comparison", is_reviewed),  # marks never decide a comparison
         excluded=kept_out.ids,
         n_capped=kept_out.n_capped,
         normal=tuple(sorted(each.id for each in (*feedback, *(one for one in reserve if is_normal(one))))),
@@ -218,7 +229,7 @@ def _at_most(n_others: int, share: float) -> int | None:
     return math.floor(n_others * share / (1.0 - share) + 1e-9) if share < 1.0 else None
 
 
-def _latest(sequences: list[StoredSequence], n: int | None) -> tuple[StoredSequence, ...]:
+def _latest(sequences: Sequence[StoredSequence], n: int | None) -> tuple[StoredSequence, ...]:
     ordered = sorted(sequences, key=lambda each: (-each.time_us, each.id))
     return tuple(ordered[:n])
 

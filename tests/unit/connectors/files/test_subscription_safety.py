@@ -8,6 +8,7 @@ import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -22,6 +23,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import EndingSubscription, StoredMessage
 from streamad.testing import ManualClock
+from streamad_connectors.files import subscription as subscription_module
 from streamad_connectors.files.subscription import FileSubscription, FileSubscriptionOptions
 from tests.support.waiting import returned
 
@@ -341,3 +343,39 @@ def test_what_is_there_at_the_call_comes_and_the_rest_is_counted(
     assert asyncio.run(run(breaks_off=False)) == wanted
     if n_before:
         assert asyncio.run(run(breaks_off=True)) == wanted[:n_before]
+
+
+# --- what is written to be cut off, and many short lines ---
+
+
+async def test_lines_that_are_cut_off_again_and_again_are_not_all_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file of the position must not grow with all that was ever in the followed file."""
+    monkeypatch.setattr(subscription_module, "_REMEMBERED", 10)
+    path = tmp_path / "a.jsonl"
+    for turn in range(20):
+        path.write_bytes(b"".join(b"%d-%d\n" % (turn, i) for i in range(10)))
+        assert len(await present(follow(path, group="g"))) == 10
+    saved = msgspec.json.decode((tmp_path / "a.jsonl.g.position").read_bytes())
+    assert len(saved["again"]) == 10
+
+
+async def test_a_file_of_short_lines_leaves_the_event_loop_to_others(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"\n" * 20_000)
+    n_turns = 0
+
+    async def others() -> None:
+        nonlocal n_turns
+        while True:
+            await asyncio.sleep(0)
+            n_turns += 1
+
+    task = asyncio.create_task(others())
+    subscription = follow(tmp_path / "a.jsonl")
+    subscription.end_with_present()
+    async with messages_of(subscription) as messages:
+        turns = Counter([n_turns async for _ in messages])
+    task.cancel()
+    assert turns.total() == 20_000
+    assert max(turns.values()) <= 256

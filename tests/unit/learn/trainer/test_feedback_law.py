@@ -10,8 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from streamad.errors import DetectorError
 from streamad.learn.promotion.review import waiting_version
-from streamad.learn.store.records import Mark, MarkKind, StoredSequence
+from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence
+from streamad.learn.trainer.job import finite
+from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingReason, TrainingRequest
 from streamad.learn.training.fits import FitStep
 from streamad.types import WindowSet
 from tests.support.learning.life import MODEL, Life
@@ -76,6 +79,49 @@ def test_a_training_with_any_marks_is_the_one_without_marks_and_the_excluded(see
     assert said.decision("0002") == silent.decision("0002")
     without_counts = msgspec.structs.replace(said.record("0002"), n_excluded=0, n_capped=0)
     assert without_counts == silent.record("0002")
+
+
+@pytest.mark.parametrize(
+    ("reason", "more"),
+    [
+        ("first", {}),
+        ("relearn", {}),
+        ("command", {"max_accepted": 40, "max_reserve": 100, "max_aside": 20}),
+    ],
+)
+def test_the_law_holds_for_first_models_for_relearning_and_beyond_the_bounds(
+    reason: TrainingReason, more: dict[str, Any], tmp_path: Path
+) -> None:
+    """Marks on every sequence; those beyond the bounds stay for their marks, and take no part."""
+    rng, n_cold = np.random.default_rng(3), 0 if reason == "first" else 200
+    said = Life(tmp_path / "said", **more)
+    if n_cold:
+        said.run(n_cold)
+        assert said.retrain("first").promoted
+    shutil.copytree(said.root, tmp_path / "silent")
+    silent = Life(tmp_path / "silent", **more)
+    made = said.make(300, shift=FAULT, shifted_share=0.15)
+    words = {sequence.id: JUDGEMENTS[rng.integers(len(JUDGEMENTS))] for sequence, _ in made}
+    for begin in range(0, 300, 50):
+        for sequence, share in made[begin : begin + 50]:
+            assert said.store.offer(sequence, share) == silent.store.offer(sequence, share) is True
+            said.store.mark(Mark(id=sequence.id, judgement=words[sequence.id], at_us=1, received_us=said.n))
+        said.store.flush()
+        silent.store.flush()
+    since_us = 0 if reason == "relearn" else None
+    with_marks = said.retrain(reason, since_us=since_us)
+    shares: tuple[Share, ...] = ("accepted", "aside") if reason == "relearn" else ("accepted",)
+    trained = {each.id for share in shares for each in silent.store.read(share)}
+    kept_out = sorted(each for each in trained if words.get(each) in {"confirmed", "veto"})
+    assert with_marks.n_excluded == int(0.2 * len(trained))
+    silent.store.purge(ids=kept_out[: with_marks.n_excluded])
+    without = silent.retrain(reason, since_us=since_us)
+    assert (with_marks.version, with_marks.reason) == (without.version, without.reason)
+    assert (with_marks.promoted, with_marks.figures) == (without.promoted, without.figures)
+    version = without.version or ""
+    ours, theirs = (life.registry.folder(MODEL, version) for life in (said, silent))
+    for name in ("model.npz", "calibration.npy"):
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes()
 
 
 def test_every_alert_of_a_fault_called_false_leaves_detection_as_it_was(tmp_path: Path) -> None:
@@ -210,6 +256,20 @@ def test_a_withdrawn_mark_asks_for_nothing(tmp_path: Path) -> None:
     assert life.retrain().second is None
 
 
+@pytest.mark.parametrize("trust", ["person", "auto"])
+def test_marks_promote_nothing_that_was_compared_with_nothing(trust: str, tmp_path: Path) -> None:
+    """A damaged champion lets the first challenger into service without a comparison, but never the second."""
+    life = with_new_recipe(tmp_path, feedback_trust=trust)
+    life.store.purge(share="reserve")
+    (life.registry.folder(MODEL, "0001") / "model.npz").write_bytes(b"damaged")
+    outcome = life.retrain("schedule")
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", True, "0002")
+    second = outcome.second
+    assert second is not None
+    assert (second.version, second.promoted, second.waits) == (None, False, False)
+    assert "0 to compare on, 20 of each are needed" in second.reason
+
+
 def test_trusted_marks_are_promoted_by_the_rule(tmp_path: Path) -> None:
     life = with_new_recipe(tmp_path, feedback_trust="auto")
     outcome = life.retrain("schedule")
@@ -252,6 +312,52 @@ def test_an_interrupted_second_challenger_resumes_without_the_first(tmp_path: Pa
     assert outcome.second is not None
     assert outcome.second.waits
     assert len(detector.epochs) == 1  # the rest of the second's only fit
+
+
+@pytest.mark.parametrize("trust", ["person", "auto"])
+def test_a_process_that_died_after_the_decision_on_the_second_makes_no_third(trust: str, tmp_path: Path) -> None:
+    """The resumed training reports what was decided, so that the events are not lost."""
+    life = with_new_recipe(tmp_path, feedback_trust=trust)
+    before = life.retrain("schedule")
+    versions = life.registry.versions(MODEL)
+    detector = TwoKinds()
+    outcome = life.retrain("schedule", detector=detector, resumes=True)
+    assert (detector.fits, life.registry.versions(MODEL)) == ([], versions)
+    assert (outcome.version, outcome.promoted) == (before.version, before.promoted)
+    assert before.second is not None
+    assert outcome.second is not None
+    assert outcome.second == msgspec.structs.replace(before.second, reason=outcome.second.reason)
+    assert outcome.second.reason == life.decision(versions[-1]).reason
+
+
+@pytest.mark.parametrize("error", [ValueError("no fit"), DetectorError("no fit"), MemoryError("no fit")])
+def test_a_second_challenger_that_fails_leaves_the_outcome_of_the_first(error: Exception, tmp_path: Path) -> None:
+    """Else marks would make a failed training of a promoted version, which is then repeated."""
+
+    class Broken(TwoKinds):
+        def fit(self, data: WindowSet, **how: Any) -> MeanModel:
+            if self.fits:
+                raise error
+            return super().fit(data, **how)
+
+    life = with_new_recipe(tmp_path)
+    outcome = life.retrain("schedule", detector=Broken())
+    assert (outcome.version, outcome.promoted, life.champion) == ("0002", True, "0002")
+    assert outcome.second is not None
+    assert (outcome.second.version, outcome.second.waits) == (None, False)
+    assert outcome.second.reason == "it could not be trained: no fit"
+
+
+def test_figures_that_json_has_no_form_for_are_left_out_of_both_outcomes() -> None:
+    request = TrainingRequest(reason="command", requested_us=NOW_US)
+    second = SecondOutcome(version="0003", promoted=False, waits=True, reason="", figures={"a": 1.0, "b": float("nan")})
+    outcome = TrainingOutcome(
+        model=MODEL, version="0002", promoted=True, reason="", request=request, second=second, figures={"c": np.inf}
+    )
+    found = finite(outcome)
+    assert found.figures == {}
+    assert found.second is not None
+    assert found.second.figures == {"a": 1.0}
 
 
 def test_silenced_alerts_are_counted_with_and_without_a_mark(tmp_path: Path) -> None:

@@ -143,6 +143,42 @@ def test_the_marks_received_first_count_up_to_the_bound() -> None:
     assert (few.excluded, few.n_capped) == (ids(accepted[10:12]), 10)  # 38 must be left
 
 
+def test_reviewed_alarms_that_do_not_train_widen_no_bound() -> None:
+    """100 reviewed alarms, of which 7 train beside 30 accepted: 7 may be kept out, never 26 of the 30."""
+    accepted, aside = of(FREE[:30]), of(FREE[30:130], decision="anomalous", p_value=0.01)
+    selection = chosen(
+        accepted, [], aside, dict.fromkeys(accepted, "veto"), reviewed=frozenset(ids(aside)), min_training=20
+    )
+    assert (len(selection.excluded), selection.n_capped) == (7, 23)
+    assert len(selection.judged) == 23
+    enough = chosen(
+        accepted, [], aside, dict.fromkeys(accepted, "veto"), reviewed=frozenset(ids(aside)), min_training=28
+    )
+    assert (len(enough.excluded), enough.n_training >= 28) == (2, True)
+
+
+def test_marks_called_false_alarms_do_not_widen_the_bound_of_the_second_challenger() -> None:
+    accepted, aside = of(FREE[:100]), of(FREE[100:600], decision="anomalous", p_value=0.01)
+    said: dict[StoredSequence, MarkKind] = {**dict.fromkeys(accepted, "veto"), **dict.fromkeys(aside, "false_alarm")}
+    first, second = chosen(accepted, [], aside, said), chosen(accepted, [], aside, said, uses_marks=True)
+    assert (len(first.excluded), len(first.judged)) == (20, 80)
+    assert (second.excluded, second.judged) == (first.excluded, first.judged)
+
+
+@pytest.mark.parametrize("mark", ["confirmed", "veto", "withdrawn"])
+def test_a_review_is_taken_back_by_a_mark_and_another_review(mark: MarkKind) -> None:
+    """By itself the mark changes nothing in the reserve; the second challenger counts the sequence as any other."""
+    accepted, alert = of(FREE[:100]), {"decision": "anomalous", "p_value": 0.01}
+    aside, reserve = of(FREE[100:105], **alert), of([*CALIBRATION[:5], *COMPARISON[:5]], **alert)
+    reviewed = frozenset(ids(aside + reserve))
+    said = dict.fromkeys(aside + reserve, mark)
+    first = chosen(accepted, reserve, aside, said, reviewed=reviewed)
+    assert not first.calibration.is_alert.any()
+    second = chosen(accepted, reserve, aside, said, reviewed=reviewed, uses_marks=True)
+    assert (second.feedback, second.normal) == ((), ())
+    assert second.calibration.is_alert.all()
+
+
 def test_known_false_alarms_are_shown_of_the_comparison_half_alone_others_may_have_trained_the_champion() -> None:
     half = of(COMPARISON[:20], decision="anomalous", p_value=0.01)
     alarms = of(FREE[40:60], decision="anomalous", p_value=0.01)
