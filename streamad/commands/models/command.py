@@ -10,7 +10,7 @@ from rich.table import Table
 
 from streamad.commands.models.compare import compare
 from streamad.commands.models.prune import prune
-from streamad.commands.models.service import promote, rollback
+from streamad.commands.models.service import decline, promote, rollback
 from streamad.commands.models.show import show_page
 from streamad.commands.models.status import status
 from streamad.commands.models.training import relearn, retrain
@@ -37,6 +37,8 @@ def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
         "trained_because_of": manifest.learning.reason if manifest.learning is not None else None,
         "promoted": None if decision is None else decision.promoted,
         "waits_for_review": decision is not None and decision.waits_for_review and decision.champion == current,
+        "waited": decision is not None and decision.waits_for_review,
+        "declined": decision is not None and decision.declined,
     }
 
 
@@ -71,14 +73,24 @@ def _listed(registry: Registry, name: str) -> dict[str, Any]:
     return {"model": name, "current": current, "versions": rows}
 
 
+def _standing(row: dict[str, Any]) -> str:
+    """Return in two words what became of a version."""
+    if row["in_service"]:
+        return "in service"
+    if row["waits_for_review"]:
+        return "waits for review"
+    if row["declined"]:
+        return "declined"
+    return "refused" if row["promoted"] is False and not row["waited"] else ""
+
+
 def _table(rows: list[dict[str, Any]]) -> Table:
     heads = ("version", "", "created", "detector", "trained on", "calibrated on", "because of", "parent")
     table = Table(*heads, box=None)
     for row in rows:
-        decided = "waits for review" if row["waits_for_review"] else "refused" if row["promoted"] is False else ""
         table.add_row(
             row["version"],
-            "in service" if row["in_service"] else decided,
+            _standing(row),
             row["created_at"],
             row["detector"],
             f"{row['n_training']} sequences",
@@ -118,5 +130,5 @@ def show(
         show_page(manifest, current)
 
 
-for command in (status, compare, promote, rollback, retrain, relearn, prune):
+for command in (status, compare, promote, decline, rollback, retrain, relearn, prune):
     models.command()(command)

@@ -19,6 +19,7 @@ from streamad.errors import UsageError
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.promotion.comparison import Comparison, compare_versions
+from streamad.learn.promotion.review import waiting_version
 from streamad.learn.promotion.silenced import Silenced
 from streamad.learn.registry.registry import NoModelError
 
@@ -36,9 +37,10 @@ def compare(
 ) -> None:
     """Compare two versions: false alarms with their interval, detection of injected faults, operators' marks.
 
-    Both judge the comparison half of the reserve, on which neither was trained; nothing is changed. Below are the
-    stored alerts that A would raise again and B would silence, with operators' marks. Simple kinds of detectors,
-    fitted on the accepted sequences (model.references), show what the least effort reaches there.
+    Both judge the comparison half of the reserve, on which neither was trained; nothing is changed. The version in
+    service is the first of the two, whatever their order here. Below are the stored alerts that the first would raise
+    again and the second would silence, with operators' marks. Simple kinds of detectors, fitted on the accepted
+    sequences (model.references), show what the least effort reaches there.
 
     Example: streamad models compare 0003 0004
     """
@@ -46,30 +48,41 @@ def compare(
     least = learning_of(plant).promotion.min_comparison
     name = one_model(plant, model)
     registry = registry_of(plant)
-    other = b or registry.current(name)
-    if other is None:
-        raise NoModelError(f"model {name!r} has no version in service: name both versions")
-    if a == other:
-        raise UsageError(f"{a} and {other} are the same version: name two")
+    a, b = _in_order(a, b, registry.current(name), name)
     with Bar("comparing", quiet=as_json) as bar:
         found = compare_versions(
             registry,
             open_store(plant, name),
             a,
-            other,
+            b,
             settings=settings_for(plant.settings, name),
             model=name,
             detector=detector_for(plant),
             progress=lambda done, total: bar.show("comparing", done, total),
         )
     if as_json:
-        print_json({"model": name, "a": a, "b": other, "comparison": found})
+        print_json({"model": name, "a": a, "b": b, "comparison": found})
     else:
         current = registry.current(name)
-        heads = {"champion": a, "challenger": other}
+        heads = {"champion": a, "challenger": b}
         _print(
             found, name, least, {who: f"{one} (in service)" if one == current else one for who, one in heads.items()}
         )
+        waiting = waiting_version(registry, name, current)
+        if waiting is not None and waiting.version == b:
+            which = "" if plant.settings.models is None else f" --model {name}"
+            out.print(escape(f"to take it: streamad models promote {b}{which}"))
+            out.print(escape(f"to leave it: streamad models decline {b}{which}"))
+
+
+def _in_order(a: str, b: str | None, current: str | None, name: str) -> tuple[str, str]:
+    """Return both versions, the one in service first. Raises NoModelError, UsageError."""
+    other = b or current
+    if other is None:
+        raise NoModelError(f"model {name!r} has no version in service: name both versions")
+    if a == other:
+        raise UsageError(f"{a} and {other} are the same version: name two")
+    return (other, a) if other == current else (a, other)
 
 
 def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> None:
@@ -93,7 +106,8 @@ def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
     if not found.alerts:
         return
     champion, challenger = heads["champion"], heads["challenger"]
-    out.print(f"stored alerts that {champion} would raise again and {challenger} would silence:")
+    out.print(f"stored alerts that {champion} would raise again and {challenger} would silence (if a false alarm")
+    out.print(f"trains {challenger}, its high p there says nothing):")
     table = Table("alert", "sequence", "ended (UTC)", "mark", f"p by {champion}", f"p by {challenger}", box=None)
     for each in sorted(found.alerts, key=lambda one: _ORDER.get(one.judgement, 0))[:_SHOWN_SILENCED]:
         table.add_row(

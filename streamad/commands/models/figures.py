@@ -26,7 +26,7 @@ def figures_table(figures: _Figures, heads: Mapping[str, str]) -> Table:
         f"injected faults found ({', '.join(STRENGTHS)})": partial(_percent, name="detection"),
         **{f"  {kind.replace('_', ' ')}": partial(_by_strength, kind=kind) for kind in _kinds(figures)},
         "confirmed anomalies found": partial(_part, name="confirmed_found", of="confirmed"),
-        "known false alarms repeated": partial(_part, name="false_alarms_raised", of="false_alarms"),
+        "false alarms of the half repeated": partial(_part, name="false_alarms_raised", of="false_alarms"),
         "stored alerts silenced": _silenced,
     }
     table = Table("", *heads.values(), box=None)

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
 from streamad.errors import UsageError
@@ -35,6 +35,29 @@ def promote(
     _put_into_service(plant, registry, name, version, registry.current(name), as_json=as_json)
 
 
+def decline(
+    version: Annotated[str, typer.Argument(help="A version that waits for a review.")],
+    config: ConfigOption = Path("plant.yaml"),
+    model: ModelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Leave a version that waits for a review out of service; the same marks make no other one.
+
+    Example: streamad models decline 0004
+    """
+    plant = load_plant(config)
+    name = one_model(plant, model)
+    registry = registry_of(plant)
+    if version == registry.current(name):
+        raise UsageError(f"{version} is in service: streamad models rollback")
+    if not registry.decline(name, version):
+        raise UsageError(f"model {name} {version} does not wait for a review: there is nothing to decline")
+    if as_json:
+        print_json({"model": name, "declined": version})
+        return
+    out.print(escape(f"model {name} {version} is declined: the same marks make no other version"))
+
+
 def rollback(
     to: Annotated[
         str | None, typer.Option("--to", metavar="VERSION", help="The version to return to; default: the parent.")
@@ -44,6 +67,8 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Return to the version that the one in service replaced (its parent).
+
+    If operators' false alarms had changed the version that leaves, it counts as declined.
 
     Example: streamad models rollback
     """
@@ -56,6 +81,7 @@ def rollback(
     if to == current:
         raise UsageError(f"--to {to}: this is the version in service")
     _put_into_service(plant, registry, name, to or _parent(registry, name, current), current, as_json=as_json)
+    registry.decline(name, current)
 
 
 def _parent(registry: Registry, name: str, current: str) -> str:
@@ -72,10 +98,25 @@ def _parent(registry: Registry, name: str, current: str) -> str:
 def _put_into_service(
     plant: Plant, registry: Registry, name: str, version: str, before: str | None, *, as_json: bool
 ) -> None:
+    silences = _silences(registry, name, version)
     registry.promote(name, version, expected=before)
     announced = announce_promotion(plant, ModelRef(name, version))
     if as_json:
         print_json({"model": name, "current": version, "before": before})
         return
+    if silences:
+        err.print(f"[yellow]note[/]: {escape(silences)}")
     was = f" (before: {before})" if before and before != version else ""
     out.print(escape(f"model {name} {version} is now in service{was}; {announced}"))
+
+
+def _silences(registry: Registry, name: str, version: str) -> str:
+    """Return which alerts a version that operators' marks have changed silenced when it was compared, "" if none."""
+    decision = registry.manifest(name, version).decision
+    if decision is None or not (decision.waits_for_review or decision.declined):
+        return ""
+    n, of = (decision.figures.get(f"silenced.{each}", 0) for each in ("alerts", "of_alerts"))
+    confirmed = decision.figures.get("silenced.confirmed", 0)
+    if not n:
+        return ""
+    return f"{version} silences {n:.0f} of {of:.0f} stored alerts, {confirmed:.0f} of them confirmed anomalies"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from streamad.learn.live.learner import cold_start_text
 from streamad.learn.parts import registry_of
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.registry.manifest import Manifest
-from streamad.learn.store.records import Share
+from streamad.learn.store.records import Mark, Share
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, posted_requests
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.plant import Plant
@@ -86,7 +87,15 @@ class _Report:
         self.training: TrainingStatus = read_status(registry, model)
         self.asked: list[TrainingRequest] = list(posted_requests(registry, model).values())
         self.now_us = plant.clock.now_us()
-        self.store, self.store_problem = _counts(plant, model)
+        self.store, self.marks, self.store_problem = _counts(plant, model)
+
+    @property
+    def n_marks_since(self) -> int:
+        """Return how many marks were received after the decision on the version that waits; 0 if none does."""
+        if self.waiting is None or self.waiting.decision is None:
+            return 0
+        decided_us = round(self.waiting.decision.decided_at.timestamp() * 1e6)
+        return sum(mark.since_us > decided_us for mark in self.marks.values())
 
     @property
     def next_schedule(self) -> datetime | None:
@@ -113,7 +122,7 @@ class _Report:
             "model": self.model,
             "champion": self.champion,
             "versions": self.n_versions,
-            "waits_for_review": None if self.waiting is None else _waiting_dict(self.waiting),
+            "waits_for_review": None if self.waiting is None else _waiting_dict(self.waiting, self.n_marks_since),
             "learning": self.cold_start(),
             "state": training.state,
             "training": None if training.state == "idle" else _training_dict(training),
@@ -134,7 +143,13 @@ class _Report:
         if (cold_start := self.cold_start("sequences")) is not None:
             found += _line("learning", cold_start)
         if self.waiting is not None and self.waiting.decision is not None:
-            found += _line("review", f"{self.waiting.version} {self.waiting.decision.reason}")
+            first, *more = f"{self.waiting.version} {self.waiting.decision.reason}".split("; ")
+            found += _line("review", first)
+            for part in more:
+                found += _line("", part)
+            if self.n_marks_since:
+                marks = f"{self.n_marks_since} mark{'s' * (self.n_marks_since != 1)}"
+                found += _line("", f"{marks} since then are not in it: the next training makes another one")
         found += _line("training", self._training())
         for request in self.asked:
             found += _line("asked for", f"{_asked(request)}; a running monitor takes it on")
@@ -170,10 +185,15 @@ class _Report:
         return f"{what}: {progress_text(training)}{since} ({where})"
 
 
-def _waiting_dict(waiting: Manifest) -> dict[str, Any]:
+def _waiting_dict(waiting: Manifest, n_marks_since: int) -> dict[str, Any]:
     decision = waiting.decision
     assert decision is not None, "chosen by it"
-    return {"version": waiting.version, "since": decision.decided_at, "reason": decision.reason}
+    return {
+        "version": waiting.version,
+        "since": decision.decided_at,
+        "reason": decision.reason,
+        "marks_since": n_marks_since,
+    }
 
 
 def _training_dict(training: TrainingStatus) -> dict[str, Any]:
@@ -187,15 +207,17 @@ def _training_dict(training: TrainingStatus) -> dict[str, Any]:
     }
 
 
-def _counts(plant: Plant, model: str) -> tuple[dict[Share, int], str | None]:
+def _counts(plant: Plant, model: str) -> tuple[dict[Share, int], Mapping[str, Mark], str | None]:
+    """Return the counts of the model's store, operators' marks, and what is wrong with it."""
     if plant.settings.learning is None:
-        return {}, None
+        return {}, {}, None
     try:
         if model not in stored_models(plant, model):
-            return {}, None
-        return open_store(plant, model).counts(), None
+            return {}, {}, None
+        store = open_store(plant, model)
+        return store.counts(), store.marks(), None
     except StoreError as error:
-        return {}, str(error)
+        return {}, {}, str(error)
 
 
 def _asked(request: TrainingRequest) -> str:

@@ -125,7 +125,10 @@ def _end_with_marks(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> 
         announced = f"; {announce_promotion(plant, ModelRef(model, second.version))}"
     if not as_json:
         made = second.version or "(no version)"
-        out.print(escape(f"model {model} {made}, with operators' marks: {second.reason}{announced}"))
+        first, *more = f"{second.reason}{announced}".split("; ")
+        out.print(escape(f"model {model} {made}, with operators' marks: {first}"))
+        for part in more:
+            out.print(escape(f"  {part}"))
 
 
 class _TrainingError(StreamadError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import Registry
@@ -12,14 +14,29 @@ def waiting_version(registry: Registry, model: str, current: str | None) -> Mani
 
     A version that was compared with another champion waits no longer. Raises RegistryError.
     """
-    for version in reversed(registry.versions(model)):
-        if version == current:
-            return None
-        try:
-            manifest = registry.manifest(model, version)
-        except (ArtifactError, RegistryError):
-            continue
+    for manifest in _newest_first(registry, model):
         decision = manifest.decision
         if decision is not None and decision.waits_for_review and decision.champion == current:
             return manifest
     return None
+
+
+def was_declined(registry: Registry, model: str, feedback: tuple[str, ...]) -> bool:
+    """Return whether a person has declined a version that the false alarms ``feedback`` (ids) have changed.
+
+    Raises RegistryError.
+    """
+    for manifest in _newest_first(registry, model):
+        record, decision = manifest.learning, manifest.decision
+        if record is not None and decision is not None and decision.declined and record.feedback == feedback:
+            return True
+    return False
+
+
+def _newest_first(registry: Registry, model: str) -> Iterator[Manifest]:
+    """Yield the manifests that can be read."""
+    for version in reversed(registry.versions(model)):
+        try:
+            yield registry.manifest(model, version)
+        except (ArtifactError, RegistryError):
+            continue

@@ -148,7 +148,7 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Why a challenger was promoted or not, with every figure of the comparison.
 
     ``champion`` is the version that it would replace, None if none was in service. ``waits_for_review``: it uses marks
-    of operators, so a person promotes it or leaves it.
+    of operators, so a person promotes or declines it; ``declined``: a person has declined it, or taken it back.
     """
 
     promoted: bool
@@ -158,6 +158,7 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     challenger: str = ""
     champion: str | None = None
     waits_for_review: bool = False
+    declined: bool = False
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

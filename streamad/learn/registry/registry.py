@@ -125,6 +125,20 @@ class Registry:
                     challenged = (*champion.challenged, decision)[-_DECISIONS_KEPT:]
                     self._rewrite(name, msgspec.structs.replace(champion, challenged=challenged))
 
+    def decline(self, name: str, version: str) -> bool:
+        """Record that a person does not want ``version``; False if it never waited for a review.
+
+        Raises RegistryError, ArtifactError for a damaged version, OutputError.
+        """
+        with self.locked(name):
+            manifest = self.manifest(name, version)
+            decision = manifest.decision
+            if decision is None or not (decision.waits_for_review or decision.declined):
+                return False
+            declined = msgspec.structs.replace(decision, waits_for_review=False, declined=True)
+            self._rewrite(name, msgspec.structs.replace(manifest, decision=declined))
+            return True
+
     def _rewrite(self, name: str, manifest: Manifest) -> None:
         # Outside the version: a killed writer leaves nothing in it.
         temporary = self._home(name) / f".{MANIFEST_FILE}.{secrets.token_hex(8)}.tmp"

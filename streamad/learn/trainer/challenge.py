@@ -145,8 +145,9 @@ class Challenge:
             return ruling
         self.waits = True
         version = challenger.ref.version
+        leave = self._command("decline", version)
         look, take = self._command("compare", self.parent or "", version), self._command("promote", version)
-        self.notes.append(f"look with `{look}`; if the silenced alerts were false, `{take}`")
+        self.notes.append(f"look with `{look}`; if the silenced alerts were false, `{take}`, else `{leave}`")
         return Ruling(True, f"waits for review: {self._effect(comparison)}; {ruling.reason.removeprefix('promoted: ')}")
 
     def _effect(self, comparison: Comparison) -> str:
@@ -156,8 +157,8 @@ class Challenge:
         if found is None:
             return text
         of = f"{len(found.alerts)} of the {found.n_raised} stored alerts"
-        alone = f"{found.n_without_mark} of them without any mark" if found.alerts else ""
-        return ", ".join(part for part in (text, f"it would silence {of}", alone) if part)
+        alone = f"of them {found.count('confirmed')} confirmed anomalies and {found.n_without_mark} without any mark"
+        return f"{text}, it would silence {of}" + (f", {alone}" if found.alerts else "")
 
     def _command(self, name: str, *versions: str) -> str:
         which = f" --model {self.workshop.model}" if self.workshop.settings.models is not None else ""

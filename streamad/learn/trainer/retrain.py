@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, StreamadError, TrainingDataError
-from streamad.learn.promotion.review import waiting_version
+from streamad.learn.promotion.review import waiting_version, was_declined
 from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import LearningRecord, PromotionDecision
@@ -251,8 +251,8 @@ class Retraining:
     def _second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
         """Train the challenger that uses operators' false alarms; None if they would not change the model.
 
-        None too if a version with the same marks waits for review already. A failure is an outcome: the first
-        challenger's stands, and marks must not make it a failed training.
+        None too if a version with the same marks waits for review already, or a person has declined it. A failure is
+        an outcome: the first challenger's stands, and marks must not make it a failed training.
         """
         try:
             return (self._second_before() if self.resumes else None) or self._made_second(stored, since_us)
@@ -304,6 +304,8 @@ class Retraining:
         )
 
     def _waits_already(self, serves: str, selection: Selection) -> bool:
+        if was_declined(self.registry, self.model, selection.normal):
+            return True
         waiting = waiting_version(self.registry, self.model, serves)
         return waiting is not None and waiting.learning is not None and waiting.learning.feedback == selection.normal
 

@@ -20,7 +20,7 @@ from streamad.learn.trainer.requests import (
     TrainingResult,
 )
 from streamad.learn.trainer.status import TrainingStatus, progress_of, read_status
-from streamad.learn.trainer.triggers import Triggers
+from streamad.learn.trainer.triggers import Triggers, failed_on_request
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.settings.learning import LearningSettings
@@ -226,7 +226,8 @@ class Trainings:
         if self._triggers is None:
             status = await in_thread(self._thread, read_status, self._registry, self._name)
             self._trained_us = status.last_ended_us
-            self._triggers = Triggers(self._settings, self._clock.now_us(), status.last_ended_us)
+            tried_us = None if failed_on_request(status.last) else status.last_ended_us
+            self._triggers = Triggers(self._settings, self._clock.now_us(), tried_us)
         return self._triggers
 
     def _count_from(self, at_us: int) -> None:

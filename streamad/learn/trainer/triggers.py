@@ -13,10 +13,16 @@ _SHORTEST_BACKOFF_US = 60_000_000
 _LONGEST_BACKOFF_US = 86_400_000_000
 
 
+def failed_on_request(result: TrainingResult | None) -> bool:
+    """Return whether ``result`` is the failure of a training that an operator requested."""
+    return isinstance(result, TrainingFailed) and result.request.reason in {"command", "relearn"}
+
+
 class Triggers:
     """Decides when training is due, from times that are passed in (Unix microseconds).
 
-    Between two trainings lie at least ``min_interval``, after each failure in a row twice as long (up to a day).
+    Between two trainings that nobody requested lie at least ``min_interval``, after each failure in a row twice as long
+    (up to a day).
     A drift, or a time of the schedule, that falls into such a pause is kept until a training was done; so is a time of
     the schedule at which the process was down. One training satisfies any number of them. A drift that waits is lost
     with the process. If the wall clock is set back, nothing is delayed by more than these pauses.
@@ -52,7 +58,12 @@ class Triggers:
         return request
 
     def ended(self, result: TrainingResult, now_us: int) -> None:
-        """Record the end of a training, whatever its reason: after a failure it is due again, later each time."""
+        """Record the end of a training, whatever its reason: after a failure it is due again, later each time.
+
+        A training that an operator requested and that failed delays none.
+        """
+        if failed_on_request(result):
+            return
         self._tried_us = now_us
         if isinstance(result, TrainingFailed) and result.kind in ("failed", "interrupted"):
             self._drift = self._drift or self._drift_in_training

@@ -285,10 +285,32 @@ def test_a_version_with_operators_marks_waits_until_a_person_promotes_it(spoken:
     assert "review      0003 waits for review: " in said(spoken, "status")
     assert f"`streamad models compare {serves} 0003`" in text
     assert "5 of them called false alarms" in " ".join(said(spoken, "show", "0003").split())
-    said(spoken, "promote", "0003")
+    taken = run(spoken, "promote", "0003")
+    assert ("silences" in taken.output) == (" silence 0 of" not in text)
     (model,) = json_of(spoken, "status")["models"]
     assert (model["champion"], model["waits_for_review"]) == ("0003", None)
     assert "review " not in said(spoken, "status")
+    said(spoken, "rollback")  # who takes it back has declined it
+    rows = {row["version"]: row for row in json_of(spoken, "list")["versions"]}
+    assert (rows["0003"]["declined"], rows["0003"]["waits_for_review"]) == (True, False)
+    assert "declined" in said(spoken, "list")
+    assert "review " not in said(spoken, "status")
+
+
+def test_a_version_that_a_person_declines_waits_no_more(spoken: Path) -> None:
+    said(spoken, "retrain")
+    text = said(spoken, "compare", "0003")
+    assert "to take it: streamad models promote 0003" in text
+    assert "to leave it: streamad models decline 0003" in text
+    store_of(spoken).mark(Mark(id=identity(ODD[7]), judgement="confirmed", at_us=1, received_us=2**52))
+    assert "1 mark since then are not in it" in said(spoken, "status")
+    assert "is declined: the same marks make no other version" in said(spoken, "decline", "0003")
+    assert "review " not in said(spoken, "status")
+    assert "does not wait for a review" in refusal(spoken, "decline", "0001")
+    serves = registry_at(spoken).current("default")
+    assert serves is not None
+    assert "streamad models rollback" in refusal(spoken, "decline", serves)
+    assert "to leave it" not in said(spoken, "compare", "0003")
 
 
 def test_a_comparison_shows_the_alerts_that_would_be_silenced_with_their_marks(spoken: Path) -> None:
@@ -297,16 +319,18 @@ def test_a_comparison_shows_the_alerts_that_would_be_silenced_with_their_marks(s
     passed: dict[str, Any] = {"decision": "normal", "p_value": 0.5, "stored_us": START_US}
     add(spoken, {"reserve": [odd(n, time_us=START_US + n, **passed) for n in reserved]})
     assert train(spoken) == "0002"
-    found = json_of(spoken, "compare", "0001", "0002")["comparison"]["silenced"]
+    if registry_at(spoken).current("default") == "0002":
+        registry_at(spoken).promote("default", "0001", expected="0002")
+    found = json_of(spoken, "compare", "0002")["comparison"]["silenced"]
     by_id = {each["alert_id"]: each["judgement"] for each in found["alerts"]}
     assert by_id, found
     marks = {identity(n): "false_alarm" for n in ODD[:5]}
     marks |= {identity(ODD[5]): "confirmed", identity(ODD[6]): "withdrawn", identity(ODD[7]): None}
     assert by_id.items() <= marks.items()
-    text = said(spoken, "compare", "0001", "0002")
+    text = said(spoken, "compare", "0002", "0001")
     assert f"{len(by_id)} of {found['n_raised']} (" in text
     assert "would raise again and 0002" in text
-    first = text.partition("would silence:")[2].splitlines()[2]
+    first = text.partition("says nothing):")[2].splitlines()[2]
     assert ("confirmed" in first) == ("confirmed" in by_id.values())
 
 
@@ -330,9 +354,9 @@ def test_marks_beyond_the_bound_are_a_note(trained: Path) -> None:
 def test_two_versions_side_by_side(trained: Path) -> None:
     second = another(trained)
     found = json_of(trained, "compare", "0001", second)
-    assert (found["a"], found["b"]) == ("0001", second)
+    assert (found["a"], found["b"]) == (second, "0001")  # the version in service first
     comparison = found["comparison"]
-    assert (comparison["champion"]["version"], comparison["challenger"]["version"]) == ("0001", second)
+    assert (comparison["champion"]["version"], comparison["challenger"]["version"]) == (second, "0001")
     text = said(trained, "compare", "0001", second)
     assert f"{second} (in service)" in text
     for model in (comparison["champion"], comparison["challenger"]):

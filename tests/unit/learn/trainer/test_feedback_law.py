@@ -249,6 +249,22 @@ def test_a_version_waits_once_for_the_same_marks(tmp_path: Path) -> None:
     assert waiting.version == once_more.version == "0006"
 
 
+def test_a_version_that_a_person_declined_comes_back_only_for_other_marks(tmp_path: Path) -> None:
+    life = with_new_recipe(tmp_path)
+    first = life.retrain("schedule").second
+    assert first is not None
+    assert first.waits
+    assert life.registry.decline(MODEL, "0003")
+    assert not life.registry.decline(MODEL, "0002")
+    again = life.retrain("schedule")
+    assert (again.promoted, again.second) == (True, None)  # although another champion serves
+    made = life.run(100, shift=RECIPE)
+    life.mark([each for each, share in made if share == "aside"][:1], "false_alarm")
+    other = life.retrain("schedule").second
+    assert other is not None
+    assert other.waits
+
+
 def test_a_withdrawn_mark_asks_for_nothing(tmp_path: Path) -> None:
     life = with_new_recipe(tmp_path)
     for each in life.store.marks().values():

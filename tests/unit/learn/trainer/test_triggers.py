@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamad.learn.trainer.requests import TrainingFailed, TrainingOutcome, TrainingRequest
-from streamad.learn.trainer.triggers import Triggers
+from streamad.learn.trainer.triggers import Triggers, failed_on_request
 from streamad.settings.learning import LearningSettings
 
 MINUTE_US, HOUR_US, DAY_US = 60_000_000, 3_600_000_000, 86_400_000_000
@@ -197,3 +197,16 @@ def test_a_clock_set_forward_by_days_makes_one_training() -> None:
     assert due(triggers, ahead + 2 * HOUR_US) is None
     assert due(triggers, NOON + HOUR_US) is None, "set right again"
     assert due(triggers, NOON + DAY_US) == "schedule"
+
+
+@pytest.mark.parametrize("reason", ["command", "relearn"])
+def test_a_failure_on_request_delays_no_first_training(reason: Any) -> None:
+    """An operator tried before there was anything to train on: that held the first model up for an hour."""
+    asked = TrainingRequest(reason=reason, requested_us=NOON)
+    triggers = triggers_of(min_interval="1h")
+    triggers.ended(TrainingFailed(model="m", error="0 sequences", request=asked), NOON)
+    assert due(triggers, NOON + MINUTE_US, stored=200, has_model=False) == "first"
+    assert failed_on_request(TrainingFailed(model="m", error="no", request=asked))
+    assert not failed_on_request(failed())
+    assert not failed_on_request(DONE)
+    assert not failed_on_request(None)
