@@ -13,7 +13,7 @@ import numpy as np
 from streamad.judge.calibration import Calibration, scores_of
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.training.fits import score_windows
-from streamad.learn.training.presumed import Scores, presumed_anomalies
+from streamad.learn.training.presumed import Scores, presumed_anomalies, separated
 from streamad.learn.training.publishing import check_finite
 from streamad.learn.training.selection import HeldOut
 from streamad.types import BoolArray, WindowSet
@@ -95,3 +95,16 @@ def _scores(model: LoadedModel, windows: WindowSet) -> Scores:
 
 def _alerts(calibration: Calibration, scores: Scores, rate: float) -> BoolArray:
     return np.array([calibration.p_value(score)[0] <= rate for score in scores], dtype=np.bool_)
+
+
+def standing_apart(model: LoadedModel, windows: WindowSet, rate: float) -> BoolArray:
+    """Return on which of ``windows`` [N] ``model`` alerts with a score that no chance among normal ones explains.
+
+    That is one among the calibration scores that stand apart from the others, or above all if none does. Raises
+    DetectorError for scores that are not finite.
+    """
+    known = np.sort(scores_of(model.calibration_terms))
+    n_apart = separated(known, len(known) // 3)
+    scores = _scores(model, windows)
+    is_far = scores >= known[-n_apart] if n_apart else scores > known[-1]
+    return np.asarray(is_far, np.bool_) & _alerts(Calibration.from_terms(model.calibration_terms, rate), scores, rate)

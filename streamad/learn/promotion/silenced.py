@@ -7,7 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from streamad.learn.promotion.operating import OperatingPoint
+from streamad.learn.promotion.operating import OperatingPoint, standing_apart
+from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.store.records import Mark, MarkKind, StoredSequence
 from streamad.learn.training.selection import to_windows
 from streamad.types import from_us
@@ -75,3 +76,14 @@ def silenced(
 
     latest_first = sorted(found(), key=lambda each: (each.ended_at, each.alert_id), reverse=True)
     return Silenced(n_raised=int((theirs <= rate).sum()), alerts=tuple(latest_first))
+
+
+def still_raised(model: LoadedModel, sequences: Sequence[StoredSequence], rate: float) -> tuple[str, ...]:
+    """Return the ids of ``sequences`` on which ``model`` alerts, and not by chance (see ``standing_apart``).
+
+    Raises DetectorError for scores that are not finite.
+    """
+    if not sequences:
+        return ()
+    is_raised = standing_apart(model, to_windows(sequences), rate)
+    return tuple(sorted(each.id for each, is_one in zip(sequences, is_raised, strict=True) if is_one))

@@ -149,6 +149,9 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
 
     ``champion`` is the version that it would replace, None if none was in service. ``waits_for_review``: it uses marks
     of operators, so a person promotes or declines it; ``declined``: a person has declined it, or taken it back.
+    ``still_raised``, if marks chose what it learned from: the sequences called false alarms on which it alerts all the
+    same, beyond chance, so no person has been shown them as silenced, and they are not reviewed (None: unknown, and
+    nothing is reviewed).
     """
 
     promoted: bool
@@ -159,6 +162,7 @@ class PromotionDecision(msgspec.Struct, frozen=True, kw_only=True):
     champion: str | None = None
     waits_for_review: bool = False
     declined: bool = False
+    still_raised: tuple[str, ...] | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

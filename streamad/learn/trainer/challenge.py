@@ -12,6 +12,7 @@ from streamad.errors import ArtifactError, OutputError, RegistryError
 from streamad.judge.calibration import scores_of
 from streamad.learn.promotion.comparison import Comparison, TestMaterial, compare
 from streamad.learn.promotion.rule import Ruling, rule, unopposed
+from streamad.learn.promotion.silenced import still_raised
 from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.registry.manifest import LearningRecord, PromotionDecision
 from streamad.learn.registry.registry import OvertakenError, Registry
@@ -71,6 +72,7 @@ class Challenge:
     notes: list[str] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     waits: bool = field(default=False, init=False)
+    still_raised: tuple[str, ...] | None = field(default=None, init=False)
 
     def run(self, record: LearningRecord) -> tuple[str, Ruling]:
         """Return the version and the decision on it, carried out and recorded in the manifests.
@@ -103,6 +105,7 @@ class Challenge:
             challenger=version,
             champion=self.parent,
             waits_for_review=self.waits,
+            still_raised=self.still_raised,
         )
         try:
             self.workshop.registry.record_decision(self.workshop.model, version, decision)
@@ -141,6 +144,8 @@ class Challenge:
         self.figures |= comparison.figures()
         is_trusted = shop.learning.feedback_trust == "auto"
         ruling = rule(comparison, shop.learning.promotion, self.parent, trusts_marks=self.uses_marks and is_trusted)
+        if self.uses_marks:
+            self.still_raised = still_raised(challenger, self.selection.taken_as_normal, rate)
         if not self.uses_marks or not ruling.promoted or is_trusted:
             return ruling
         self.waits = True
@@ -158,7 +163,10 @@ class Challenge:
             return text
         of = f"{len(found.alerts)} of the {found.n_raised} stored alerts"
         alone = f"of them {found.count('confirmed')} confirmed anomalies and {found.n_without_mark} without any mark"
-        return f"{text}, it would silence {of}" + (f", {alone}" if found.alerts else "")
+        n = len(self.still_raised or ())
+        raised = f"it raises {n} called false alarms all the same, which stay alerts" if n else ""
+        parts = (text, f"it would silence {of}", alone if found.alerts else "", raised)
+        return ", ".join(part for part in parts if part)
 
     def _command(self, name: str, *versions: str) -> str:
         which = f" --model {self.workshop.model}" if self.workshop.settings.models is not None else ""

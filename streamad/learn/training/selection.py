@@ -131,6 +131,13 @@ class Selection:
         judged = self.comparison.where(self.comparison.is_judged)
         return judged if len(judged) >= at_least else self.comparison
 
+    @property
+    def taken_as_normal(self) -> tuple[StoredSequence, ...]:
+        """Return the sequences with the ids ``normal``."""
+        ids = frozenset(self.normal)
+        held = (*self.feedback, *self.calibration.sequences, *self.comparison.sequences)
+        return tuple(each for each in held if each.id in ids)
+
     def called(self, judgement: MarkKind, sequences: Iterable[StoredSequence]) -> tuple[StoredSequence, ...]:
         """Return those of ``sequences`` whose latest mark is ``judgement``."""
         return tuple(each for each in sequences if _judgement(self.marks, each) == judgement)
@@ -338,13 +345,20 @@ def learned_since_us(registry: Registry, model: str, version: str) -> int | None
 def reviewed_marks(registry: Registry, model: str, version: str | None) -> frozenset[str]:
     """Return the false alarms that ``version`` takes as normal; empty without it or if its manifest cannot be read.
 
-    Whoever put the version into service has reviewed them, so later versions take them as normal too.
+    Whoever put the version into service has reviewed them, so later versions take them as normal too: but only those
+    that it no longer raises, for nobody was shown the others.
     """
     try:
-        record = None if version is None else registry.manifest(model, version).learning
+        manifest = None if version is None else registry.manifest(model, version)
     except (ArtifactError, RegistryError):
         return frozenset()
-    return frozenset() if record is None else frozenset(record.feedback)
+    if manifest is None or manifest.learning is None:
+        return frozenset()
+    if not manifest.learning.uses_marks:
+        return frozenset(manifest.learning.feedback)
+    if manifest.decision is None or manifest.decision.still_raised is None:
+        return frozenset()
+    return frozenset(manifest.learning.feedback) - frozenset(manifest.decision.still_raised)
 
 
 def judges_of(stored: Stored, registry: Registry, model: str, since_us: int | None) -> frozenset[str]:

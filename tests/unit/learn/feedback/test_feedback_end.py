@@ -150,7 +150,7 @@ async def test_malformed_lines_are_given_up_after_some_time_without_a_mark(tmp_p
         file.write(b"\n" * 1_000_000)
     async with desk.reader() as reader:
         left = asyncio.ensure_future(reader.read_present(desk.stop, PATIENCE_S))
-        while not desk.taken:
+        while not desk.taken:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         while not left.done():
             await asyncio.sleep(2.0)  # many malformed ones are read meanwhile

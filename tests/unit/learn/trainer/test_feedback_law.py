@@ -12,7 +12,7 @@ import pytest
 
 from streamad.errors import DetectorError
 from streamad.learn.promotion.review import waiting_version
-from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence
+from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
 from streamad.learn.trainer.job import finite
 from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingReason, TrainingRequest
 from streamad.learn.training.fits import FitStep
@@ -388,3 +388,29 @@ def test_silenced_alerts_are_counted_with_and_without_a_mark(tmp_path: Path) -> 
     assert figures["silenced.alerts"] <= figures["silenced.of_alerts"]
     assert figures["silenced.alerts"] > 50
     assert figures["silenced.without_mark"] >= 3
+
+
+def test_a_fault_that_no_person_was_shown_is_not_reviewed_with_an_honest_version(tmp_path: Path) -> None:
+    """The attack: few enough marks on a fault that the honest version still finds it, so it is not shown as silenced.
+
+    Then the older part of the reserve ages, the marked part weighs more, and trainings without marks went blind.
+    """
+    life = with_new_recipe(tmp_path, reserve=0.3)
+    made = life.run(300, shift=FAULT, shifted_share=0.5)
+    faults = [each for each in alerts_of(made) if each.window.values[0].mean() > FAULT / 2]
+    held = [each for each in faults if is_reserved(each.stream, each.sequence, 0.3)]
+    calibrating = [each for each in held if reserve_half(each.stream, each.sequence) == "calibration"][:18]
+    comparing = [each for each in held if reserve_half(each.stream, each.sequence) == "comparison"]
+    life.mark([*calibrating, *comparing], "false_alarm")
+    second = life.retrain("schedule").second
+    assert second is not None
+    assert second.waits
+    assert second.version is not None
+    assert {each.id for each in (*calibrating, *comparing)} <= {*(life.decision(second.version).still_raised or ())}
+    life.registry.promote(MODEL, second.version, expected=life.champion)
+    assert alert_rate(life, FAULT) == 1.0
+    life.store.purge(before_us=made[0][0].time_us)
+    for _ in range(3):
+        life.run(150, shift=RECIPE, shifted_share=0.2)
+        life.retrain("schedule")
+        assert alert_rate(life, FAULT) == 1.0
