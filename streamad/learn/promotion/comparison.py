@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -172,7 +172,8 @@ def compare(
 ) -> Comparison:
     """Compare two verified models at the configured false-alarm ``rate``; deterministic per ``seed``.
 
-    Each model's own presumed anomalies are excluded (see ``OperatingPoint.of``). If the champion has more false alarms
+    Each model's own presumed anomalies are excluded (see ``OperatingPoint.of``), but no reviewed false alarm that the
+    champion has silenced: a challenger that raises it again is worse. If the champion has more false alarms
     than ``rate`` and than the challenger, its detection is measured at a threshold raised until it has not: otherwise a
     champion that alerts at everything would win. Raises DetectorError for scores that are not finite.
     """
@@ -184,10 +185,11 @@ def compare(
 
     windows = to_windows(material.half.sequences)
     confirmed, false_alarms = material.confirmed, material.false_alarms
-    own = [OperatingPoint.of(challenger, material.half, windows, rate)]
+    half = material.half if champion is None else _reviewed(material.half, champion, windows, rate)
+    own = [OperatingPoint.of(challenger, half, windows, rate)]
     step()
     if champion is not None:
-        own.append(OperatingPoint.of(champion, material.half, windows, rate))
+        own.append(OperatingPoint.of(champion, half, windows, rate))
     matched = [own[0], *(theirs.at_most(max(theirs.n_allowed, own[0].n_false)) for theirs in own[1:])]
     step()
     faults = _Faults.found_by(matched, windows, seed, step)
@@ -210,6 +212,17 @@ def compare(
         raised_threshold=matched[-1] is not own[-1],
         silenced=no_more,
     )
+
+
+def _reviewed(half: HeldOut, champion: LoadedModel, windows: WindowSet, rate: float) -> HeldOut:
+    """Return ``half``, in which only reviewed false alarms that ``champion`` has silenced count as normal.
+
+    A person saw those silenced. The others must not count as false alarms of a champion that still raises them.
+    """
+    if not half.is_normal.any():
+        return half
+    point = OperatingPoint.of(champion, half, windows, rate)
+    return replace(half, is_normal=half.is_normal & ~point.alerts(point.scores))
 
 
 @dataclass(frozen=True, slots=True)
