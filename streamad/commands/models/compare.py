@@ -19,8 +19,9 @@ from streamad.errors import UsageError
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.promotion.comparison import Comparison, compare_versions
+from streamad.learn.promotion.review import waiting_version
 from streamad.learn.promotion.silenced import Silenced
-from streamad.learn.registry.registry import NoModelError
+from streamad.learn.registry.registry import NoModelError, Registry
 
 _SHOWN_SILENCED = 20
 _ORDER = {"confirmed": 0, None: 1, "withdrawn": 1, "veto": 2, "false_alarm": 3}
@@ -37,7 +38,8 @@ def compare(
     """Compare two versions: false alarms with their interval, detection of injected faults, operators' marks.
 
     Both judge the comparison half of the reserve, on which neither was trained; nothing is changed. Below are the
-    stored alerts that A would raise again and B would silence, with operators' marks. Simple kinds of detectors,
+    stored alerts that A would raise again and B would silence, with operators' marks. A version that waits for review
+    is B if it is named alone. Simple kinds of detectors,
     fitted on the accepted sequences (model.references), show what the least effort reaches there.
 
     Example: streamad models compare 0003 0004
@@ -51,6 +53,8 @@ def compare(
         raise NoModelError(f"model {name!r} has no version in service: name both versions")
     if a == other:
         raise UsageError(f"{a} and {other} are the same version: name two")
+    if b is None and _waits(registry, name, a):  # what it would silence is the question
+        a, other = other, a
     with Bar("comparing", quiet=as_json) as bar:
         found = compare_versions(
             registry,
@@ -70,6 +74,11 @@ def compare(
         _print(
             found, name, least, {who: f"{one} (in service)" if one == current else one for who, one in heads.items()}
         )
+
+
+def _waits(registry: Registry, name: str, version: str) -> bool:
+    waiting = waiting_version(registry, name, registry.current(name))
+    return waiting is not None and waiting.version == version
 
 
 def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> None:
