@@ -23,6 +23,7 @@ from streamad.ports import Detector, FittedDetector, Scorer, TrainingStep
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
+from streamad.system.opening import STATE_FOLDER
 from streamad.types import FloatArray, IntArray, WindowSet
 
 _ROWS = 256
@@ -94,14 +95,14 @@ def work_folder(trainings: Path, key: str) -> Iterator[Path]:
     """
     with writing(trainings):
         folder = trainings / key
-        trainings.mkdir(parents=True, exist_ok=True)
+        trainings.mkdir(STATE_FOLDER, parents=True, exist_ok=True)
         lock = try_lock(trainings / f"{key}.lock")
     if lock is None:
         raise RegistryError(f"the same training already runs in another process ({folder}): wait for it or end it")
     try:
         # After the lock: another training removes at its end the folders that are not locked.
         with writing(folder):
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(STATE_FOLDER, exist_ok=True)
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
     finally:
