@@ -1,4 +1,4 @@
-"""Two models on the same held-out sequences: false alarms, detection of injected faults, operators' labels.
+"""Two models on the same held-out sequences: false alarms, detection of injected faults, operators' marks.
 
 Shapes: N sequences. Reasons and measurements: docs/learning/promotion.md.
 """
@@ -193,9 +193,9 @@ def compare(
     matched = [own[0], *(theirs.at_most(max(theirs.n_allowed, own[0].n_false)) for theirs in own[1:])]
     step()
     faults = _Faults.found_by(matched, windows, seed, step)
-    labelled = (confirmed, false_alarms)
+    marked_windows = (confirmed, false_alarms)
     figures = [
-        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], labelled) for i in range(len(own))
+        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], marked_windows) for i in range(len(own))
     ]
     no_more = None
     if champion is not None and material.marked is not None:
@@ -267,13 +267,13 @@ def _figures(
     matched: OperatingPoint,
     by_fault: dict[str, float],
     by_strength: dict[str, dict[str, float]],
-    labelled: tuple[WindowSet | None, WindowSet | None],
+    marked_windows: tuple[WindowSet | None, WindowSet | None],
 ) -> ModelFigures:
     """Return the figures of a model: false alarms at its ``own`` threshold, detection at the ``matched`` one.
 
-    ``labelled``: confirmed anomalies, and former false alarms.
+    ``marked_windows``: confirmed anomalies, and former false alarms.
     """
-    confirmed, false_alarms = labelled
+    confirmed, false_alarms = marked_windows
     return ModelFigures(
         version=own.model.ref.version,
         n_presumed=int(own.left_out.sum()),
