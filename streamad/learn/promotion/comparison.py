@@ -1,4 +1,4 @@
-"""Two models on the same held-out sequences: false alarms, detection of injected faults, operators' labels.
+"""Two models on the same held-out sequences: false alarms, detection of injected faults, operators' marks.
 
 Shapes: N sequences. Reasons and measurements: docs/learning/promotion.md.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -172,7 +172,8 @@ def compare(
 ) -> Comparison:
     """Compare two verified models at the configured false-alarm ``rate``; deterministic per ``seed``.
 
-    Each model's own presumed anomalies are excluded (see ``OperatingPoint.of``). If the champion has more false alarms
+    Each model's own presumed anomalies are excluded (see ``OperatingPoint.of``), but no reviewed false alarm that the
+    champion has silenced: a challenger that raises it again is worse. If the champion has more false alarms
     than ``rate`` and than the challenger, its detection is measured at a threshold raised until it has not: otherwise a
     champion that alerts at everything would win. Raises DetectorError for scores that are not finite.
     """
@@ -184,16 +185,17 @@ def compare(
 
     windows = to_windows(material.half.sequences)
     confirmed, false_alarms = material.confirmed, material.false_alarms
-    own = [OperatingPoint.of(challenger, material.half, windows, rate)]
+    half = material.half if champion is None else _reviewed(material.half, champion, windows, rate)
+    own = [OperatingPoint.of(challenger, half, windows, rate)]
     step()
     if champion is not None:
-        own.append(OperatingPoint.of(champion, material.half, windows, rate))
+        own.append(OperatingPoint.of(champion, half, windows, rate))
     matched = [own[0], *(theirs.at_most(max(theirs.n_allowed, own[0].n_false)) for theirs in own[1:])]
     step()
     faults = _Faults.found_by(matched, windows, seed, step)
-    labelled = (confirmed, false_alarms)
+    marked_windows = (confirmed, false_alarms)
     figures = [
-        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], labelled) for i in range(len(own))
+        _figures(own[i], matched[i], faults.by_fault[i], faults.by_strength[i], marked_windows) for i in range(len(own))
     ]
     no_more = None
     if champion is not None and material.marked is not None:
@@ -210,6 +212,17 @@ def compare(
         raised_threshold=matched[-1] is not own[-1],
         silenced=no_more,
     )
+
+
+def _reviewed(half: HeldOut, champion: LoadedModel, windows: WindowSet, rate: float) -> HeldOut:
+    """Return ``half``, in which only reviewed false alarms that ``champion`` has silenced count as normal.
+
+    A person saw those silenced. The others must not count as false alarms of a champion that still raises them.
+    """
+    if not half.is_normal.any():
+        return half
+    point = OperatingPoint.of(champion, half, windows, rate)
+    return replace(half, is_normal=half.is_normal & ~point.alerts(point.scores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,13 +267,13 @@ def _figures(
     matched: OperatingPoint,
     by_fault: dict[str, float],
     by_strength: dict[str, dict[str, float]],
-    labelled: tuple[WindowSet | None, WindowSet | None],
+    marked_windows: tuple[WindowSet | None, WindowSet | None],
 ) -> ModelFigures:
     """Return the figures of a model: false alarms at its ``own`` threshold, detection at the ``matched`` one.
 
-    ``labelled``: confirmed anomalies, and former false alarms.
+    ``marked_windows``: confirmed anomalies, and former false alarms.
     """
-    confirmed, false_alarms = labelled
+    confirmed, false_alarms = marked_windows
     return ModelFigures(
         version=own.model.ref.version,
         n_presumed=int(own.left_out.sum()),

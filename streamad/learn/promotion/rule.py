@@ -13,7 +13,7 @@ from scipy.stats import binom
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
 from streamad.settings.learning import PromotionSettings
 
-MIN_LABELS = 5
+MIN_MARKS = 5
 """Fewer confirmed anomalies, or false alarms, than this decide nothing: one borderline case would then block all."""
 _CHANCE = 0.2
 """A figure that a model at the limit shows, or worse, at least so often is within chance and does not block."""
@@ -49,7 +49,7 @@ def rule(
     with ``trusts_marks`` (``learning.feedback_trust: auto``), also:
 
     - confirmed anomalies found less often than by the champion by more than ``settings.detection``;
-    - alerts on labelled false alarms more often than the champion by more than ``settings.false_alarms``.
+    - alerts on known false alarms more often than the champion by more than ``settings.false_alarms``.
     """
     ours, theirs = comparison.challenger, comparison.champion
     if theirs is None:
@@ -86,10 +86,10 @@ def _refusals_by_marks(
     comparison: Comparison, ours: ModelFigures, theirs: ModelFigures, settings: PromotionSettings
 ) -> Iterator[str]:
     n = comparison.n_confirmed
-    if n >= MIN_LABELS and _is_above(n - ours.n_confirmed, n, (n - theirs.n_confirmed) / n + settings.detection):
+    if n >= MIN_MARKS and _is_above(n - ours.n_confirmed, n, (n - theirs.n_confirmed) / n + settings.detection):
         yield f"it finds {ours.n_confirmed} of {n} confirmed anomalies, the champion {theirs.n_confirmed}"
     n = comparison.n_false_alarms
-    if n >= MIN_LABELS and _is_above(ours.n_raised, n, theirs.n_raised / n + settings.false_alarms):
+    if n >= MIN_MARKS and _is_above(ours.n_raised, n, theirs.n_raised / n + settings.false_alarms):
         yield f"it alerts on {ours.n_raised} of {n} known false alarms, the champion on {theirs.n_raised}"
 
 

@@ -76,8 +76,12 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def author(self) -> str:
-        """Return for people who gave it: an authenticated name, or a name that is a claim; "" if none is given."""
-        return self.by if self.by_verified or not self.by else f"{self.by} (claimed)"
+        """Return for people who gave it: an authenticated name, or a name that is a claim; "" if none is given.
+
+        Without characters that a terminal obeys or that turn the text around: they could hide that it is a claim.
+        """
+        name = "".join(each if each.isprintable() else "\ufffd" for each in self.by)
+        return name if self.by_verified or not name else f"{name} (claimed)"
 
     @property
     def since_us(self) -> int:

@@ -284,6 +284,8 @@ def test_a_version_with_operators_marks_waits_until_a_person_promotes_it(spoken:
     assert model["waits_for_review"]["version"] == "0003"
     assert "review      0003 waits for review: " in said(spoken, "status")
     assert f"`streamad models compare {serves} 0003`" in text
+    alone = json_of(spoken, "compare", "0003")
+    assert (alone["a"], alone["b"]) == (serves, "0003")
     assert "5 of them called false alarms" in " ".join(said(spoken, "show", "0003").split())
     taken = run(spoken, "promote", "0003")
     assert ("silences" in taken.output) == (" silence 0 of" not in text)

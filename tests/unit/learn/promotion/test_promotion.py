@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from streamad.judge.evaluation import clopper_pearson
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
-from streamad.learn.promotion.rule import MIN_LABELS, rule
+from streamad.learn.promotion.rule import MIN_MARKS, rule
 from streamad.settings.learning import PromotionSettings
 
 SETTINGS = PromotionSettings()
@@ -119,7 +119,7 @@ def test_too_few_sequences_decide_nothing() -> None:
 
 
 def test_every_reason_is_given() -> None:
-    n = MIN_LABELS
+    n = MIN_MARKS
     ours, theirs = model(30, 100, detection=0.1, raised=n), model(2, 100, confirmed=n)
     reason = ruling(ours, theirs, trusts_marks=True, n_confirmed=n, n_false_alarms=n).reason
     assert reason.count(";") == 3

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from streamad.learn.store.records import is_reserved, reserve_half
+from streamad.learn.store.records import Mark, is_reserved, reserve_half
 
 
 @pytest.mark.parametrize("pattern", ["B-{}", "{:08d}", "2026-03-01T{}", "batch {} of 7"])
@@ -35,3 +35,11 @@ def test_another_process_draws_the_same_and_so_will_later_releases() -> None:
     assert told.strip() == str([is_reserved("r", str(i), 0.5) for i in range(8)])
     assert [is_reserved("r", str(i), 0.5) for i in range(8)] == [True, False, True, True, True, True, True, False]
     assert [reserve_half("r", str(i))[:3] for i in range(8)] == ["cal", "com", "cal", "cal", "cal", "com", "com", "cal"]
+
+
+@pytest.mark.parametrize("odd", ["\x1b[8m", "\r", "\n", "\u202e", "\x9b8m", "\x08"])
+def test_no_name_hides_that_it_is_a_claim(odd: str) -> None:
+    author = Mark(id="a", judgement="veto", at_us=1, by=f"kim{odd}").author
+    assert odd not in author
+    assert author.startswith("kim")
+    assert author.endswith(" (claimed)")

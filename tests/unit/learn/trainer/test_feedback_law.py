@@ -228,6 +228,21 @@ def blind(fitted: MeanModel) -> MeanModel:
     return fitted
 
 
+def test_a_review_does_not_make_the_champion_worse_by_alerts_that_it_still_raises(tmp_path: Path) -> None:
+    """Nobody saw them silenced: false marks on a fault, hidden in the comparison half beside honest ones."""
+    life = with_new_recipe(tmp_path)
+    made = life.run(300, shift=FAULT, shifted_share=0.5)
+    reserved = alerts_of([one for one in made if one[1] == "reserve"])
+    life.mark([each for each in reserved if reserve_half(each.stream, each.sequence) == "comparison"], "false_alarm")
+    assert life.retrain("schedule").second is not None
+    life.registry.promote(MODEL, "0003", expected="0002")
+    assert alert_rate(life, FAULT) == 1.0
+    outcome = life.retrain("schedule", detector=BlindAtFirst())
+    assert (outcome.version, outcome.promoted) == ("0004", False)
+    assert outcome.figures["champion.alerts"] < 25, "its false alarms, and none of the faults"
+    assert outcome.figures["champion.presumed_anomalies"] >= 25
+
+
 def test_a_version_waits_once_for_the_same_marks(tmp_path: Path) -> None:
     """While the champion stays, only another mark makes another challenger."""
     life = with_new_recipe(tmp_path)

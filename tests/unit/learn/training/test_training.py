@@ -75,6 +75,9 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "a", data=data, progress=interrupt)
     assert Registry(tmp_path / "a").versions("default") == ()
+    training = tmp_path / "a" / "default" / "training"
+    folders = [training, *(each for each in training.iterdir() if each.is_dir())]
+    assert [oct(each.stat().st_mode & 0o777) for each in folders] == ["0o700", "0o700"]
     detector = MeanDetector()
     train(tmp_path / "a", data=shuffled(data), detector=detector)
     assert len(detector.fits) == 4  # folds 3 to 5 and the final model
