@@ -6,8 +6,10 @@ import asyncio
 import os
 import pwd
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Annotated
 
 import msgspec
@@ -81,6 +83,8 @@ class MarkWriter:
         self._marks: dict[str, Mark] = {}
         self._looked = False
         self._look()
+        self._ids = {one.sequence.id for one in self._stored}
+        self._sorted_ids = sorted(self._ids)
 
     def _look(self) -> None:
         try:
@@ -116,6 +120,31 @@ class MarkWriter:
         """Return the full name of ``model``, None: of the model given for all marks. Raises UsageError."""
         return self._model if model is None else some_models(self._plant, model)[0]
 
+    def whole_id(self, alert_id: str) -> str:
+        """Return the only stored id that begins with ``alert_id``, or a whole id as it is. Raises UsageError.
+
+        A stored id is whole whatever its form, also if another one begins with it. Upper case hex digits are accepted.
+        """
+        for spelled in (alert_id, alert_id.lower()):
+            if _WHOLE.fullmatch(spelled) or spelled in self._ids:
+                return spelled
+        if len(alert_id) < _SHORTEST_PREFIX:
+            raise UsageError(f"{alert_id} is too short: give at least six characters of a stored id, or the whole id")
+        found = self._beginning_with(alert_id) or self._beginning_with(alert_id.lower())
+        if not found:
+            raise UsageError(
+                f"no stored id begins with {alert_id} (a running monitor stores within "
+                f"{self._learning.flush_interval / 1e6:g} s): give the whole id, 32 hex digits"
+            )
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of its characters")
+        return found[0]
+
+    def _beginning_with(self, prefix: str) -> list[str]:
+        """Return the stored ids that begin with ``prefix``."""
+        first = bisect_left(self._sorted_ids, prefix)
+        return list(takewhile(lambda id_: id_.startswith(prefix), islice(self._sorted_ids, first, None)))
+
     def message(self, alert_id: str, judgement: MarkKind, note: str) -> Feedback:
         """Return the feedback message of a mark made now. Raises UsageError if it is invalid."""
         feedback = Feedback(
@@ -128,7 +157,7 @@ class MarkWriter:
         )
         if (problem := feedback_problem(feedback, self.now_us)) is not None:
             raise UsageError(problem)
-        return msgspec.structs.replace(feedback, alert_id=self._whole(feedback.alert_id))
+        return msgspec.structs.replace(feedback, alert_id=self.whole_id(feedback.alert_id))
 
     def write(self, feedback: Sequence[Feedback]) -> list[Marked]:
         """Write each mark, with the model whose store holds its sequence. Raises StoreError, OutputError.
@@ -151,25 +180,6 @@ class MarkWriter:
         """Return a stored mark later than ``mark``, None if ``mark`` is the latest."""
         stored = self._marks.get(mark.id)
         return stored if stored is not None and stored.at_us > mark.at_us else None
-
-    def _whole(self, alert_id: str) -> str:
-        """Return the only stored id that begins with ``alert_id``, or a whole id as it is. Raises UsageError.
-
-        A stored id is whole whatever its form, also if another one begins with it.
-        """
-        if _WHOLE.fullmatch(alert_id) or any(one.sequence.id == alert_id for one in self._stored):
-            return alert_id
-        if len(alert_id) < _SHORTEST_PREFIX:
-            raise UsageError(f"{alert_id} is too short: give at least six characters of a stored id, or the whole id")
-        found = {one.sequence.id for one in self._stored if one.sequence.id.startswith(alert_id)}
-        if not found:
-            raise UsageError(
-                f"no stored id begins with {alert_id} (a running monitor stores within "
-                f"{self._learning.flush_interval / 1e6:g} s): give the whole id, 32 hex digits"
-            )
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of its characters")
-        return found.pop()
 
     def _addressed(self, feedback: Sequence[Feedback]) -> list[Feedback]:
         """Return ``feedback`` with the model of each sequence that exactly one model's store holds.

@@ -286,6 +286,46 @@ def test_a_table_may_name_models(tmp_path: Path) -> None:
     assert set(marks(config, "default.B")) == {identity(8)}
 
 
+def test_ids_in_a_table_may_be_short_like_those_of_the_command(tmp_path: Path) -> None:
+    """They became marks on ids that do not exist."""
+    config = plant_of(tmp_path)
+    ids = ["abcdef" + identity(1)[6:], "abcdee" + identity(2)[6:], "abcdee" + identity(3)[6:]]
+    add(config, {"accepted": [sequence(n, id=id_) for n, id_ in enumerate(ids)]})
+    path = table(config, "alert_id,judgement\nabcdef,veto\n123,veto\nabcdeb,veto\nabcdee,veto\n")
+    result = run(config, "--import", path)
+    assert isinstance(result.exception, UsageError)
+    assert marks(config) == {}
+    words = ("123 is too short: give at least six", "no stored id begins with abcdeb", "2 stored ids begin with abcdee")
+    problems = " ".join(result.stderr.split()).split("wrong line ")[1:]
+    assert [problem.partition(":")[0] for problem in problems] == ["3", "4", "5"]
+    assert all(word in problem for word, problem in zip(words, problems, strict=True))
+    assert run(config, "--import", path, "--skip-bad").exit_code == 0
+    assert set(marks(config)) == {ids[0]}
+
+
+def test_one_id_spelled_in_two_ways_in_a_table_is_one_sequence(tmp_path: Path) -> None:
+    config = plant_of(tmp_path)
+    id_ = "abcdef" + identity(1)[6:]
+    add(config, {"accepted": [sequence(1, id=id_)]})
+    result = run(config, "--import", table(config, f"alert_id,judgement\nabcdef,veto\n{id_},confirmed\n"))
+    assert isinstance(result.exception, UsageError)
+    assert "wrong line 3: confirmed, but line 2 of the same time has veto" in " ".join(result.stderr.split())
+    assert marks(config) == {}
+
+
+def test_ids_may_be_in_upper_case(tmp_path: Path) -> None:
+    config = plant_of(tmp_path)
+    id_ = "abcdef" + identity(1)[6:]
+    add(config, {"accepted": [sequence(1, id=id_)]})
+    assert run(config, "--alert", "ABCDEF", "--veto").exit_code == 0
+    assert marks(config)[id_].judgement == "veto"
+    result = run(config, "--alert", id_.upper(), "--confirmed")
+    assert result.stderr == ""
+    assert marks(config)[id_].judgement == "confirmed"
+    assert run(config, "--import", table(config, f"alert_id,judgement\n{id_.upper()},withdrawn\n")).exit_code == 0
+    assert {mark.judgement for mark in marks(config).values()} == {"withdrawn"}
+
+
 def test_a_table_that_is_none_is_one_line(config: Path) -> None:
     assert "cannot read the feedback" in refusal(config, "--import", "none.csv", kind=SourceError)
     assert "no column judgement" in refusal(config, "--import", table(config, "a,b\n1,2\n"), kind=SourceError)
