@@ -11,13 +11,13 @@ import typer
 from rich.markup import escape
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, err
+from streamad.commands.shared.marked import print_marked
 from streamad.commands.shared.marking import (
     ByOption,
     MarkWriter,
     NoteOption,
     SequenceOption,
     StreamOption,
-    print_marked,
 )
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption

@@ -86,6 +86,29 @@ def test_a_word_is_taken_back(config: Path) -> None:
     assert marks(config)[identity(1)].judgement == "withdrawn"
 
 
+def test_a_mark_that_is_not_there_cannot_be_taken_back(config: Path) -> None:
+    note = f"note: {identity(2)} has no mark in the store: there is none to take back"
+    result = run(config, "--alert", identity(2), "--withdraw")
+    assert (result.exit_code, result.stderr.splitlines()) == (0, [note])
+    assert json.loads(run(config, "--alert", identity(2), "--withdraw", "--json").stdout)["nothing_to_withdraw"] == [
+        identity(2)
+    ]
+    assert run(config, "--alert", identity(2), "--veto").exit_code == 0
+    assert run(config, "--alert", identity(2), "--withdraw").stderr == ""
+    path = table(config, f"alert_id,judgement\n{identity(1)},veto\n{identity(3)},withdrawn\n")
+    result = run(config, "--import", path)
+    assert result.stderr == f"note: {identity(3)} has no mark in the store: there is none to take back\n"
+    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
+    assert "one that waits to be read" in run(config, "--alert", identity(3), "--withdraw").stderr
+
+
+@pytest.mark.parametrize("by", ["", " "])
+def test_an_empty_name_is_none_given(config: Path, by: str) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    assert run(config, "--alert", identity(1), "--veto", "--by", by).exit_code == 0
+    assert marks(config)[identity(1)].author == user
+
+
 def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
     result = run(config, "--alert", identity(7), "--confirmed")
     assert result.exit_code == 0
@@ -188,6 +211,19 @@ def test_with_a_feedback_url_feedback_goes_there(config: Path) -> None:
     run(config, "--alert", identity(7), "--false-alarm")
     run(config, "--alert", identity(7), "--false-alarm", "--model", "default")
     assert [message["model"] for message in messages(config)] == ["default", None, "default"]
+
+
+def test_a_sent_mark_is_said_to_count_once_a_monitor_has_read_it(config: Path) -> None:
+    assert not json.loads(run(config, "--alert", identity(1), "--veto", "--json").stdout)["counts_once_read"]
+    assert run(config, "--alert", identity(1), "--veto").stdout.splitlines()[-1] == "kept in the inlier store"
+    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
+    result = run(config, "--alert", identity(2), "--veto")
+    last = result.stdout.splitlines()[-1]
+    assert last == "kept in desk/feedback.jsonl: it counts once a running monitor has read it"
+    result = run(config, "--alert", identity(1), "--alert", identity(2), "--veto")
+    last = result.stdout.splitlines()[-1]
+    assert last == "kept in desk/feedback.jsonl: 2 marks, which count once a running monitor has read them"
+    assert json.loads(run(config, "--alert", identity(2), "--veto", "--json").stdout)["counts_once_read"]
 
 
 def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -> None:
