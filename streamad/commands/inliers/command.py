@@ -181,7 +181,7 @@ def veto(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Exclude sequences from all learning: no training, calibration or comparison uses them.
+    """Keep sequences out of training. Calibration and comparison are the same as without the mark.
 
     Writes into the store; an operator without access to it uses `streamad feedback --veto`.
 
