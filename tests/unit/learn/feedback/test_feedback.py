@@ -317,7 +317,9 @@ async def test_lines_are_whole_after_a_foreign_half_line_and_beside_other_writer
 
 async def test_a_file_that_cannot_be_written_is_one_line(desk: Desk) -> None:
     desk.path.mkdir(parents=True)
-    with pytest.raises(OutputError, match=r"cannot write .*feedback\.jsonl"):
+    with pytest.raises(
+        OutputError, match=r"cannot write .*feedback\.jsonl: Is a directory; it is a folder: name a file"
+    ):
         await send_feedback(desk.plant(settings()), [said()])
 
 

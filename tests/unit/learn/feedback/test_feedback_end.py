@@ -209,6 +209,26 @@ async def test_a_place_that_cannot_be_read_is_tried_once_more(tmp_path: Path) ->
 # --- what may lie in the place ---
 
 
+async def test_each_malformed_message_is_counted_though_one_event_a_minute_tells_of_them(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, 1)
+    with desk.path.open("ab") as file:
+        file.write(b"{}\nno json\n\n" + line(1))
+    async with desk.reader() as reader:
+        await asyncio.sleep(0)
+        assert await reader.read_present(desk.stop, PATIENCE_S) is None
+        assert reader.n_malformed == 3
+    assert [kind for kind, _ in desk.told] == ["feedback_malformed"]
+
+
+async def test_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path.mkdir()
+    async with desk.reader():
+        await desk.sleeps()
+    ((_, text),) = desk.told
+    assert text.endswith(f"cannot read {desk.path}: Is a directory; it is a folder: name a file in it")
+
+
 def test_a_fifo_is_one_event_and_the_end_does_not_wait_for_it(tmp_path: Path) -> None:
     async def run() -> list[tuple[str, str]]:
         desk = Desk(tmp_path)
@@ -219,7 +239,7 @@ def test_a_fifo_is_one_event_and_the_end_does_not_wait_for_it(tmp_path: Path) ->
 
     ((kind, text),) = returned(lambda: asyncio.run(run()))
     assert kind == "feedback_unreadable"
-    assert "not a regular file" in text
+    assert "not a regular file (a FIFO, socket or device); name a regular file" in text
 
 
 async def test_a_long_line_is_one_malformed_message_and_those_after_it_count(tmp_path: Path) -> None:
