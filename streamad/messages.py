@@ -249,16 +249,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="ev
 class Feedback(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="feedback"):
     """An operator's mark on a sequence, by the id of its alert or verdict. The latest mark on an id counts.
 
-    ``false_alarm``: may train. ``confirmed``: never trains, but tests. ``veto``: neither trains nor tests nor
-    calibrates. ``withdrawn``: as if nothing had been said about it. Without ``model`` every model of the plant keeps
-    the mark. ``type`` may be left out.
+    ``false_alarm``: a version that waits for a person trains on it. ``confirmed``, ``veto``: it does not train. A mark
+    changes neither calibration nor comparison. ``withdrawn``: as if nothing had been said about it. Without ``model``
+    every model of the plant keeps the mark. ``type`` may be left out.
     """
 
     alert_id: _AlertId
     judgement: Annotated[
         Literal["false_alarm", "confirmed", "veto", "withdrawn"],
         _doc(
-            "false_alarm: it was normal. confirmed: it was an anomaly. veto: leave it out of all learning. "
+            "false_alarm: it was normal. confirmed: it was an anomaly. veto: neither, or unknown; out of training. "
             "withdrawn: take the former judgement back."
         ),
     ]

@@ -37,12 +37,20 @@ def parse_time_us(text: str, now_us: int, what: str) -> int:
         if len(text) == len("2026-11-01"):
             moment = datetime.combine(date.fromisoformat(text), time(), UTC)
         else:
-            moment = msgspec.convert(text, datetime)
+            moment = _moment(text)
         if moment.tzinfo is None:
             raise UsageError(f"{what} {text}: has no time zone; add Z for UTC, or an offset such as +01:00")
         return max(0, (moment - from_us(0)) // timedelta(microseconds=1))  # no record is older
     except (ValueError, OverflowError, msgspec.ValidationError) as error:
         raise UsageError(f"{what} {text}: is no time; {_HOW}") from error
+
+
+def _moment(text: str) -> datetime:
+    """Return a time, also one without seconds or without an offset, which its caller asks for. Raises ValueError."""
+    try:
+        return msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        return datetime.fromisoformat(text)
 
 
 def span_of(since: str | None, until: str | None, now_us: int) -> Span:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +11,13 @@ import typer
 from rich.markup import escape
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, err
+from streamad.commands.shared.marked import print_marked
 from streamad.commands.shared.marking import (
     ByOption,
     MarkWriter,
     NoteOption,
     SequenceOption,
     StreamOption,
-    print_marked,
 )
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption
@@ -116,10 +117,15 @@ def _check(  # noqa: PLR0917 - the command's options
 def _of_table(writer: MarkWriter, path: Path, skew_us: int, *, skip_bad: bool) -> list[Feedback]:
     """Return the feedback in a table. Raises UsageError for wrong lines, after printing each; SourceError."""
     rows, problems = read_feedback_csv(path, now_us=writer.now_us, by=writer.by, skew_us=skew_us)
-    found = []
+    found: list[Feedback] = []
+    first: dict[tuple[str, datetime], tuple[int, MarkKind]] = {}
     for row in rows:
         try:
-            found.append(_identified(writer, row))
+            one = _identified(writer, row)
+            line, judgement = first.setdefault((one.alert_id, one.created_at), (row.line, one.judgement))
+            if judgement != one.judgement:
+                raise UsageError(f"{one.judgement}, but line {line} of the same time has {judgement}")
+            found.append(one)
         except UsageError as error:
             problems.append(f"line {row.line}: {error}")
     for problem in sorted(problems, key=lambda text: int(text.removeprefix("line ").partition(":")[0])):
@@ -132,6 +138,7 @@ def _of_table(writer: MarkWriter, path: Path, skew_us: int, *, skip_bad: bool) -
 
 
 def _identified(writer: MarkWriter, row: FeedbackRow) -> Feedback:
+    """Return the row's feedback with whole id and model name. Raises UsageError if either is unknown."""
     model = writer.model_of(row.feedback.model)
-    alert_id = row.key if isinstance(row.key, str) else writer.id_of(*row.key)
+    alert_id = writer.whole_id(row.key) if isinstance(row.key, str) else writer.id_of(*row.key)
     return msgspec.structs.replace(row.feedback, alert_id=alert_id, model=model)

@@ -20,6 +20,7 @@ _ADVICE = {
     errno.ENOSPC: "free disk space and try again",
     errno.EDQUOT: "free disk space or raise the quota and try again",
     errno.EFBIG: "raise the file size limit (ulimit -f) and try again",
+    errno.EISDIR: "it is a folder: name a file in it",
     errno.EACCES: "give this user write permission",
     errno.EPERM: "give this user write permission",
     errno.EROFS: "the file system is read-only: mount it writable or choose another folder",

@@ -46,6 +46,14 @@ async def test_all_that_waits_has_its_mark_when_the_run_ends(tmp_path: Path) -> 
     assert run.of_kind("feedback_left") == []
 
 
+async def test_malformed_messages_are_counted(tmp_path: Path) -> None:
+    plant = plant_with_feedback(tmp_path)
+    with (tmp_path / "feedback.jsonl").open("a") as file:
+        file.write("{}\nno json\n")
+    run = await run_to_the_end(plant)
+    assert run.learning.n_malformed_feedback == 2
+
+
 async def test_what_the_store_does_not_take_is_counted_in_an_event(tmp_path: Path) -> None:
     plant = plant_with_feedback(tmp_path)
     marks = tmp_path / "inliers/default/marks"

@@ -19,7 +19,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad.settings.fields import ConfigSection, Duration, Size
-from streamad.system.opening import open_regular
+from streamad.system.opening import NotRegularError, open_regular
 from streamad.system.tasks import finished
 from streamad.telemetry.logs import get_logger
 from streamad_connectors.files.group_position import GroupPosition, Position, TakenLine
@@ -176,7 +176,12 @@ class FileSubscription:
         self._position = end
 
     def _unreadable(self, error: OSError) -> SourceError:
-        return SourceError(f"cannot read {self._path}: {error.strerror or error}")
+        advice = ""
+        if isinstance(error, IsADirectoryError):
+            advice = "; it is a folder: name a file in it"
+        elif isinstance(error, NotRegularError):
+            advice = "; name a regular file"
+        return SourceError(f"cannot read {self._path}: {error.strerror or error}{advice}")
 
     def _read(self) -> list[tuple[TakenLine, bytes | None]]:
         """Return some whole new lines, without the content of those that are too long."""

@@ -14,13 +14,13 @@ from rich.markup import escape
 from streamad.commands.inliers.export import Route, jsonl_bytes, npz_bytes
 from streamad.commands.inliers.listing import StoreReport, counted
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
+from streamad.commands.shared.marked import print_marked
 from streamad.commands.shared.marking import (
     ByOption,
     MarkWriter,
     NoteOption,
     SequenceOption,
     StreamOption,
-    print_marked,
 )
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import (
@@ -181,7 +181,7 @@ def veto(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Exclude sequences from all learning: no training, calibration or comparison uses them.
+    """Keep sequences out of training. Calibration and comparison are the same as without the mark.
 
     Writes into the store; an operator without access to it uses `streamad feedback --veto`.
 

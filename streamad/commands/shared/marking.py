@@ -6,15 +6,15 @@ import asyncio
 import os
 import pwd
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 
-from streamad.commands.shared.console import err, one_line, out, print_json
+from streamad.commands.shared.marked import Marked
 from streamad.commands.shared.stored import (
     StoreView,
     learning_of,
@@ -22,7 +22,6 @@ from streamad.commands.shared.stored import (
     sequences_of,
     some_models,
     stored_models,
-    time_text,
 )
 from streamad.errors import StoreError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem, send_feedback
@@ -31,7 +30,6 @@ from streamad.messages import Feedback
 from streamad.plant import Plant
 from streamad.types import from_us
 
-_SHOWN = 20
 _SHORTEST_PREFIX = 6
 _WHOLE = re.compile(r"[0-9a-f]{32}")
 
@@ -44,20 +42,6 @@ NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="The rea
 ByOption = Annotated[
     str | None, typer.Option("--by", metavar="NAME", help="Who marks it; default: you. Another name is a claim.")
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A mark that was written to ``place``; ``found`` is its stored sequence, None if there is none.
-
-    ``looked`` is False if the stores could not be read. ``overridden_by`` is a later mark, which counts instead.
-    """
-
-    feedback: Feedback
-    found: StoreView | None
-    place: str
-    looked: bool = True
-    overridden_by: Mark | None = None
 
 
 class MarkWriter:
@@ -75,12 +59,14 @@ class MarkWriter:
         self._model = None if model is None else self._models[0]
         if self._to_store and not self._models:
             raise UsageError("no model has stored anything yet, so there is no store for a mark")
-        self.by = _user() if by is None else by
+        self.by = (by or "").strip() or _user()
         self.now_us = plant.clock.now_us()
         self._stored: list[StoreView] = []
         self._marks: dict[str, Mark] = {}
         self._looked = False
         self._look()
+        self._ids = {one.sequence.id for one in self._stored}
+        self._sorted_ids = sorted(self._ids)
 
     def _look(self) -> None:
         try:
@@ -116,6 +102,31 @@ class MarkWriter:
         """Return the full name of ``model``, None: of the model given for all marks. Raises UsageError."""
         return self._model if model is None else some_models(self._plant, model)[0]
 
+    def whole_id(self, alert_id: str) -> str:
+        """Return the only stored id that begins with ``alert_id``, or a whole id as it is. Raises UsageError.
+
+        A stored id is whole whatever its form, also if another one begins with it. Upper case hex digits are accepted.
+        """
+        for spelled in (alert_id, alert_id.lower()):
+            if _WHOLE.fullmatch(spelled) or spelled in self._ids:
+                return spelled
+        if len(alert_id) < _SHORTEST_PREFIX:
+            raise UsageError(f"{alert_id} is too short: give at least six characters of a stored id, or the whole id")
+        found = self._beginning_with(alert_id) or self._beginning_with(alert_id.lower())
+        if not found:
+            raise UsageError(
+                f"no stored id begins with {alert_id} (a running monitor stores within "
+                f"{self._learning.flush_interval / 1e6:g} s): give the whole id, 32 hex digits"
+            )
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of its characters")
+        return found[0]
+
+    def _beginning_with(self, prefix: str) -> list[str]:
+        """Return the stored ids that begin with ``prefix``."""
+        first = bisect_left(self._sorted_ids, prefix)
+        return list(takewhile(lambda id_: id_.startswith(prefix), islice(self._sorted_ids, first, None)))
+
     def message(self, alert_id: str, judgement: MarkKind, note: str) -> Feedback:
         """Return the feedback message of a mark made now. Raises UsageError if it is invalid."""
         feedback = Feedback(
@@ -128,7 +139,7 @@ class MarkWriter:
         )
         if (problem := feedback_problem(feedback, self.now_us)) is not None:
             raise UsageError(problem)
-        return msgspec.structs.replace(feedback, alert_id=self._whole(feedback.alert_id))
+        return msgspec.structs.replace(feedback, alert_id=self.whole_id(feedback.alert_id))
 
     def write(self, feedback: Sequence[Feedback]) -> list[Marked]:
         """Write each mark, with the model whose store holds its sequence. Raises StoreError, OutputError.
@@ -143,33 +154,28 @@ class MarkWriter:
         else:
             self._write_to_stores(feedback)
         by_id = {one.sequence.id: one for one in self._stored}
+        marked = self._marked_ids() | {one.alert_id for one in feedback if one.judgement != "withdrawn"}
         return [
-            Marked(one, by_id.get(one.alert_id), place, self._looked, self._later(mark_of(one))) for one in feedback
+            Marked(
+                one,
+                by_id.get(one.alert_id),
+                place,
+                is_sent=not self._to_store,
+                looked=self._looked,
+                overridden_by=self._later(mark_of(one)),
+                takes_back_nothing=self._looked and one.judgement == "withdrawn" and one.alert_id not in marked,
+            )
+            for one in feedback
         ]
+
+    def _marked_ids(self) -> set[str]:
+        """Return the ids that had a mark when the stores were read."""
+        return {id_ for id_, mark in self._marks.items() if mark.judgement != "withdrawn"}
 
     def _later(self, mark: Mark) -> Mark | None:
         """Return a stored mark later than ``mark``, None if ``mark`` is the latest."""
         stored = self._marks.get(mark.id)
         return stored if stored is not None and stored.at_us > mark.at_us else None
-
-    def _whole(self, alert_id: str) -> str:
-        """Return the only stored id that begins with ``alert_id``, or a whole id as it is. Raises UsageError.
-
-        A stored id is whole whatever its form, also if another one begins with it.
-        """
-        if _WHOLE.fullmatch(alert_id) or any(one.sequence.id == alert_id for one in self._stored):
-            return alert_id
-        if len(alert_id) < _SHORTEST_PREFIX:
-            raise UsageError(f"{alert_id} is too short: give at least six characters of a stored id, or the whole id")
-        found = {one.sequence.id for one in self._stored if one.sequence.id.startswith(alert_id)}
-        if not found:
-            raise UsageError(
-                f"no stored id begins with {alert_id} (a running monitor stores within "
-                f"{self._learning.flush_interval / 1e6:g} s): give the whole id, 32 hex digits"
-            )
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} stored ids begin with {alert_id}: give more of its characters")
-        return found.pop()
 
     def _addressed(self, feedback: Sequence[Feedback]) -> list[Feedback]:
         """Return ``feedback`` with the model of each sequence that exactly one model's store holds.
@@ -202,54 +208,3 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a user id without a name, as in a container
         return f"uid {os.getuid()}"
-
-
-def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
-    """Print the marks, those without a stored window, and those that a later mark overrides."""
-    unknown = [one for one in marked if one.looked and one.found is None]
-    overridden = [one for one in marked if one.overridden_by is not None]
-    if as_json:
-        print_json(
-            {
-                "kept": len(marked),
-                "place": marked[0].place if marked else None,
-                "without_window": [one.feedback.alert_id for one in unknown],
-                "overridden": [one.feedback.alert_id for one in overridden],
-            }
-        )
-        return
-    for one in marked[:_SHOWN]:
-        out.print(escape(f"{one.feedback.judgement.replace('_', ' ')}: {_name(one)}"))
-    if len(marked) > _SHOWN:
-        out.print(f"... and {len(marked) - _SHOWN} more")
-    out.print(escape(f"kept in {marked[0].place}") + ("" if len(marked) == 1 else f": {len(marked)} marks"))
-    for one in unknown[:_SHOWN]:
-        err.print(
-            f"[yellow]note[/]: no sequence {one.feedback.alert_id} is stored (any more): the mark counts if it comes, "
-            "but now there is no window to learn from"
-        )
-    if len(unknown) > _SHOWN:
-        err.print(f"[yellow]note[/]: {len(unknown) - _SHOWN} more are not stored either")
-    for one in overridden[:_SHOWN]:
-        err.print(f"[yellow]note[/]: {escape(_overridden(one))}")
-    if len(overridden) > _SHOWN:
-        err.print(f"[yellow]note[/]: {len(overridden) - _SHOWN} more have a later mark")
-
-
-def _overridden(one: Marked) -> str:
-    mark = one.overridden_by
-    assert mark is not None, "chosen by it"
-    by = f", by {one_line(mark.author)}" if mark.author else ""
-    later = mark.judgement.replace("_", " ")
-    return f"{one.feedback.alert_id} has a later mark, which counts: {later} ({time_text(mark.at_us)} UTC{by})"
-
-
-def _name(one: Marked) -> str:
-    if one.found is None:
-        return one.feedback.alert_id
-    sequence = one.found.sequence
-    judged = "not judged, there was no model" if sequence.decision == "learning" else f"judged {sequence.decision}"
-    return (
-        f"{sequence.stream} {sequence.sequence}, ended {time_text(sequence.time_us)} UTC, {judged} "
-        f"({one.found.share} of model {one.found.model})"
-    )

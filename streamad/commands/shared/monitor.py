@@ -168,6 +168,7 @@ class Monitor:
             verdicts=self._verdicts,
             interrupted=pipeline.was_stopped,
             unread=learning.unread if learning is not None else None,
+            malformed_feedback=learning.n_malformed_feedback if learning is not None else 0,
         )
 
     async def _run(self, pipeline: Pipeline, batchers: Batchers) -> None:

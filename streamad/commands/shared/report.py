@@ -41,7 +41,9 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         what = "sequence" if held == 1 else "sequences"
         table.add_row("open", f"{held} {what} held: the next run may bring the rest")
     if report.unread is not None:
-        table.add_row("feedback", f"{report.unread.text}, for the next run ({escape(report.unread.why)})")
+        table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({escape(report.unread.why)})")
+    if n := report.malformed_feedback:
+        table.add_row("skipped", f"{n} malformed feedback message{'s' * (n != 1)}")
     if report.counters.get("trained_model"):
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
@@ -86,7 +88,7 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
 class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
-    ``unread``: the feedback that a run to the end of its input has left.
+    ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
     """
 
     counters: dict[str, Any]
@@ -96,6 +98,7 @@ class RunReport:
     verdicts: list[Verdict]
     interrupted: bool = False
     unread: Unread | None = None
+    malformed_feedback: int = 0
 
     @property
     def sequences(self) -> int:
@@ -129,6 +132,7 @@ class RunReport:
             "model": self.model,
             "interrupted": self.interrupted,
             "feedback_left": 0 if self.unread is None else self.unread.n_messages,
+            "feedback_malformed": self.malformed_feedback,
             "wall_s": round(self.wall_s, 3),
             "sequences_per_s": round(self.sequences / self.wall_s, 3) if self.wall_s else None,
             "decision_latency_ms": {"p50": self.latency_ms(0.5), "p99": self.latency_ms(0.99)},

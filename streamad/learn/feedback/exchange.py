@@ -113,9 +113,15 @@ class Unread(NamedTuple):
     @property
     def text(self) -> str:
         """How much feedback waits, for people."""
-        if self.n_messages is None:
-            return "feedback may wait"
-        return f"{self.n_messages} message{'s' * (self.n_messages != 1)} of feedback wait{'s' * (self.n_messages == 1)}"
+        return "feedback may wait" if self.n_messages is None else self._counted("of feedback ")
+
+    @property
+    def text_of_feedback(self) -> str:
+        """How much waits, for people who read it under the heading feedback."""
+        return "may wait" if self.n_messages is None else self._counted("")
+
+    def _counted(self, of: str) -> str:
+        return f"1 message {of}waits" if self.n_messages == 1 else f"{self.n_messages} messages {of}wait"
 
 
 class Follower(ABC):

@@ -84,6 +84,8 @@ class FeedbackReader(Follower):
         self._on_event = on_event
         self._reported_us: int | None = None
         self._n_unreported = 0
+        self.n_malformed = 0
+        """How many messages were skipped because they were malformed."""
 
     async def take(self, message: StoredMessage) -> bool:
         """Pass the message on, or skip it and return False if it is malformed."""
@@ -122,6 +124,7 @@ class FeedbackReader(Follower):
 
     def _skip(self, message: StoredMessage, problem: str) -> bool:
         self._n_unreported += 1
+        self.n_malformed += 1
         now_us = self._clock.monotonic_us()
         if self._reported_us is None or now_us - self._reported_us >= _REPORT_EVERY_US:
             more = f" (and {self._n_unreported - 1} before it)" if self._n_unreported > 1 else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +24,7 @@ from streamad.types import from_us
 
 _COLUMNS = ("alert_id", "stream", "sequence", "judgement", "note", "by", "time", "model")
 _MOST_BYTES = 1 << 24
-_KINDS: dict[str, MarkKind] = {kind: kind for kind in get_args(MarkKind)}
+_KINDS: dict[str, MarkKind] = {kind.replace("_", ""): kind for kind in get_args(MarkKind)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class FeedbackRow:
 
 
 def _kind_of(text: str) -> MarkKind | None:
-    """Return the judgement that ``text`` names (``false alarm`` and ``False-Alarm`` too), or None."""
-    return _KINDS.get(text.strip().lower().replace("-", "_").replace(" ", "_"))
+    """Return the judgement that ``text`` names (``false alarm``, ``False-Alarm``, ``falsealarm`` too), or None."""
+    return _KINDS.get(re.sub(r"[-_\s]", "", text).lower())
 
 
 def read_feedback_csv(
@@ -46,8 +47,9 @@ def read_feedback_csv(
     """Return the good lines of a CSV file, and a problem with its line number for each other line.
 
     Columns: alert_id, or stream and sequence; judgement (false_alarm, confirmed, veto, withdrawn); optional note, by,
-    model and time (RFC 3339 with an offset). ``by`` and ``now_us`` replace an empty by and time. Separated by commas,
-    semicolons or tabs, UTF-8, 16 MiB at most. Raises SourceError if the file as a whole cannot be used.
+    model and time (RFC 3339 with an offset, a date, or how long ago). ``by`` and ``now_us`` replace an empty by and
+    time. Separated by commas, semicolons or tabs, UTF-8, 16 MiB at most. Raises SourceError if the file as a whole
+    cannot be used.
     """
     try:
         file = io.StringIO(_content(path).decode("utf-8-sig"), newline="")
@@ -122,7 +124,7 @@ def _row(line: int, row: Mapping[str, str], now_us: int, by: str, skew_us: int) 
     """Return the row, or what is wrong with it."""
     judgement = _kind_of(row["judgement"])
     if judgement is None:
-        return f"judgement {row['judgement'][:80]!r} is not one of {', '.join(_KINDS)}"
+        return f"judgement {row['judgement'][:80]!r} is not one of {', '.join(_KINDS.values())}"
     if not row["alert_id"] and not (row["stream"] and row["sequence"]):
         return "names no sequence: it needs an alert_id, or stream and sequence"
     try:

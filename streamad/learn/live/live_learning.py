@@ -91,6 +91,11 @@ class LiveLearning(Learners):
         self._reading = [asyncio.create_task(reader.run()) for reader in self._readers]
         return batchers
 
+    @property
+    def n_malformed_feedback(self) -> int:
+        """How many messages of feedback were skipped because they were malformed."""
+        return self._feedback.n_malformed
+
     async def _take_feedback(self, feedback: Feedback, sender: str | None) -> None:
         """Store an operator's mark; returns once it is durable. Raises StoreError, RegistryError: then try again."""
         await self.mark(mark_of(feedback, received_us=self._clock.now_us(), by=sender), feedback.model)

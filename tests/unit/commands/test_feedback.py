@@ -86,6 +86,29 @@ def test_a_word_is_taken_back(config: Path) -> None:
     assert marks(config)[identity(1)].judgement == "withdrawn"
 
 
+def test_a_mark_that_is_not_there_cannot_be_taken_back(config: Path) -> None:
+    note = f"note: {identity(2)} has no mark in the store: there is none to take back"
+    result = run(config, "--alert", identity(2), "--withdraw")
+    assert (result.exit_code, result.stderr.splitlines()) == (0, [note])
+    assert json.loads(run(config, "--alert", identity(2), "--withdraw", "--json").stdout)["nothing_to_withdraw"] == [
+        identity(2)
+    ]
+    assert run(config, "--alert", identity(2), "--veto").exit_code == 0
+    assert run(config, "--alert", identity(2), "--withdraw").stderr == ""
+    path = table(config, f"alert_id,judgement\n{identity(1)},veto\n{identity(3)},withdrawn\n")
+    result = run(config, "--import", path)
+    assert result.stderr == f"note: {identity(3)} has no mark in the store: there is none to take back\n"
+    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
+    assert "one that waits to be read" in run(config, "--alert", identity(3), "--withdraw").stderr
+
+
+@pytest.mark.parametrize("by", ["", " "])
+def test_an_empty_name_is_none_given(config: Path, by: str) -> None:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    assert run(config, "--alert", identity(1), "--veto", "--by", by).exit_code == 0
+    assert marks(config)[identity(1)].author == user
+
+
 def test_an_id_that_is_not_stored_is_kept_with_a_note(config: Path) -> None:
     result = run(config, "--alert", identity(7), "--confirmed")
     assert result.exit_code == 0
@@ -190,6 +213,19 @@ def test_with_a_feedback_url_feedback_goes_there(config: Path) -> None:
     assert [message["model"] for message in messages(config)] == ["default", None, "default"]
 
 
+def test_a_sent_mark_is_said_to_count_once_a_monitor_has_read_it(config: Path) -> None:
+    assert not json.loads(run(config, "--alert", identity(1), "--veto", "--json").stdout)["counts_once_read"]
+    assert run(config, "--alert", identity(1), "--veto").stdout.splitlines()[-1] == "kept in the inlier store"
+    plant_of(config.parent, learning={"feedback": "desk/feedback.jsonl"})
+    result = run(config, "--alert", identity(2), "--veto")
+    last = result.stdout.splitlines()[-1]
+    assert last == "kept in desk/feedback.jsonl: it counts once a running monitor has read it"
+    result = run(config, "--alert", identity(1), "--alert", identity(2), "--veto")
+    last = result.stdout.splitlines()[-1]
+    assert last == "kept in desk/feedback.jsonl: 2 marks, which count once a running monitor has read them"
+    assert json.loads(run(config, "--alert", identity(2), "--veto", "--json").stdout)["counts_once_read"]
+
+
 def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -> None:
     config = plant_of(tmp_path, models={"field": "recipe"}, learning={"feedback": "desk/feedback.jsonl"})
     add(config, {"accepted": [sequence(1), sequence(3)]}, "default.A")
@@ -284,6 +320,46 @@ def test_a_table_may_name_models(tmp_path: Path) -> None:
     result = run(config, "--import", path, "--skip-bad")
     assert "left out line 3: --model C: there is no such model" in result.stderr
     assert set(marks(config, "default.B")) == {identity(8)}
+
+
+def test_ids_in_a_table_may_be_short_like_those_of_the_command(tmp_path: Path) -> None:
+    """They became marks on ids that do not exist."""
+    config = plant_of(tmp_path)
+    ids = ["abcdef" + identity(1)[6:], "abcdee" + identity(2)[6:], "abcdee" + identity(3)[6:]]
+    add(config, {"accepted": [sequence(n, id=id_) for n, id_ in enumerate(ids)]})
+    path = table(config, "alert_id,judgement\nabcdef,veto\n123,veto\nabcdeb,veto\nabcdee,veto\n")
+    result = run(config, "--import", path)
+    assert isinstance(result.exception, UsageError)
+    assert marks(config) == {}
+    words = ("123 is too short: give at least six", "no stored id begins with abcdeb", "2 stored ids begin with abcdee")
+    problems = " ".join(result.stderr.split()).split("wrong line ")[1:]
+    assert [problem.partition(":")[0] for problem in problems] == ["3", "4", "5"]
+    assert all(word in problem for word, problem in zip(words, problems, strict=True))
+    assert run(config, "--import", path, "--skip-bad").exit_code == 0
+    assert set(marks(config)) == {ids[0]}
+
+
+def test_one_id_spelled_in_two_ways_in_a_table_is_one_sequence(tmp_path: Path) -> None:
+    config = plant_of(tmp_path)
+    id_ = "abcdef" + identity(1)[6:]
+    add(config, {"accepted": [sequence(1, id=id_)]})
+    result = run(config, "--import", table(config, f"alert_id,judgement\nabcdef,veto\n{id_},confirmed\n"))
+    assert isinstance(result.exception, UsageError)
+    assert "wrong line 3: confirmed, but line 2 of the same time has veto" in " ".join(result.stderr.split())
+    assert marks(config) == {}
+
+
+def test_ids_may_be_in_upper_case(tmp_path: Path) -> None:
+    config = plant_of(tmp_path)
+    id_ = "abcdef" + identity(1)[6:]
+    add(config, {"accepted": [sequence(1, id=id_)]})
+    assert run(config, "--alert", "ABCDEF", "--veto").exit_code == 0
+    assert marks(config)[id_].judgement == "veto"
+    result = run(config, "--alert", id_.upper(), "--confirmed")
+    assert result.stderr == ""
+    assert marks(config)[id_].judgement == "confirmed"
+    assert run(config, "--import", table(config, f"alert_id,judgement\n{id_.upper()},withdrawn\n")).exit_code == 0
+    assert {mark.judgement for mark in marks(config).values()} == {"withdrawn"}
 
 
 def test_a_table_that_is_none_is_one_line(config: Path) -> None:

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import click
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from streamad.cli import app
+from streamad.messages import message_schemas
 
 ROOT = typer.main.get_command(app)
 
@@ -37,3 +39,13 @@ def test_the_help_has_an_example_that_is_understood(path: tuple[str, ...]) -> No
         assert tuple(words[: 1 + len(path)]) == ("streamad", *path)
         context = command.make_context("streamad", words[1 + len(path) :], resilient_parsing=False)
         context.close()
+
+
+@pytest.mark.parametrize("path", [("inliers",), ("inliers", "veto")], ids=" ".join)
+def test_a_veto_is_said_to_keep_out_of_training_alone(path: tuple[str, ...]) -> None:
+    """docs/learning/feedback.md: calibration, comparison and promotion are the same as without marks."""
+    said = " ".join(CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200"}).stdout.split())
+    assert "Keep sequences out of training." in said
+    assert "all learning" not in said
+    judgement = message_schemas()["feedback"]["properties"]["judgement"]["description"]
+    assert "veto: neither, or unknown; out of training." in judgement

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from streamad.commands.shared.monitor import alert_line, event_line
 from streamad.commands.shared.report import RunReport, print_summary
+from streamad.learn.feedback.exchange import Unread
 from streamad.messages import Alert, Attribution, ChannelShare, Event, ModelRef, NearestSequence, TermShare
 from streamad.telemetry.metrics import LearningCounters
 
@@ -92,3 +93,27 @@ def test_the_summary_counts_one_as_one(n: int, said: str, capsys: pytest.Capture
     counters = {"verdicts": {}, "dead_letters": 0, "late_samples": 0, "learning": {"default": asdict(learned)}}
     print_summary(RunReport(counters, 1.0, "default", [], []), 0.02)
     assert f"0 aside; {said}" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("unread", "n_malformed", "said"),
+    [
+        (None, 0, ["sequences 0"]),
+        (Unread(None, "why"), 0, ["feedback may wait for the next run (why)"]),
+        (
+            Unread(1, "why"),
+            1,
+            ["feedback 1 message waits for the next run (why)", "skipped 1 malformed feedback message"],
+        ),
+        (None, 2, ["skipped 2 malformed feedback messages"]),
+    ],
+)
+def test_the_summary_says_what_became_of_feedback(
+    unread: Unread | None, n_malformed: int, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    counters = {"verdicts": {}, "alerts": 0, "dead_letters": 0, "late_samples": 0}
+    report = RunReport(counters, 0.0, "default", [], [], unread=unread, malformed_feedback=n_malformed)
+    print_summary(report, 0.02)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-len(said) :] == said
+    assert report.as_dict()["feedback_malformed"] == n_malformed

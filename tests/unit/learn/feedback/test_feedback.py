@@ -317,7 +317,9 @@ async def test_lines_are_whole_after_a_foreign_half_line_and_beside_other_writer
 
 async def test_a_file_that_cannot_be_written_is_one_line(desk: Desk) -> None:
     desk.path.mkdir(parents=True)
-    with pytest.raises(OutputError, match=r"cannot write .*feedback\.jsonl"):
+    with pytest.raises(
+        OutputError, match=r"cannot write .*feedback\.jsonl: Is a directory; it is a folder: name a file"
+    ):
         await send_feedback(desk.plant(settings()), [said()])
 
 
@@ -354,6 +356,32 @@ def test_a_table_by_stream_and_sequence(tmp_path: Path) -> None:
     )
     assert problems == []
     assert [(row.key, row.feedback.judgement, row.feedback.alert_id) for row in rows] == [(("r1", "B-7"), "veto", "")]
+
+
+@pytest.mark.parametrize("word", ["falsealarm", "false alarm", "False-Alarm", "FALSE_ALARM", " FalseAlarm "])
+def test_a_false_alarm_in_many_spellings(tmp_path: Path, word: str) -> None:
+    (row,), problems = read_feedback_csv(table(tmp_path, f"alert_id,judgement\na1,{word}\n"), now_us=NOW_US)
+    assert (row.feedback.judgement, problems) == ("false_alarm", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2h", NOW - timedelta(hours=2)),
+        ("2026-02-24", datetime(2026, 2, 24, tzinfo=UTC)),
+        ("2026-02-24 14:20+01:00", datetime(2026, 2, 24, 13, 20, tzinfo=UTC)),
+    ],
+)
+def test_times_of_a_table(tmp_path: Path, text: str, moment: datetime) -> None:
+    (row,), problems = read_feedback_csv(table(tmp_path, f"alert_id,judgement,time\na1,veto,{text}\n"), now_us=NOW_US)
+    assert (row.feedback.created_at, problems) == (moment, [])
+
+
+@pytest.mark.parametrize("text", ["2026-02-24 14:20", "2026-02-24T14:20", "2026-02-24 14:20:30"])
+def test_a_time_without_an_offset_is_said_to_lack_it(tmp_path: Path, text: str) -> None:
+    rows, problems = read_feedback_csv(table(tmp_path, f"alert_id,judgement,time\na1,veto,{text}\n"), now_us=NOW_US)
+    assert rows == []
+    assert problems == [f"line 2: time {text}: has no time zone; add Z for UTC, or an offset such as +01:00"]
 
 
 def test_every_bad_line_is_named_with_its_number(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from streamad.learn.feedback.exchange import MAX_MESSAGE_BYTES, Unread
 from streamad.learn.feedback.feedback import FeedbackReader
 from streamad.messages import Feedback
 from streamad.plant import Plant
+from streamad.ports import StoredMessage
+from streamad.system.tasks import wait_for_either
 from streamad.testing import ManualClock
 from tests.support.learning.plant import settings_of
 from tests.support.waiting import returned
@@ -24,6 +26,19 @@ from tests.support.waiting import returned
 NOW_US = round(datetime(2026, 3, 1, tzinfo=UTC).timestamp()) * 1_000_000
 WAIT_S = 20
 PATIENCE_S = 10.0
+
+
+class CountingReader(FeedbackReader):
+    """Tells its desk of each message that it has read."""
+
+    def __init__(self, desk: Desk, take: Callable[[Feedback, str | None], Awaitable[None]]) -> None:
+        super().__init__(desk.plant, take, lambda kind, text: desk.told.append((kind, text)))
+        self._desk = desk
+
+    async def take(self, message: StoredMessage) -> bool:
+        is_taken = await super().take(message)
+        self._desk.has_read()
+        return is_taken
 
 
 class Desk:
@@ -37,15 +52,30 @@ class Desk:
         self.taken: list[str] = []
         self.told: list[tuple[str, str]] = []
         self.stop = asyncio.Event()
+        self._n_awaited = 0
+        self._has_read = asyncio.Event()
         if n:
             self.path.write_bytes(b"".join(line(number) for number in range(n)))
 
     async def take(self, feedback: Feedback, sender: str | None) -> None:
         self.taken.append(feedback.alert_id)
 
+    def reads(self, n: int) -> asyncio.Event:
+        """Return the event that ``n`` more messages were read, malformed ones included."""
+        self._n_awaited = n
+        self._has_read.clear()
+        return self._has_read
+
+    def has_read(self) -> None:
+        self._n_awaited -= 1
+        if self._n_awaited == 0:
+            self._has_read.set()
+
     @asynccontextmanager
-    async def reader(self, take: Callable[[Feedback], Awaitable[None]] | None = None) -> AsyncIterator[FeedbackReader]:
-        reader = FeedbackReader(self.plant, take or self.take, lambda kind, text: self.told.append((kind, text)))
+    async def reader(
+        self, take: Callable[[Feedback, str | None], Awaitable[None]] | None = None
+    ) -> AsyncIterator[FeedbackReader]:
+        reader = CountingReader(self, take or self.take)
         task = asyncio.create_task(reader.run())
         try:
             async with asyncio.timeout(WAIT_S):
@@ -147,13 +177,11 @@ async def test_malformed_lines_are_given_up_after_some_time_without_a_mark(tmp_p
     """Each counted as a message that was done: a file of line ends kept a run from its end for minutes per MB."""
     desk = Desk(tmp_path, 1)
     with desk.path.open("ab") as file:
-        file.write(b"\n" * 1_000_000)
+        file.write(b"\n" * 20_000)
     async with desk.reader() as reader:
         left = asyncio.ensure_future(reader.read_present(desk.stop, PATIENCE_S))
-        while not desk.taken:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
         while not left.done():
-            await asyncio.sleep(2.0)  # many malformed ones are read meanwhile
+            await wait_for_either(desk.reads(1_000), left)
             desk.clock.advance(PATIENCE_S)
         unread = await left
     assert unread is not None
@@ -181,6 +209,26 @@ async def test_a_place_that_cannot_be_read_is_tried_once_more(tmp_path: Path) ->
 # --- what may lie in the place ---
 
 
+async def test_each_malformed_message_is_counted_though_one_event_a_minute_tells_of_them(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, 1)
+    with desk.path.open("ab") as file:
+        file.write(b"{}\nno json\n\n" + line(1))
+    async with desk.reader() as reader:
+        await asyncio.sleep(0)
+        assert await reader.read_present(desk.stop, PATIENCE_S) is None
+        assert reader.n_malformed == 3
+    assert [kind for kind, _ in desk.told] == ["feedback_malformed"]
+
+
+async def test_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.path.mkdir()
+    async with desk.reader():
+        await desk.sleeps()
+    ((_, text),) = desk.told
+    assert text.endswith(f"cannot read {desk.path}: Is a directory; it is a folder: name a file in it")
+
+
 def test_a_fifo_is_one_event_and_the_end_does_not_wait_for_it(tmp_path: Path) -> None:
     async def run() -> list[tuple[str, str]]:
         desk = Desk(tmp_path)
@@ -191,7 +239,7 @@ def test_a_fifo_is_one_event_and_the_end_does_not_wait_for_it(tmp_path: Path) ->
 
     ((kind, text),) = returned(lambda: asyncio.run(run()))
     assert kind == "feedback_unreadable"
-    assert "not a regular file" in text
+    assert "not a regular file (a FIFO, socket or device); name a regular file" in text
 
 
 async def test_a_long_line_is_one_malformed_message_and_those_after_it_count(tmp_path: Path) -> None:

@@ -1,0 +1,105 @@
+"""What a command tells of the marks that it has written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.markup import escape
+
+from streamad.commands.shared.console import err, one_line, out, print_json
+from streamad.commands.shared.stored import StoreView, time_text
+from streamad.learn.store.records import Mark
+from streamad.messages import Feedback
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A mark that was written to ``place``; ``found`` is its stored sequence, None if there is none.
+
+    ``is_sent``: it counts once a running monitor has read it. ``looked`` is False if the stores could not be read.
+    ``overridden_by`` is a later mark, which counts instead. ``takes_back_nothing``: no mark was there to be withdrawn.
+    """
+
+    feedback: Feedback
+    found: StoreView | None
+    place: str
+    is_sent: bool = False
+    looked: bool = True
+    overridden_by: Mark | None = None
+    takes_back_nothing: bool = False
+
+
+def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
+    """Print the marks, and notes on those without a stored window, without effect or with a later mark."""
+    unknown = [one for one in marked if one.looked and one.found is None]
+    overridden = [one for one in marked if one.overridden_by is not None]
+    idle = [one for one in marked if one.takes_back_nothing]
+    if as_json:
+        print_json(
+            {
+                "kept": len(marked),
+                "place": marked[0].place if marked else None,
+                "counts_once_read": bool(marked) and marked[0].is_sent,
+                "without_window": [one.feedback.alert_id for one in unknown],
+                "overridden": [one.feedback.alert_id for one in overridden],
+                "nothing_to_withdraw": [one.feedback.alert_id for one in idle],
+            }
+        )
+        return
+    for one in marked[:_SHOWN]:
+        out.print(escape(f"{one.feedback.judgement.replace('_', ' ')}: {_name(one)}"))
+    if len(marked) > _SHOWN:
+        out.print(f"... and {len(marked) - _SHOWN} more")
+    out.print(escape(_kept(marked)))
+    _print_notes([_without_window(one) for one in unknown if not one.takes_back_nothing], "are not stored either")
+    _print_notes([_overridden(one) for one in overridden], "have a later mark")
+    _print_notes([_idle(one) for one in idle], "have no mark either")
+
+
+def _kept(marked: Sequence[Marked]) -> str:
+    """Return where the marks are, and from when on they count if that is not at once."""
+    place, is_sent, n = marked[0].place, marked[0].is_sent, len(marked)
+    if n == 1:
+        return f"kept in {place}" + (": it counts once a running monitor has read it" if is_sent else "")
+    return f"kept in {place}: {n} marks" + (", which count once a running monitor has read them" if is_sent else "")
+
+
+def _print_notes(notes: Sequence[str], what: str) -> None:
+    for note in notes[:_SHOWN]:
+        err.print(f"[yellow]note[/]: {escape(note)}")
+    if len(notes) > _SHOWN:
+        err.print(f"[yellow]note[/]: {len(notes) - _SHOWN} more {what}")
+
+
+def _without_window(one: Marked) -> str:
+    return (
+        f"no sequence {one.feedback.alert_id} is stored (any more): the mark counts if it comes, but now there is no "
+        "window to learn from"
+    )
+
+
+def _idle(one: Marked) -> str:
+    unread = " (it also takes back one that waits to be read)" if one.is_sent else ""
+    return f"{one.feedback.alert_id} has no mark in the store: there is none to take back{unread}"
+
+
+def _overridden(one: Marked) -> str:
+    mark = one.overridden_by
+    assert mark is not None, "chosen by it"
+    by = f", by {one_line(mark.author)}" if mark.author else ""
+    later = mark.judgement.replace("_", " ")
+    return f"{one.feedback.alert_id} has a later mark, which counts: {later} ({time_text(mark.at_us)} UTC{by})"
+
+
+def _name(one: Marked) -> str:
+    if one.found is None:
+        return one.feedback.alert_id
+    sequence = one.found.sequence
+    judged = "not judged, there was no model" if sequence.decision == "learning" else f"judged {sequence.decision}"
+    return (
+        f"{sequence.stream} {sequence.sequence}, ended {time_text(sequence.time_us)} UTC, {judged} "
+        f"({one.found.share} of model {one.found.model})"
+    )
