@@ -8,6 +8,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
+from streamad.commands.shared.plants import misplaced
 from streamad.errors import CheckpointError, StreamadError
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
 from streamad.messages import Role
@@ -15,8 +16,8 @@ from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import TransactionalSource
 from streamad.runtime.checkpoint import read_checkpoint
-from streamad.runtime.wiring import input_urls, sink_urls, source_for
-from streamad.settings.places import file_of, place_key, place_problems
+from streamad.runtime.wiring import sink_urls, source_for
+from streamad.settings.places import file_of, place_key
 from streamad.system.locks import try_lock
 
 
@@ -27,8 +28,7 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
     """
     findings: list[Finding] = []
     places = {**sink_urls(plant.settings), **exchange_urls(plant.settings)}
-    problems = place_problems(places, input_urls(plant.settings), plant.base_dir)
-    misplaced = {problem.path: problem for problem in problems}
+    conflicts = {problem.path: problem for problem in misplaced(plant)}
     for role, url in places.items():
         check = place_key(role)
         try:
@@ -36,8 +36,8 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
         except StreamadError as error:
             findings += failure(check, error)
             continue
-        if check in misplaced:
-            findings.append(failed(check, misplaced[check].message))
+        if check in conflicts:
+            findings.append(failed(check, conflicts[check].message))
             continue
         path = file_of(url, plant.base_dir)
         if path is not None:

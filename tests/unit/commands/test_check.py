@@ -146,6 +146,8 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"learning": {"store": "nonsense://bucket/inliers"}}, STORE, "cannot be opened"),
         (None, {"learning": {"feedback": "out/alerts.jsonl"}}, FEEDBACK, "is also the file of sinks.alerts"),
         (None, {"learning": {"feedback": "in"}}, FEEDBACK, "is a folder"),
+        (None, {"learning": {"feedback": "x/../plant.yaml"}}, FEEDBACK, "is the config itself"),
+        (None, {"sinks": {"alerts": "plant.yaml"}}, ALERTS, "is the config itself"),
         (None, {"learning": {"control": "stdout:"}}, ("failed", "learning.control"), "no subscription 'stdout'"),
     ],
 )
