@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Container
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from streamad.runtime.checkpoint import read_checkpoint
 from streamad.runtime.wiring import sink_urls, source_for
 from streamad.settings.places import file_of, place_key
 from streamad.system.locks import try_lock
+from streamad.system.opening import is_other_kind
 
 
 def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
@@ -41,7 +43,7 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
             continue
         path = file_of(url, plant.base_dir)
         if path is not None:
-            findings.append((_followed_file if role == "feedback" else _writable_file)(check, path))
+            findings.append(_file(plant, role, path))
         elif role not in broken:
             findings.append(ok(check, url))
     return findings
@@ -55,6 +57,14 @@ def _try(plant: Plant, role: Role, url: str) -> None:
     options = plant.settings.sinks.options.get(split_url(url)[0], {})
     sink = connect_sink(url, options, plant.context, place_key(role))
     asyncio.run(sink.close())
+
+
+def _file(plant: Plant, role: Role, path: Path) -> Finding:
+    """Check the file of ``role``: what others write, feedback and control, must be a regular one."""
+    check = place_key(role)
+    if role in exchange_urls(plant.settings) and is_other_kind(path):
+        return failed(check, f"{path} is not a regular file (a FIFO, socket or device)", "name a regular file")
+    return (_followed_file if role == "feedback" else _writable_file)(check, path)
 
 
 def _writable_file(check: str, path: Path) -> Finding:
@@ -84,6 +94,10 @@ def makeable(check: str, path: Path) -> Finding | None:
         return failed(check, f"{home} is a file, {path} needs a folder there", "move it or write elsewhere")
     if not os.access(home, os.W_OK | os.X_OK):
         return failed(check, f"{home} cannot be written", "give this user write permission, or write elsewhere")
+    try:
+        Path(tempfile.mkdtemp(prefix=".streamad-check-", dir=home)).rmdir()  # some file systems, as /proc, take none
+    except OSError as error:
+        return failed(check, f"nothing can be made in {home}: {error.strerror or error}", "write elsewhere")
     return None
 
 
