@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from streamad.commands.shared.marked import Marked
+from streamad.commands.shared.marks.marked import Marked
 from streamad.commands.shared.plants import check_place
 from streamad.commands.shared.stored import (
     StoreView,
