@@ -12,11 +12,12 @@ from streamad.settings.plant_yaml import Settings
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """A validated config, the folder that its relative paths mean, and the clock."""
+    """A validated config, the folder that its relative paths mean, the clock, and the config's file if it has one."""
 
     settings: Settings
     base_dir: Path
     clock: Clock
+    config: Path | None = None
 
     @property
     def context(self) -> ConnectorContext:

@@ -11,8 +11,8 @@ import typer
 from rich.markup import escape
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, err
-from streamad.commands.shared.marked import print_marked
-from streamad.commands.shared.marking import (
+from streamad.commands.shared.marks.marked import print_marked
+from streamad.commands.shared.marks.marking import (
     ByOption,
     MarkWriter,
     NoteOption,

@@ -29,17 +29,23 @@ def _input_of(url: str, base_dir: Path) -> Path | None:
     return Path(os.path.realpath(base_dir / Path(rest).expanduser())) if scheme == "file" and rest else None
 
 
-def place_problems(sinks: Mapping[Role, str], inputs: Mapping[str, str], base_dir: Path) -> list[Problem]:
-    """Return the conflicts among the files of ``sinks`` (URL by role) and with ``inputs`` (URL by key).
+def place_problems(
+    sinks: Mapping[Role, str], inputs: Mapping[str, str], base_dir: Path, config: Path | None = None
+) -> list[Problem]:
+    """Return the conflicts among the files of ``sinks`` (URL by role), with ``inputs`` (URL by key) and the config.
 
     Two sinks in one file would truncate each other's messages after a crash; a sink in an input folder would be read
-    as recordings by the next run.
+    as recordings by the next run; a message would break the config.
     """
     problems: list[Problem] = []
+    config_file = None if config is None else Path(os.path.realpath(config))
     roles: dict[Path, str] = {}
     for role, url in sinks.items():
         key, path = place_key(role), file_of(url, base_dir)
         if path is None:
+            continue
+        if path == config_file:
+            problems.append(Problem(key, f"{path} is the config itself: name another file, such as out/{role}.jsonl"))
             continue
         if path in roles:
             problems.append(

@@ -17,6 +17,18 @@ class NotRegularError(OSError):
     """Raised if a path is a FIFO, a socket or a device."""
 
 
+def is_other_kind(path: Path) -> bool:
+    """Return whether ``open_regular`` would refuse ``path`` as a FIFO, socket or device; opens nothing.
+
+    False for a folder, and if nothing is there or it cannot be known.
+    """
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))
+
+
 def open_regular(path: Path, flags: int = os.O_RDONLY, *, mode: int = 0o666, follows_links: bool = True) -> int:
     """Return a descriptor of the regular file ``path``, whose kind is asked of the open file.
 

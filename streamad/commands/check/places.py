@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Container
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
+from streamad.commands.shared.plants import misplaced
 from streamad.errors import CheckpointError, StreamadError
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
 from streamad.messages import Role
@@ -15,9 +17,10 @@ from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import TransactionalSource
 from streamad.runtime.checkpoint import read_checkpoint
-from streamad.runtime.wiring import input_urls, sink_urls, source_for
-from streamad.settings.places import file_of, place_key, place_problems
+from streamad.runtime.wiring import sink_urls, source_for
+from streamad.settings.places import file_of, place_key
 from streamad.system.locks import try_lock
+from streamad.system.opening import is_other_kind
 
 
 def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
@@ -27,8 +30,7 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
     """
     findings: list[Finding] = []
     places = {**sink_urls(plant.settings), **exchange_urls(plant.settings)}
-    problems = place_problems(places, input_urls(plant.settings), plant.base_dir)
-    misplaced = {problem.path: problem for problem in problems}
+    conflicts = {problem.path: problem for problem in misplaced(plant)}
     for role, url in places.items():
         check = place_key(role)
         try:
@@ -36,12 +38,12 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
         except StreamadError as error:
             findings += failure(check, error)
             continue
-        if check in misplaced:
-            findings.append(failed(check, misplaced[check].message))
+        if check in conflicts:
+            findings.append(failed(check, conflicts[check].message))
             continue
         path = file_of(url, plant.base_dir)
         if path is not None:
-            findings.append((_followed_file if role == "feedback" else _writable_file)(check, path))
+            findings.append(_file(plant, role, path))
         elif role not in broken:
             findings.append(ok(check, url))
     return findings
@@ -55,6 +57,14 @@ def _try(plant: Plant, role: Role, url: str) -> None:
     options = plant.settings.sinks.options.get(split_url(url)[0], {})
     sink = connect_sink(url, options, plant.context, place_key(role))
     asyncio.run(sink.close())
+
+
+def _file(plant: Plant, role: Role, path: Path) -> Finding:
+    """Check the file of ``role``: what others write, feedback and control, must be a regular one."""
+    check = place_key(role)
+    if role in exchange_urls(plant.settings) and is_other_kind(path):
+        return failed(check, f"{path} is not a regular file (a FIFO, socket or device)", "name a regular file")
+    return (_followed_file if role == "feedback" else _writable_file)(check, path)
 
 
 def _writable_file(check: str, path: Path) -> Finding:
@@ -84,6 +94,10 @@ def makeable(check: str, path: Path) -> Finding | None:
         return failed(check, f"{home} is a file, {path} needs a folder there", "move it or write elsewhere")
     if not os.access(home, os.W_OK | os.X_OK):
         return failed(check, f"{home} cannot be written", "give this user write permission, or write elsewhere")
+    try:
+        Path(tempfile.mkdtemp(prefix=".streamad-check-", dir=home)).rmdir()  # some file systems, as /proc, take none
+    except OSError as error:
+        return failed(check, f"nothing can be made in {home}: {error.strerror or error}", "write elsewhere")
     return None
 
 

@@ -14,8 +14,8 @@ from rich.markup import escape
 from streamad.commands.inliers.export import Route, jsonl_bytes, npz_bytes
 from streamad.commands.inliers.listing import StoreReport, counted
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
-from streamad.commands.shared.marked import print_marked
-from streamad.commands.shared.marking import (
+from streamad.commands.shared.marks.marked import print_marked
+from streamad.commands.shared.marks.marking import (
     ByOption,
     MarkWriter,
     NoteOption,

@@ -7,6 +7,7 @@ import asyncio
 from rich.markup import escape
 
 from streamad.commands.shared.console import err
+from streamad.commands.shared.plants import check_place
 from streamad.errors import StreamadError
 from streamad.learn.feedback.control import announce
 from streamad.messages import ModelRef
@@ -18,6 +19,7 @@ def announce_promotion(plant: Plant, model: ModelRef) -> str:
     if plant.settings.learning is None:
         return "running monitors load it at their next start (with a section learning: at once)"
     try:
+        check_place(plant, "control")
         asyncio.run(announce(plant, model))
     except StreamadError as error:
         err.print(

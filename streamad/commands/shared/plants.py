@@ -12,6 +12,7 @@ from streamad.errors import ConfigError, Problem, StreamadError
 from streamad.ingest.decode import Decoder
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
 from streamad.learn.parts import check_references, detector_for, store_for
+from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for
 from streamad.settings.places import place_key, place_problems
@@ -27,7 +28,7 @@ _configs_in_use: list[Path] = []
 def load_plant(config: Path) -> Plant:
     """Load the config; paths in it are relative to its folder. Raises ConfigError."""
     _configs_in_use[:] = [config]
-    return Plant(load_settings(config), config.absolute().parent, SystemClock())
+    return Plant(load_settings(config), config.absolute().parent, SystemClock(), config)
 
 
 def load_whole_plant(config: Path) -> Plant:
@@ -79,5 +80,23 @@ def check_parts(plant: Plant) -> list[Problem]:
             problems += error.problems
         except StreamadError as error:
             problems.append(Problem(where, str(error)))
+    return problems + misplaced(plant)
+
+
+def misplaced(plant: Plant, role: Role | None = None) -> list[Problem]:
+    """Return the outputs, feedback and control whose place is also that of another, of an input or of the config.
+
+    ``role``: only whether its place is one of them.
+    """
+    settings = plant.settings
     places = {**sink_urls(settings), **exchange_urls(settings)}
-    return problems + place_problems(places, input_urls(settings), plant.base_dir)
+    if role is not None and role in places:
+        places[role] = places.pop(role)  # a place that two have is reported for the later one
+    found = place_problems(places, input_urls(settings), plant.base_dir, plant.config)
+    return found if role is None else [problem for problem in found if problem.path == place_key(role)]
+
+
+def check_place(plant: Plant, role: Role) -> None:
+    """Raise ConfigError if the place of ``role`` is one that ``streamad run`` refuses: nothing may be written there."""
+    if problems := misplaced(plant, role):
+        raise ConfigError(located(problems), source=str(plant.config))

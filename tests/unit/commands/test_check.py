@@ -97,6 +97,23 @@ def test_feedback_and_control_are_checked_like_sinks(tmp_path: Path) -> None:
     assert "desk/feedback.jsonl (is followed)" in check(plant(tmp_path, learning=good_places)).stdout
 
 
+@pytest.mark.parametrize("role", ["feedback", "control"])
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("fifo", "is not a regular file (a FIFO, socket or device) -> name a regular file"),
+        ("/dev/null", "is not a regular file (a FIFO, socket or device) -> name a regular file"),
+        ("/proc/nope/x", "/proc"),
+    ],
+)
+def test_places_that_cannot_be_used_are_findings(tmp_path: Path, role: str, place: str, problem: str) -> None:
+    """All of them were ok to check, and refused by all else."""
+    os.mkfifo(tmp_path / "fifo")
+    outcome, name, text = the_one(plant(tmp_path, learning={role: place}))
+    assert (outcome, name) == ("failed", f"learning.{role}")
+    assert problem in text
+
+
 def test_a_wrong_config_is_all_its_problems(tmp_path: Path) -> None:
     result = check(plant(tmp_path, window={"lenght": 16}, alerts={"false_alarm_rate": 2}))
     assert isinstance(result.exception, ConfigError)
@@ -146,6 +163,8 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"learning": {"store": "nonsense://bucket/inliers"}}, STORE, "cannot be opened"),
         (None, {"learning": {"feedback": "out/alerts.jsonl"}}, FEEDBACK, "is also the file of sinks.alerts"),
         (None, {"learning": {"feedback": "in"}}, FEEDBACK, "is a folder"),
+        (None, {"learning": {"feedback": "x/../plant.yaml"}}, FEEDBACK, "is the config itself"),
+        (None, {"sinks": {"alerts": "plant.yaml"}}, ALERTS, "is the config itself"),
         (None, {"learning": {"control": "stdout:"}}, ("failed", "learning.control"), "no subscription 'stdout'"),
     ],
 )

@@ -15,11 +15,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.errors import SourceError, StreamadError, UsageError
+from streamad.commands.shared.announcement import announce_promotion
+from streamad.commands.shared.plants import load_plant
+from streamad.errors import ConfigError, SourceError, StreamadError, UsageError
 from streamad.learn.feedback.feedback import feedback_problem
 from streamad.learn.feedback.table import read_feedback_csv
 from streamad.learn.store.records import Mark
-from streamad.messages import Feedback, Promotion
+from streamad.messages import Feedback, ModelRef, Promotion
 from streamad.system.clock import SystemClock
 from streamad.types import from_us
 from tests.support.learning.stored import add, identity, plant_of, sequence, store_of
@@ -224,6 +226,41 @@ def test_a_sent_mark_is_said_to_count_once_a_monitor_has_read_it(config: Path) -
     last = result.stdout.splitlines()[-1]
     assert last == "kept in desk/feedback.jsonl: 2 marks, which count once a running monitor has read them"
     assert json.loads(run(config, "--alert", identity(2), "--veto", "--json").stdout)["counts_once_read"]
+
+
+@pytest.mark.parametrize(
+    ("learning", "problem"),
+    [
+        ({"feedback": "out/alerts.jsonl"}, "is also the file of sinks.alerts"),
+        ({"feedback": "nodir/../plant.yaml"}, "is the config itself"),
+        ({"feedback": "link.jsonl"}, "is the config itself"),
+        ({"feedback": "in.jsonl"}, "would be read as recordings"),
+        ({"feedback": "desk.jsonl", "control": "desk.jsonl"}, "is also the file of learning.control"),
+    ],
+)
+def test_nothing_is_sent_to_a_place_that_a_run_refuses(config: Path, learning: dict[str, Any], problem: str) -> None:
+    """A mark was appended to plant.yaml, which could not be read any more."""
+    plant_of(config.parent, learning=learning)
+    (config.parent / "link.jsonl").symlink_to(config)
+    before = {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()}
+    text = refusal(config, "--alert", identity(2), "--veto", kind=ConfigError)
+    assert "learning.feedback (line" in text
+    assert problem in text
+    assert {path: path.read_bytes() for path in config.parent.rglob("*") if path.is_file()} == before
+    ran = CliRunner().invoke(app, ["run", "--config", str(config)])
+    assert isinstance(ran.exception, ConfigError)
+    assert problem.replace("control", "feedback") in str(ran.exception)
+
+
+def test_a_promotion_is_not_announced_in_a_place_that_a_run_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = plant_of(tmp_path, learning={"control": "plant.yaml"})
+    before = config.read_bytes()
+    announce_promotion(load_plant(config), ModelRef("default", "0001"))
+    assert config.read_bytes() == before
+    assert "no announcement" in (text := " ".join(capsys.readouterr().err.split()))
+    assert "is the config itself: name another file, such as out/control.jsonl" in text
 
 
 def test_a_message_names_the_one_model_that_holds_the_sequence(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from streamad.commands.shared.marked import Marked
+from streamad.commands.shared.marks.marked import Marked
+from streamad.commands.shared.plants import check_place
 from streamad.commands.shared.stored import (
     StoreView,
     learning_of,
@@ -48,13 +49,16 @@ class MarkWriter:
     """Looks sequences up in the stores of ``model`` (None: all models) and writes marks on them.
 
     ``to_store``: write into the stores even if the plant has a place for feedback. Raises UsageError without a section
-    learning, StoreError if the stores are to be written and cannot be read.
+    learning, StoreError if the stores are to be written and cannot be read, ConfigError if the place for feedback is
+    also another's.
     """
 
     def __init__(self, plant: Plant, model: str | None, *, by: str | None = None, to_store: bool = False) -> None:
         self._plant = plant
         self._learning = learning_of(plant)
         self._to_store = to_store or self._learning.feedback is None
+        if not self._to_store:
+            check_place(plant, "feedback")
         self._models = some_models(plant, model)
         self._model = None if model is None else self._models[0]
         if self._to_store and not self._models:

@@ -1,0 +1,1 @@
+"""Operators' marks, as commands write them and tell of them."""
