@@ -56,7 +56,7 @@ def init(
         options["text"] = list(layout.as_text)
         readable = f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}"
         raw = read_raw(readable, home)
-    title = plain_name(name or Path(split_url(url)[1]).name.split(".")[0], "plant")
+    title = plain_name(name or Path(os.path.normpath(split_url(url)[1])).name.split(".")[0], "plant")
     settings = trial_settings(layout, url, options, title, None)
     if (named_by_files := read_file_ids(readable, home, raw, layout, settings)) is not None:
         raw = named_by_files
@@ -93,10 +93,13 @@ def init(
 def _relative(url: str, home: Path) -> str:
     """Return the URL of the sample, relative to the config's folder if it is in that folder."""
     scheme, rest, _ = split_url(url)
-    if scheme != "file" or not Path(rest).is_relative_to(home):
+    if scheme != "file":
         return url
-    query = url.partition(rest)[2]
-    return Path(os.path.normpath(rest)).relative_to(home).as_posix() + query
+    # As the source does it: ".." leaves a linked folder by its name.
+    path, folder = Path(os.path.normpath(rest)), Path(os.path.normpath(home))
+    written = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
+    prefix = "" if split_url(written)[0] == "file" else "file:"  # mqtt:file.csv would be another scheme
+    return prefix + written + url.partition(rest)[2]
 
 
 def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:
