@@ -20,7 +20,7 @@ from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader, may_come_twice
 from streamad.ingest.decode_values import FieldPath, Samples, fail, read_id
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
-from streamad.types import IntArray, Record, SampleBlock
+from streamad.types import BadValues, IntArray, Record, SampleBlock
 
 _HOUR_US = 3_600_000_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -46,10 +46,10 @@ class Decoder:
     def decode(self, record: Record, written_us: int | None) -> SampleBlock | None:
         """Return the samples of ``record``, ordered by time; None if it holds only ignored channels.
 
-        ``written_us`` replaces a missing record time in the clock-skew check (None: not checked). ``end`` of an
-        unordered message belongs to its last sample in time. With ``decode.time: relative`` the times count from the
-        sequence's start, except in native records. Raises DecodeError for anything unreadable, and nothing else,
-        whatever the bytes.
+        A value that cannot be read is missing, and the block says which ones are (``bad``). ``written_us`` replaces a
+        missing record time in the clock-skew check (None: not checked). ``end`` of an unordered message belongs to its
+        last sample in time. With ``decode.time: relative`` the times count from the sequence's start, except in native
+        records. Raises DecodeError for anything else unreadable, and nothing else, whatever the bytes.
         """
         value = record.value
         if len(value) > self._settings.max_message_bytes:
@@ -132,7 +132,9 @@ class _Readers:
         self.zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
         unit = "s" if native else settings.time_unit
         times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold)
-        own = (native or settings.fields is None) and OwnReader.serves(path)
+        has_qualities = settings.quality is not None or any(channel.quality for channel in channels)
+        own = native or (settings.fields is None and not has_qualities)
+        own = own and OwnReader.serves(path)
         self.fields = FieldReader(settings, channels, times, native=native, route=path)
         self.own = OwnReader(channels, times, settings.max_samples_per_message, path) if own else None
 
@@ -148,12 +150,13 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
 
 
 def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray | None = None) -> SampleBlock:
-    stream, sequence, times_us, values, end, indexes, route = samples
+    stream, sequence, times_us, values, end, indexes, route, bad = samples
     if later_us is None and len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]
-    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us)
+        bad = None if bad is None else BadValues(bad.codes[order], bad.first)
+    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us, bad)
 
 
 def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:

@@ -1,4 +1,4 @@
-"""Readers of single values of a message: ids, numbers, flags, rows; each returns a value or raises DecodeError.
+"""Readers of single values of a message: ids, numbers, flags; each returns a value or raises DecodeError.
 
 They accept anything a parser can produce (huge integers, lone surrogates, msgpack extensions) and quote at most 80
 characters of it.
@@ -7,17 +7,15 @@ characters of it.
 from __future__ import annotations
 
 import math
-import struct
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
-import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.types import FloatArray, IntArray
+from streamad.types import BadValues, FloatArray, IntArray
 
 DecodeErrorKind = Literal[
     "malformed",
@@ -30,7 +28,6 @@ DecodeErrorKind = Literal[
     "unknown_channel",
     "bad_time",
     "clock_skew",
-    "infinite",
     "mixed_message",
 ]
 
@@ -86,10 +83,11 @@ def read_id(value: object, field: str) -> str:
     return value
 
 
-def read_number(value: object, *, as_text: bool) -> float:
-    """Return a reading, NaN for missing (null, NaN; with ``as_text`` also an empty text). Infinities pass through.
+def read_number(value: object, *, as_text: bool, missing: Collection[str] = ()) -> float | None:
+    """Return a reading, NaN for missing (null, NaN; with ``as_text`` also an empty text), None for anything else.
 
-    ``as_text`` accepts numbers written as text, as CSV gives them. Raises DecodeError (wrong_type, infinite).
+    Infinities pass through. ``as_text`` accepts numbers written as text, as CSV gives them; ``missing`` holds further
+    texts that mean missing, in lower case.
     """
     if type(value) is float:
         return value
@@ -100,13 +98,17 @@ def read_number(value: object, *, as_text: bool) -> float:
             return float(value)
         except OverflowError:
             return math.inf if value > 0 else -math.inf
-    if as_text and isinstance(value, str) and len(value) <= MAX_NUMBER_CHARACTERS and "_" not in value:
+    return _number_in(value, as_text=as_text, missing=missing) if isinstance(value, str) else None
+
+
+def _number_in(text: str, *, as_text: bool, missing: Collection[str]) -> float | None:
+    if as_text and len(text) <= MAX_NUMBER_CHARACTERS and "_" not in text:
         try:
-            return float(value)
+            return float(text)
         except ValueError:
-            if value.strip().lower() in _MISSING:
+            if text.strip().lower() in _MISSING:
                 return math.nan
-    fail("wrong_type", f"must be a number or null, got {shown(value)}")
+    return math.nan if missing and text.strip().lower() in missing else None
 
 
 def read_route(value: object, field: str, *, as_text: bool) -> str | None:
@@ -158,42 +160,7 @@ class Samples(NamedTuple):
     end: bool
     indexes: IntArray | None = None
     route: str | None = None
-
-
-class ValueReader:
-    """Turns rows of Python floats into float32 [n, C]."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._row = struct.Struct(f"={len(names)}f")  # "=": only standard packing checks for overflow
-
-    def finite(self, rows: list[Any]) -> FloatArray | None:
-        """Return float32 [n, C] of rows of float or None; None if a value is infinite or overflows."""
-        if len(rows) == 1:
-            try:  # several times quicker than an array call and its check
-                packed = self._row.pack(*rows[0])
-            except OverflowError:
-                return None
-            except struct.error:  # a missing value, or some channels only
-                pass
-            else:
-                row = rows[0]
-                infinite = math.inf in row or -math.inf in row
-                return None if infinite else np.frombuffer(bytearray(packed), dtype=np.float32).reshape(1, -1)
-        with np.errstate(over="ignore"):  # an overflow becomes infinite
-            values = np.array(rows, dtype=np.float32)
-        return None if np.isinf(values).any() else values
-
-    def read(self, rows: list[list[float]], where: str | None) -> FloatArray:
-        """Return float32 [n, C]. Raises DecodeError (infinite) naming the row (of ``where``) and the channel."""
-        values = self.finite(rows)
-        if values is not None:
-            return values
-        with np.errstate(over="ignore"):
-            index, column = np.argwhere(np.isinf(np.array(rows, dtype=np.float32)))[0]
-        place = "" if where is None else f"{where}[{index}], "
-        value = f"{place}channel {self._names[column]}: {shown(rows[index][column])}"
-        fail("infinite", f"{value} is infinite or beyond 32-bit floats; write null for a missing value")
+    bad: BadValues | None = None
 
 
 class FieldPath:

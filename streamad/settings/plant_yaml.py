@@ -15,6 +15,7 @@ from streamad.errors import ConfigError, Problem
 from streamad.plugins import split_url
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
+from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
 from streamad.settings.yaml_file import (
     environment_secrets,
     locate,
@@ -40,6 +41,10 @@ class ChannelSettings(ConfigSection):
     """Physical unit, as text."""
     field: str | None = None
     """Its name in your messages if different (dotted path for nested ones)."""
+    missing: MissingNumbers = ()
+    """Numbers that mean a missing value, such as -9999."""
+    quality: QualitySettings | None = None
+    """Quality of this channel's readings, in a field beside its own; null: decode.quality."""
 
 
 class SourceSettings(ConfigSection):
@@ -93,6 +98,10 @@ class DecodeSettings(ConfigSection):
     """Unit of numeric times, absolute or relative."""
     timezone: str | None = None
     """IANA time zone of dates without a UTC offset; null: such dates are unreadable."""
+    missing: MissingTexts = ()
+    """Texts in place of numbers that mean a missing value, in any case; others are counted as unreadable values."""
+    quality: QualitySettings | None = None
+    """Quality of all readings of a message; null: messages have none."""
     default_stream: str | None = None
     """Stream of messages without one."""
     max_clock_skew: Duration = 3_600_000_000
