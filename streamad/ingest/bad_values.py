@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from streamad.ingest.decode_rows import QUALITY
 from streamad.partition_progress import BadChannel
 from streamad.types import BAD_REASONS, BadValues, SampleBlock
 
@@ -110,11 +111,12 @@ class BadValueWatch:
         over = {column: self._count(block, block.bad, column) for column in columns}
         present[columns] = 0
         self._pending += present
-        found = [
-            f"{MOST_BAD + 1} of {seen} values of {self._channels[column]}" for column, seen in over.items() if seen
-        ]
-        if found:
-            self._over.append(f"{_joined(found)} cannot be used; the dead letters show the first ones")
+        over = {column: seen for column, seen in over.items() if seen is not None}
+        if over:
+            found = _joined([f"{MOST_BAD + 1} of {seen} values of {self._channels[c]}" for c, seen in over.items()])
+            reasons = {BAD_REASONS[code]: text for (column, code), text in block.bad.first.items() if column in over}
+            first = "; ".join(f"{reason}: {text}" for reason, text in reasons.items())
+            self._over.append(f"{found} cannot be used ({first})")
         return letter
 
     def _count(self, block: SampleBlock, bad: BadValues, column: int) -> int | None:
@@ -148,8 +150,10 @@ class BadValueWatch:
         texts = []
         for (column, code), text in bad.first.items():
             letters = self._letters_of(column, now_us)
-            last_us = None if letters is None else letters.get(BAD_REASONS[code])
-            if letters is not None and (last_us is None or now_us - last_us >= HOUR_US):
+            if letters is None or code == QUALITY:  # a bad quality is no surprise: the config names the good ones
+                continue
+            last_us = letters.get(BAD_REASONS[code])
+            if last_us is None or now_us - last_us >= HOUR_US:
                 letters[BAD_REASONS[code]] = now_us
                 texts.append(f"{self._channels[column]}: {text}")
         return f"{_joined(texts)}; all else was read"[:_LETTER_CHARACTERS] if texts else None

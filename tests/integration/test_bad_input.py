@@ -113,7 +113,9 @@ def test_a_channel_of_bad_values_is_unscorable_and_an_event(plant: CliPlant) -> 
     assert (verdict["decision"], "temp" in verdict["detail"]) == ("unscorable", True)
     assert report["counters"]["bad_values"] == {"temp": {"wrong_type": n}}
     (event,) = [event for event in plant.lines("events") if event["kind"] == "bad_values"]
-    assert event["message"] == "51 of 51 values of temp cannot be used; the dead letters show the first ones"
+    assert event["message"] == (
+        "51 of 51 values of temp cannot be used (wrong_type: must be a number or null, got 'Bad')"
+    )
     assert event["partition"] == "recordings/day.jsonl"
 
 

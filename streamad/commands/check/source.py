@@ -102,9 +102,13 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
         return [warning(check, f"no record {when}", "is the plant running, is the URL right?")]
     unreadable = sum(counters.dead_letters.values()) - counters.dead_letters[BAD_VALUE]
     findings = []
-    if counters.bad_values:
+    surprising = {
+        name: {reason: count for reason, count in of.items() if reason != "quality"}
+        for name, of in counters.bad_values.items()
+    }
+    if any(surprising.values()):
         first = sample.unreadable.get(BAD_VALUE, "")
-        message = f"values that cannot be used: {bad_values_text(counters.bad_values)}; {first}"
+        message = f"values that cannot be used: {bad_values_text(surprising)}; {first}"
         findings.append(warning(check, message, "name what means missing in decode.missing or channels[].missing"))
     for kind, first in sample.unreadable.items():
         if kind == BAD_VALUE:

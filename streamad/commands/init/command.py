@@ -11,10 +11,10 @@ from rich.markup import escape
 
 from streamad.commands.check.source import check_source
 from streamad.commands.init.config import config_text, duration_text, trial_settings
+from streamad.commands.init.fields.names import plain_name
 from streamad.commands.init.file_ids import read_file_ids
 from streamad.commands.init.files import read_joined
 from streamad.commands.init.layout import Layout, find_layout
-from streamad.commands.init.names import plain_name
 from streamad.commands.init.order import read_sorted
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure

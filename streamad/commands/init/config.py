@@ -62,6 +62,10 @@ def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
         found["time_unit"] = layout.time.unit
     if layout.time.zone is not None:
         found["timezone"] = layout.time.zone
+    if layout.missing:
+        found["missing"] = list(layout.missing)
+    if layout.quality is not None:
+        found["quality"] = layout.quality.entry
     if layout.ids_from_files:
         found["sequence_from"] = "file"
     if layout.is_relative:
@@ -166,6 +170,8 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         "time": "counts from the sequence's start; or: absolute",
         "time_unit": "of numeric times: s, ms, us or ns",
         "timezone": "a guess: the dates do not name it; or for example Europe/Berlin",
+        "missing": "these texts mean a missing value; others are counted",
+        "quality": "readings of another quality are missing",
         "default_stream": "no field names the stream: all samples belong to this one",
     }
     entries = [Entry(key, found[key], comment) for key, comment in comments.items() if key in found]

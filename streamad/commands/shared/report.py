@@ -57,7 +57,7 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
 
 def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return the counts of values that cannot be used for people: the channels with most of them, and the reasons."""
-    ranked = sorted(counts.items(), key=lambda item: -sum(item[1].values()))
+    ranked = sorted(((name, of) for name, of in counts.items() if of), key=lambda item: -sum(item[1].values()))
     shown = [f"{sum(of.values())} of {name} ({', '.join(of)})" for name, of in ranked[:_CHANNELS_SHOWN]]
     rest = sum(sum(of.values()) for _, of in ranked[_CHANNELS_SHOWN:])
     more = [f"{rest} of {len(ranked) - _CHANNELS_SHOWN} more channels"] if rest else []

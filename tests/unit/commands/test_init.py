@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands.init.names import channel_names, unit_of
+from streamad.commands.init.fields.names import channel_names, unit_of
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, SourceError, StreamadError
 from streamad.runtime.replay import read_sequences

@@ -359,6 +359,18 @@ def test_then_there_is_one_letter_an_hour_by_the_records_clock_else_by_event_tim
     assert reader.counters.bad_values["temp"]["wrong_type"] == len(times_s)
 
 
+def test_a_bad_quality_is_counted_and_an_event_but_no_letter() -> None:
+    reader = Reader(plant(decode={"quality": {"field": "q", "good": [192]}}))
+    for i in range(60):
+        message = {**HEAD, "time": T + i, "values": {"temp": 1, "pressure": "Bad" if i == 0 else None}, "q": 0}
+        reader.take(Record(i, json.dumps(message).encode()))
+    assert reader.counters.bad_values == {"temp": {"quality": 60}, "pressure": {"wrong_type": 1}}
+    assert [error for _, error in reader.letters] == [
+        "pressure: must be a number or null, got 'Bad'; all else was read"
+    ]
+    assert reader.events == ["51 of 51 values of temp cannot be used (quality: its quality is 0)"]
+
+
 def run_of(n: int, bad: set[int], begin: int = 0) -> list[Record]:
     return [record(begin + i, "Bad" if i in bad else 1.0, at_s=begin + i) for i in range(n)]
 
@@ -367,7 +379,7 @@ def run_of(n: int, bad: set[int], begin: int = 0) -> list[Record]:
 def test_more_than_five_per_cent_of_a_thousand_readings_is_an_event(n_bad: int, n_events: int) -> None:
     reader = Reader(plant())
     reader.take(*run_of(1_000, {*range(0, 20 * (n_bad - 1), 20), 999}))
-    expected = ["51 of 1000 values of temp cannot be used; the dead letters show the first ones"]
+    expected = ["51 of 1000 values of temp cannot be used (wrong_type: must be a number or null, got 'Bad')"]
     assert reader.events == expected * n_events
 
 
@@ -377,7 +389,7 @@ def test_a_window_begins_with_a_bad_reading_and_ends_after_a_thousand() -> None:
     reader.take(*run_of(1_000, set(range(50)), 990), *run_of(50, set(range(50)), 1_990))
     assert reader.events == []
     reader.take(*run_of(1, {0}, 2_040))
-    assert reader.events == ["51 of 51 values of temp cannot be used; the dead letters show the first ones"]
+    assert reader.events == ["51 of 51 values of temp cannot be used (wrong_type: must be a number or null, got 'Bad')"]
 
 
 def test_a_channel_that_stays_bad_is_one_event_until_it_was_good_again() -> None:
@@ -405,7 +417,10 @@ def test_many_channels_at_once_are_one_letter_and_one_event() -> None:
     letter = watch.note(block_of(np.full((60, len(names)), np.nan, np.float32), bad), START_US)
     assert letter == "c0: 'Bad'; c1: 'Bad'; c2: 'Bad'; and 253 more; all else was read"
     (event,) = watch.take_over()
-    assert event.startswith("51 of 51 values of c0; 51 of 51 values of c1; 51 of 51 values of c2; and 253 more cannot")
+    assert event == (
+        "51 of 51 values of c0; 51 of 51 values of c1; 51 of 51 values of c2; and 253 more cannot be used "
+        "(wrong_type: 'Bad')"
+    )
     assert len(watch.saved) == MOST_CHANNELS
     assert len(msgspec.msgpack.encode(watch.saved)) < 20_000
 

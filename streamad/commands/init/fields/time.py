@@ -9,8 +9,8 @@ from datetime import UTC, tzinfo
 from itertools import pairwise
 from typing import Literal
 
-from streamad.commands.init.columns import Column
-from streamad.commands.init.names import TIME, hints
+from streamad.commands.init.fields.columns import Column
+from streamad.commands.init.fields.names import TIME, hints
 from streamad.errors import DecodeError, SourceError
 from streamad.ingest.decode_times import TimeReader
 
