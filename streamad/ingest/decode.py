@@ -20,6 +20,7 @@ from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader, may_come_twice
 from streamad.ingest.decode_values import FieldPath, Samples, fail, read_id
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
+from streamad.settings.time_format import UNIX_UNITS, TimeUnit
 from streamad.types import BadValues, IntArray, Record, SampleBlock
 
 _HOUR_US = 3_600_000_000
@@ -130,10 +131,11 @@ class _Readers:
         path = None if route is None else FieldPath(route)
         self.relative = settings.time == "relative" and not native
         self.zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
-        unit = "s" if native else settings.time_unit
-        times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold)
+        unit: TimeUnit = "s" if native else settings.unit
+        form = None if native else settings.time_format
+        times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold, form=form)
         has_qualities = settings.quality is not None or any(channel.quality for channel in channels)
-        own = native or (settings.fields is None and not has_qualities)
+        own = native or (settings.fields is None and not has_qualities and (form is None or form in UNIX_UNITS))
         own = own and OwnReader.serves(path)
         self.fields = FieldReader(settings, channels, times, native=native, route=path)
         self.own = OwnReader(channels, times, settings.max_samples_per_message, path) if own else None

@@ -20,9 +20,10 @@ from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
 from streamad.commands.shared.console import JsonOption, err, local_url, out, print_json
 from streamad.commands.shared.plants import load_plant
-from streamad.errors import OutputError
+from streamad.errors import OutputError, UsageError
 from streamad.plugins import ConnectorContext, connect_source, split_url
 from streamad.ports import LabelledSource, NamedChannels
+from streamad.settings.time_format import checked_format
 from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 
@@ -31,6 +32,10 @@ def init(
     sample: Annotated[str, typer.Argument(help="A sample recording: a file (jsonl, csv, parquet, npz, ts) or a URL.")],
     *,
     write_to: Annotated[Path, typer.Option("--out", help="The config to write.", metavar="FILE")] = Path("plant.yaml"),
+    time_format: Annotated[
+        str | None,
+        typer.Option(help="Format of the dates if several fit, in strptime tokens.", metavar="FORMAT"),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the monitor; default: the sample's name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
     as_json: JsonOption = False,
@@ -49,7 +54,7 @@ def init(
     raw = read_raw(url, home)
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
-    layout = find_layout(raw, named)
+    layout = find_layout(raw, named, None if time_format is None else _checked(time_format))
     options = dict(raw.options)
     readable = url
     if layout.as_text:
@@ -88,6 +93,13 @@ def init(
     )
     write_atomically(write_to, text.encode())
     _emit(write_to, raw, layout, rhythm, as_json)
+
+
+def _checked(time_format: str) -> str:
+    try:
+        return checked_format(time_format)
+    except ValueError as error:
+        raise UsageError(f"--time-format: {error}") from None
 
 
 def _relative(url: str, home: Path) -> str:

@@ -58,7 +58,9 @@ def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
     fields = field_mapping(layout)
     if fields is not None:
         found["fields"] = fields
-    if layout.time.unit != "s":
+    if layout.time.format is not None:
+        found["time_format"] = layout.time.format
+    elif layout.time.unit != "s":
         found["time_unit"] = layout.time.unit
     if layout.time.zone is not None:
         found["timezone"] = layout.time.zone
@@ -169,6 +171,7 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         "sequence_from": "one sequence a file, whose name is the id",
         "time": "counts from the sequence's start; or: absolute",
         "time_unit": "of numeric times: s, ms, us or ns",
+        "time_format": "of the dates: strptime tokens, or excel",
         "timezone": "a guess: the dates do not name it; or for example Europe/Berlin",
         "missing": "these texts mean a missing value; others are counted",
         "quality": "readings of another quality are missing",

@@ -61,16 +61,19 @@ class Layout:
         return self.time.counts and self.has_ids
 
 
-def find_layout(sample: RawSample, known_names: Sequence[str] | None = None) -> Layout:
-    """Return the layout of the sample's messages. Raises SourceError if there is no time or no channel."""
+def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, time_format: str | None = None) -> Layout:
+    """Return the layout of the sample's messages; ``time_format`` is that of its dates, if it is known.
+
+    Raises SourceError if there is no time or no channel, or if several formats read its dates.
+    """
     messages = sample.messages
     if all(_is_own(message) for message in messages):
-        return _own(messages, known_names)
+        return _own(messages, known_names, time_format)
     columns = columns_of(messages)
-    chunked = _chunked(messages, columns)
+    chunked = _chunked(messages, columns, time_format)
     if chunked is not None:
         return chunked
-    time = find_time(columns.values(), len(messages))
+    time = find_time(columns.values(), len(messages), time_format)
     rest = {path: column for path, column in columns.items() if path != time.path}
     notes: list[str] = []
     channel, value = _per_channel(rest)
@@ -114,7 +117,7 @@ def _is_own(message: Mapping[str, Any]) -> bool:
     return values is None and "time" in message and message.get("end") is True
 
 
-def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | None) -> Layout:
+def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | None, time_format: str | None) -> Layout:
     names = list(dict.fromkeys(name for message in messages for name in _names_in(message)))
     notes: list[str] = []
     if not names:
@@ -123,7 +126,7 @@ def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | Non
     if not names:
         raise SourceError("nothing numeric found: the messages hold no values")
     times = Column("time", values=[time for message in messages for time in _times_of(message)])
-    time = find_time([times], len(times.values))
+    time = find_time([times], len(times.values), time_format)
     layout = Layout("own", time, _lines(names), notes=notes)
     if any(message.get("stream") is not None for message in messages):
         layout.stream = "stream"
@@ -155,7 +158,9 @@ def _times_of(message: Mapping[str, Any]) -> list[Any]:
 # --- several samples in a message, under other names ---
 
 
-def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> Layout | None:
+def _chunked(
+    messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], time_format: str | None
+) -> Layout | None:
     rows = next((column for column in columns.values() if _holds(column, list)), None)
     if rows is None:
         return None
@@ -164,7 +169,7 @@ def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column
         for path, column in columns.items()
         if column is not rows and column.values and all(isinstance(value, list) for value in column.values)
     }
-    time = find_time(lists.values(), 0)
+    time = find_time(lists.values(), 0, time_format)
     rest = {path: column for path, column in columns.items() if path not in lists and column is not rows}
     notes: list[str] = []
     names = next((list(names) for message in messages if isinstance(names := message.get("channels"), list)), [])

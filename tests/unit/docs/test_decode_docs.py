@@ -50,7 +50,7 @@ def test_examples_are_read(decoder: Decoder, text: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(examples()) == 9
+    assert len(examples()) == 10
 
 
 def test_the_table_names_every_kind() -> None:

@@ -27,6 +27,8 @@ DECODERS = {
     "json": DecodeSettings(format="json"),
     "msgpack": DecodeSettings(format="msgpack", time_unit="ns"),
     "relative": DecodeSettings(time="relative", default_stream="x", max_samples_per_message=5),
+    "dated": DecodeSettings(time_format="%d.%m.%Y %H:%M:%S", timezone="Europe/Berlin"),
+    "excel": DecodeSettings(time_format="excel", timezone="Europe/Berlin", missing=("x",)),
     "mapped": DecodeSettings(fields=FieldSettings()),
     "flat": DecodeSettings(fields=FieldSettings(values=None, stream="key"), default_stream="x"),
     "nested flat": DecodeSettings(fields=FieldSettings(values=None, time="record", end="values.temp")),
