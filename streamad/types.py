@@ -81,6 +81,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     ``timestamp_us`` is the record's own time (None if the medium has none: the event time is used).
     ``native`` marks bytes that the connector itself wrote in streamad's own msgpack format, whatever ``decode`` says.
     ``sequence`` is the id that the source gives (the file's name), for ``decode.sequence_from: file``.
+    ``schema`` is the id that the record's headers name, if a Schema Registry serializer wrote it. An empty ``value`` is
+    a tombstone: it holds no message.
     """
 
     offset: int
@@ -89,6 +91,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None = None
     native: bool = False
     sequence: str | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

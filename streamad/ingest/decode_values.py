@@ -15,10 +15,11 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import msgspec
 
 from streamad.errors import DecodeError
-from streamad.types import BadValues, FloatArray, IntArray
+from streamad.types import BadValues, FloatArray, IntArray, Record
 
 DecodeErrorKind = Literal[
     "malformed",
+    "schema_registry",
     "too_large",
     "too_many_samples",
     "wrong_type",
@@ -39,6 +40,7 @@ _MAX_MESSAGE_CHARACTERS = 280
 _MAX_SHOWN_CHARACTERS = 60
 MAX_NUMBER_CHARACTERS = 64
 _EXACT_BELOW = 2**53
+_CONFLUENT_BYTES, _GLUE_BYTES, _GLUE_MARK = 5, 18, 3
 _MISSING = frozenset({"", "null", "none", "na", "n/a"})
 _FLAGS = {"": False, "false": False, "0": False, "no": False, "true": True, "1": True, "yes": True}
 _JSON_TYPES = {dict: "an object", list: "a list", type(None): "null", datetime: "a timestamp", bytes: "binary data"}
@@ -141,6 +143,23 @@ def read_flag(value: object, field: str, *, as_text: bool) -> bool:
         if isinstance(value, str) and value.strip().lower() in _FLAGS:
             return _FLAGS[value.strip().lower()]
     fail("wrong_type", f"{field}: must be true or false, got {shown(value)}")
+
+
+def serializer_of(record: Record) -> str | None:
+    """Return what shows that a Schema Registry serializer wrote a record that is no message; None if nothing does.
+
+    The framings are those of Confluent (0x00, four bytes of id; or a header) and of AWS Glue (0x03, a version's UUID).
+    """
+    value = record.value
+    if record.schema is not None:
+        return f"written by a Schema Registry serializer (a header names schema {shown(record.schema)})"
+    if len(value) > _CONFLUENT_BYTES and value[0] == 0:
+        schema, payload = int.from_bytes(value[1:_CONFLUENT_BYTES], "big"), value[_CONFLUENT_BYTES:]
+        kind = "JSON Schema" if payload[:1] in (b"{", b"[") else "Avro or Protobuf"
+        return f"framed by a Schema Registry serializer (0x00, schema id {schema}; {kind})"
+    if len(value) > _GLUE_BYTES and value[0] == _GLUE_MARK and value[1] in (0, 5):
+        return "framed by an AWS Glue Schema Registry serializer (0x03)"
+    return None
 
 
 ABSENT: Any = msgspec.UNSET

@@ -167,7 +167,8 @@ class Intake:
             finished = self._observe(record) if block is None else self.assembler.push(block, record.timestamp_us)
             if is_new:
                 self._counters.samples += 0 if block is None else len(block)
-                self._counters.ignored += block is None
+                self._counters.ignored += block is None and bool(record.value)
+                self._counters.tombstones += not record.value
             if block is not None:
                 self._times.found(record, written_us, None)
                 if is_new and not (block.bad is None and self._bad_values.is_idle):

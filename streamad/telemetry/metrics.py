@@ -53,6 +53,7 @@ class Counters:
         self.records = 0
         self.samples = 0
         self.ignored = 0
+        self.tombstones = 0
         self.sequence_samples = 0
         self.merged = 0
         self.duplicates = 0

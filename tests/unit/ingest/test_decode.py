@@ -259,7 +259,15 @@ def test_clock_skew_counts_from_the_records_own_time() -> None:
 # --- what is unreadable ---------------------------------------------------------------------------------------------
 
 BAD: list[tuple[str, Any, str]] = [
-    ("malformed", b"", "not JSON"),
+    (
+        "schema_registry",
+        b"\0\0\0\1\0\x02r1\x02",
+        "0x00, schema id 256; Avro or Protobuf): let its producer write plain",
+    ),
+    ("schema_registry", b'\0\0\0\0\x07{"stream":"r1"}', "schema id 7; JSON Schema"),
+    ("schema_registry", b"\3\0" + b"u" * 16 + b"\x02r1", "AWS Glue Schema Registry serializer (0x03)"),
+    ("malformed", b"\0\0\0\0\x07", "not JSON"),
+    ("malformed", b"\3\0" + b"u" * 16, "not JSON"),
     ("malformed", b"\x00\x01", "not JSON"),
     ("malformed", b"hello", "not JSON"),
     ("malformed", b'{"stream":"r1"', "truncated"),
@@ -340,6 +348,23 @@ def test_bad_messages(kind: str, message: Any, text: str) -> None:
     assert caught.value.kind == kind
     assert text in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_a_header_that_names_a_schema_explains_what_is_no_message() -> None:
+    decoder = Decoder(DecodeSettings(), CHANNELS)
+    with pytest.raises(DecodeError, match=r"Schema Registry serializer \(a header names schema '01ab'\)") as caught:
+        decoder.decode(Record(0, b"\x02r1\x02", schema="01ab"), None)
+    assert caught.value.kind == "schema_registry"
+    block = decoder.decode(Record(0, json.dumps(single()).encode(), schema="01ab"), None)  # its payload is plain JSON
+    assert block is not None
+    with pytest.raises(DecodeError) as caught:
+        decoder.decode(Record(0, b"5", schema="01ab"), None)
+    assert caught.value.kind == "wrong_type"
+
+
+def test_a_tombstone_holds_no_message() -> None:
+    assert decode(b"") is None
+    assert decode(b"", DecodeSettings(format="msgpack")) is None
 
 
 def test_errors_echo_little_of_the_message() -> None:
