@@ -38,7 +38,7 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         count = sum(value.values()) if isinstance(value, dict) else value
         if count:
             table.add_row(name.replace("_", " "), str(count))
-    if report.counters["bad_values"]:
+    if report.counters.get("bad_values"):
         table.add_row("bad values", escape(bad_values_text(report.counters["bad_values"])))
     if held := report.counters.get("held"):
         what = "sequence" if held == 1 else "sequences"

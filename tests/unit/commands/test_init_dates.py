@@ -88,6 +88,16 @@ def test_dates_of_plants_are_found(form: str, days: int, tmp_path: Path) -> None
     assert "(1 March 2026, 06:00:00)" in text
 
 
+def test_a_batch_number_of_digits_is_no_time(tmp_path: Path) -> None:
+    rows = [f"02.03.2026 06:{m:02d}:00,{m // 10 + 1:05d},{20 + m / 10}\n" for m in range(40)]
+    (tmp_path / "batches.csv").write_text("Zeitstempel,Charge,Temperatur\n" + "".join(rows))
+    result = init(tmp_path / "batches.csv")
+    assert result.exit_code == 0, result.output or result.exception
+    decode = load_plant(tmp_path / "plant.yaml").settings.decode
+    assert decode.fields is not None
+    assert (decode.fields.time, decode.fields.sequence) == ("Zeitstempel", "Charge")
+
+
 def test_dates_with_an_offset_need_no_zone(tmp_path: Path) -> None:
     sample = csv(tmp_path / "day.csv", lambda time: time.strftime("%d.%m.%Y %H:%M:%S +0000"))
     decode = decode_of(sample)
