@@ -42,6 +42,18 @@ class StreamProgress(msgspec.Struct, frozen=True, kw_only=True):
     closed_late: dict[str, int] = {}
 
 
+class BadChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A channel's bad values: the time of the last dead letter by reason, and the window that is being counted.
+
+    ``is_over``: the window before had too many.
+    """
+
+    letters: dict[str, int] = {}
+    seen: int = 0
+    bad: int = 0
+    is_over: bool = False
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The state from which a restart continues a partition.
 
@@ -53,6 +65,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     sequences that the memory limit ended while records were read again (stream, hash of the id), with the offset from
     which their samples below N are late and not yet reported. ``jumps``: records whose last sample was held because it
     lay far ahead, with the offset of the record at which it moved the partition's clock (None: nowhere), and its time.
+    ``bad_values`` is by channel, at N.
     """
 
     partition: str
@@ -67,6 +80,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     untold: tuple[tuple[str, str, int], ...] = ()
     jumps: tuple[tuple[int, int | None, int], ...] = ()
+    bad_values: dict[str, BadChannel] = {}
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +98,7 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     untold: tuple[tuple[str, str, int], ...] = ()
     jumps: tuple[tuple[int, int | None, int], ...] = ()
+    bad_values: dict[str, BadChannel] = {}
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:

@@ -32,4 +32,5 @@ class Plant:
             source_options=settings.source.options,
             max_duration_us=settings.sequences.max_duration,
             ids_from_files=settings.decode.sequence_from == "file",
+            local_times=settings.decode.timezone is not None,
         )

@@ -56,7 +56,8 @@ class ConnectorContext:
     Channels, clock, the folder of relative paths, the plant's name, and its source: a sink of the same system may leave
     out what they share (``kafka:///alerts``). ``max_duration_us`` is the longest duration of a sequence, for which its
     records must be kept (None: unknown). ``ids_from_files``: records need the id that their file's name gives.
-    ``times``: the event times of raw records; None where they are not in the messages, or not known.
+    ``times``: the event times of raw records; None where they are not in the messages, or not known. ``local_times``:
+    timestamps without a zone are local ones (``decode.timezone``), and the decoder reads them; else they are UTC.
     """
 
     channels: tuple[ChannelSpec, ...]
@@ -68,6 +69,7 @@ class ConnectorContext:
     max_duration_us: int | None = None
     ids_from_files: bool = False
     times: RecordTimes | None = None
+    local_times: bool = False
 
     @property
     def feedback_group(self) -> str:

@@ -154,13 +154,15 @@ class Topics(Protocol):
 class FeedRecord(NamedTuple):
     """A raw message for a source to read, as a producer of the plant would send it.
 
-    ``offset`` is its former offset, for feeds that keep it (recordings); the others count from their own.
+    ``offset`` and ``schema`` are those of its ``Record``, for feeds that keep them (recordings); the others count from
+    their own offset.
     """
 
     value: bytes
     key: bytes | None = None
     timestamp_us: int | None = None
     offset: int | None = None
+    schema: str | None = None
 
 
 @runtime_checkable

@@ -7,7 +7,9 @@ Event and record times are integer microseconds since the Unix epoch (one tick =
 from __future__ import annotations
 
 __all__ = [
+    "BAD_REASONS",
     "FILE_OFFSETS",
+    "BadValues",
     "BoolArray",
     "ChannelSpec",
     "FinishedSequence",
@@ -28,6 +30,7 @@ __all__ = [
     "from_us",
 ]
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias
@@ -78,6 +81,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     ``timestamp_us`` is the record's own time (None if the medium has none: the event time is used).
     ``native`` marks bytes that the connector itself wrote in streamad's own msgpack format, whatever ``decode`` says.
     ``sequence`` is the id that the source gives (the file's name), for ``decode.sequence_from: file``.
+    ``schema`` is the id that the record's headers name, if a Schema Registry serializer wrote it. An empty ``value`` is
+    a tombstone: it holds no message.
     """
 
     offset: int
@@ -86,6 +91,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None = None
     native: bool = False
     sequence: str | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +181,21 @@ SourceEvent: TypeAlias = RecordBatch | PartitionAssigned | PartitionRevoked | Pa
 # --- samples, sequences, windows ------------------------------------------------------------------------------------
 
 
+BAD_REASONS = ("", "wrong_type", "infinite", "quality")
+"""Why a value cannot be used: no number, beyond 32-bit floats, or of a quality that is not good; by code."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BadValues:
+    """The values of a block that cannot be used, all missing there: ``codes`` uint8 [n, C], 0 for all other values.
+
+    ``first`` holds the text about the first one of each channel (its index) and code.
+    """
+
+    codes: npt.NDArray[np.uint8]
+    first: Mapping[tuple[int, int], str]
+
+
 class SampleBlock(msgspec.Struct, gc=False):
     """The samples of one record: one stream, one sequence id (None if the messages carry none).
 
@@ -184,7 +205,7 @@ class SampleBlock(msgspec.Struct, gc=False):
     ``relative``: the times count from the sequence's start instead of the epoch. ``route`` is the value of the field
     that chooses the model (``models.field``), if any. ``later_us`` int64 [n] holds the second readings of local times
     that come twice when clocks are set back (else the same as ``times_us``), the samples in the record's order; None if
-    there are none.
+    there are none. ``bad`` says which values cannot be used, None if all can.
     """
 
     stream: str
@@ -197,6 +218,7 @@ class SampleBlock(msgspec.Struct, gc=False):
     relative: bool = False
     route: str | None = None
     later_us: IntArray | None = None
+    bad: BadValues | None = None
 
     def __len__(self) -> int:
         return len(self.times_us)

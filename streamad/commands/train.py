@@ -15,7 +15,7 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.report import print_references
+from streamad.commands.shared.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import DetectorError, RegistryError, TrainingDataError
 from streamad.judge.calibration import certifiable_rate
@@ -196,9 +196,10 @@ def _warn(data: Recordings, plant: Plant) -> None:
         err.print(f"[yellow]left out[/] {sequence.stream} {sequence.sequence}: {why}")
     if len(data.unscorable) > 5:
         err.print(f"[yellow]left out[/] {len(data.unscorable) - 5} more")
-    if data.counters.dead_letters:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in data.counters.dead_letters.items())
+    if kinds := unreadable_text(data.counters.dead_letters):
         err.print(f"[yellow]unreadable messages[/]: {kinds}")
+    if data.counters.bad_values:
+        err.print(f"[yellow]bad values[/]: {escape(bad_values_text(data.counters.bad_values))}")
     if data.counters.late_samples:
         err.print(
             f"[yellow]{data.counters.late_samples} samples came too late[/] and are left out; "

@@ -14,15 +14,17 @@ from zoneinfo import ZoneInfo
 import msgspec
 import numpy as np
 
-from streamad.errors import ConfigError, Problem
+from streamad.errors import ConfigError, DecodeError, Problem
 from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader, may_come_twice
-from streamad.ingest.decode_values import FieldPath, Samples, fail, read_id
+from streamad.ingest.decode_values import FieldPath, Samples, fail, read_id, serializer_of
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
-from streamad.types import IntArray, Record, SampleBlock
+from streamad.settings.time_format import UNIX_UNITS, TimeUnit
+from streamad.types import BadValues, IntArray, Record, SampleBlock
 
 _HOUR_US = 3_600_000_000
+_PLAIN = "let its producer write plain JSON or msgpack, or convert the topic (Kafka Connect, ksqlDB)"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -44,21 +46,23 @@ class Decoder:
         self._msgpack = msgspec.msgpack.Decoder()
 
     def decode(self, record: Record, written_us: int | None) -> SampleBlock | None:
-        """Return the samples of ``record``, ordered by time; None if it holds only ignored channels.
+        """Return the samples of ``record``, ordered by time; None if it holds only ignored channels, or no message.
 
-        ``written_us`` replaces a missing record time in the clock-skew check (None: not checked). ``end`` of an
-        unordered message belongs to its last sample in time. With ``decode.time: relative`` the times count from the
-        sequence's start, except in native records. Raises DecodeError for anything unreadable, and nothing else,
-        whatever the bytes.
+        A value that cannot be read is missing, and the block says which ones are (``bad``). ``written_us`` replaces a
+        missing record time in the clock-skew check (None: not checked). ``end`` of an unordered message belongs to its
+        last sample in time. With ``decode.time: relative`` the times count from the sequence's start, except in native
+        records. Raises DecodeError for anything else unreadable, and nothing else, whatever the bytes.
         """
         value = record.value
+        if not value:
+            return None  # a tombstone
         if len(value) > self._settings.max_message_bytes:
             fail("too_large", f"{len(value)} bytes, allowed are {self._settings.max_message_bytes}")
         readers = self._native if record.native else self._plain
         wire: Wire = "msgpack" if record.native else _wire_format(value, self._settings.format)
         samples = None if readers.own is None else readers.own.read(value, wire)
         if samples is None:
-            samples = readers.fields.read(self._parse(value, wire), record)
+            samples = readers.fields.read(self._parse(record, wire), record)
         if samples is None:
             return None
         later_us = self._second_reading(samples, record, wire) if readers.zone is not None else None
@@ -77,12 +81,21 @@ class Decoder:
         assert self._later is not None
         if not any(may_come_twice(hour, zone) for hour in np.unique(samples.times_us // _HOUR_US).tolist()):
             return None
-        later = self._later.fields.read(self._parse(record.value, wire), record)
+        later = self._later.fields.read(self._parse(record, wire), record)
         if later is None or np.array_equal(later.times_us, samples.times_us):
             return None
         return later.times_us
 
-    def _parse(self, value: bytes, wire: Wire) -> Any:
+    def _parse(self, record: Record, wire: Wire) -> Any:
+        try:
+            return self._parsed(record.value, wire)
+        except DecodeError:
+            serializer = serializer_of(record)
+            if serializer is None:
+                raise
+        fail("schema_registry", f"{serializer}: {_PLAIN}")
+
+    def _parsed(self, value: bytes, wire: Wire) -> Any:
         if wire == "msgpack":
             try:
                 return self._msgpack.decode(value)
@@ -130,9 +143,12 @@ class _Readers:
         path = None if route is None else FieldPath(route)
         self.relative = settings.time == "relative" and not native
         self.zone = None if native or settings.timezone is None else ZoneInfo(settings.timezone)
-        unit = "s" if native else settings.time_unit
-        times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold)
-        own = (native or settings.fields is None) and OwnReader.serves(path)
+        unit: TimeUnit = "s" if native else settings.unit
+        form = None if native else settings.time_format
+        times = TimeReader(unit, relative=self.relative, zone=self.zone, fold=fold, form=form)
+        has_qualities = settings.quality is not None or any(channel.quality for channel in channels)
+        own = native or (settings.fields is None and not has_qualities and (form is None or form in UNIX_UNITS))
+        own = own and OwnReader.serves(path)
         self.fields = FieldReader(settings, channels, times, native=native, route=path)
         self.own = OwnReader(channels, times, settings.max_samples_per_message, path) if own else None
 
@@ -148,12 +164,13 @@ def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> Non
 
 
 def _block(samples: Samples, offset: int, *, relative: bool, later_us: IntArray | None = None) -> SampleBlock:
-    stream, sequence, times_us, values, end, indexes, route = samples
+    stream, sequence, times_us, values, end, indexes, route, bad = samples
     if later_us is None and len(times_us) > 1 and not (times_us[1:] >= times_us[:-1]).all():
         order = np.argsort(times_us, kind="stable")
         times_us, values = times_us[order], values[order]
         indexes = order.astype(np.int64) if indexes is None else indexes[order]
-    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us)
+        bad = None if bad is None else BadValues(bad.codes[order], bad.first)
+    return SampleBlock(stream, sequence, offset, times_us, values, end, indexes, relative, route, later_us, bad)
 
 
 def _wire_format(value: bytes, setting: Literal["auto", "json", "msgpack"]) -> Wire:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamad.errors import DecodeError
+from streamad.ingest.decode_rows import WRONG_TYPE, BadCells, Qualities, ValueReader
 from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import (
     ABSENT,
     MAX_TIME_US,
     FieldPath,
     Samples,
-    ValueReader,
     fail,
     located,
     read_flag,
@@ -58,7 +58,12 @@ class FieldReader:
         self._as_text = not native and settings.fields is not None
         self._times = times
         self._default_stream = settings.default_stream
-        self._value_reader = ValueReader([channel.name for channel in channels])
+        numbers = {column: channel.missing for column, channel in enumerate(channels)}
+        self._value_reader = ValueReader(len(channels), numbers)
+        self._missing_texts = frozenset(text.strip().lower() for text in settings.missing)
+        common = None if native else settings.quality
+        self._qualities = Qualities(common, [None if native else channel.quality for channel in channels])
+        self._has_qualities = self._qualities.are_given
         self._max_samples = settings.max_samples_per_message
         self._channels = [FieldPath(channel.field or channel.name) for channel in channels]
         self._columns = {path.name: column for column, path in enumerate(self._channels)}
@@ -71,8 +76,10 @@ class FieldReader:
         self._value = FieldPath(fields.value) if fields.value else None
         self._route = route
         used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value, route)
-        self._known_keys = {key for path in (*self._channels, *filter(None, used)) for key in (path.name, path.first)}
-        inside = [*self._channels, *_inside(self._values, route)]
+        known = (*self._channels, *filter(None, used), *self._qualities.paths, *self._qualities.common)
+        self._known_keys = {key for path in known for key in (path.name, path.first)}
+        common_paths = [*self._qualities.common, *([] if route is None else [route])]
+        inside = [*self._channels, *self._qualities.paths, *_inside(self._values, common_paths)]
         self._keys_of_values = {key for path in inside for key in (path.name, path.first)}
 
     def read(self, message: object, record: Record) -> Samples | None:
@@ -83,8 +90,9 @@ class FieldReader:
             fail("wrong_type", f"a message must be an object, got {shown(message)}")
         if self._is_chunk(message):
             return self._chunk(message, record)
-        single = self._single(message, record)
-        return None if single is None else self._joined([single], None)
+        bad = BadCells()
+        single = self._single(message, record, bad)
+        return None if single is None else self._joined([single], None, bad)
 
     # --- single samples ---------------------------------------------------------------------------------------------
 
@@ -92,22 +100,24 @@ class FieldReader:
         self._check_count(len(messages))
         if not messages:
             fail("wrong_shape", "an empty list")
-        singles, indexes = [], []
+        singles: list[_Single] = []
+        indexes, bad = [], BadCells()
         for index, message in enumerate(messages):
             try:
                 if not isinstance(message, dict):
                     fail("wrong_type", f"must be an object with one sample, got {shown(message)}")
                 if self._is_chunk(message):
                     fail("wrong_shape", "a chunk inside a list: send chunks as messages of their own")
-                single = self._single(message, record)
+                bad.row = len(singles)
+                single = self._single(message, record, bad)
             except DecodeError as error:
                 raise located(error, f"[{index}]") from None
             if single is not None:
                 singles.append(single)
                 indexes.append(index)
-        return self._joined(singles, indexes) if singles else None
+        return self._joined(singles, indexes, bad) if singles else None
 
-    def _joined(self, singles: list[_Single], indexes: list[int] | None) -> Samples:
+    def _joined(self, singles: list[_Single], indexes: list[int] | None, bad: BadCells) -> Samples:
         stream, sequence, *_ = singles[0]
         latest = max(single.time_us for single in singles)
         routes = {single.route for single in singles} - {None}
@@ -119,53 +129,62 @@ class FieldReader:
                 fail("mixed_message", "holds samples of several sequences: send one message for each")
             if single.end and single.time_us < latest:
                 fail("mixed_message", "holds samples after the end of the sequence: send them as another message")
+        values = self._value_reader.read([single.row for single in singles], bad)
         return Samples(
             stream,
             sequence,
             np.array([single.time_us for single in singles], dtype=np.int64),
-            self._value_reader.read([single.row for single in singles], None if indexes is None else ""),
+            values,
             any(single.end for single in singles),
             None if indexes is None else np.array(indexes, dtype=np.int64),
-            *routes,
+            routes.pop() if routes else None,
+            None if bad.cells is None else bad.values(*values.shape),
         )
 
-    def _single(self, message: dict[Any, Any], record: Record) -> _Single | None:
+    def _single(self, message: dict[Any, Any], record: Record, bad: BadCells) -> _Single | None:
         end = self._read_end(message)
-        row = self._row(message, end)
+        row = self._row(message, end, bad)
         if row is None:
             return None
         time_us = self._read_time(message, record)
         return _Single(*self._ids(message, record), time_us, row, end, self._read_route(message))
 
-    def _row(self, message: dict[Any, Any], end: bool) -> list[float] | None:
+    def _row(self, message: dict[Any, Any], end: bool, bad: BadCells) -> list[float] | None:
         """Return one value per channel; None if the message holds no channel and no end mark."""
         missing = [math.nan] * len(self._channels) if end else None
         if self._channel is not None and self._value is not None:
-            return self._row_of_one_channel(message, missing)
+            return self._row_of_one_channel(message, missing, bad)
         if self._values is None:
             if not self._fields.ignore_unknown:
                 self._refuse_unknown(message, self._known_keys)
-            return self._row_of_object(message) or missing
+            return self._row_of_object(message, message, bad) or missing
         values = self._values.get(message)
         if values is ABSENT or values is None:
             return missing or fail("missing_field", f"{self._values.name}: is missing")
         if not isinstance(values, dict):
             fail("wrong_type", f"{self._values.name}: must be an object of channels, got {shown(values)}")
         self._refuse_unknown(values, self._keys_of_values)
-        return self._row_of_object(values) or [math.nan] * len(self._channels)
+        return self._row_of_object(values, message, bad) or [math.nan] * len(self._channels)
 
-    def _row_of_object(self, values: dict[Any, Any]) -> list[float] | None:
-        """Return one value per channel; None if the object has none of them."""
-        row, found = [], False
+    def _row_of_object(self, values: dict[Any, Any], message: dict[Any, Any], bad: BadCells) -> list[float] | None:
+        """Return one value per channel; None if the object ``values`` of ``message`` has none of them."""
+        row: list[float] = []
+        found = False
         for path in self._channels:
             value = values.get(path.name, ABSENT)
             if value is ABSENT and path.rest:
-                value = path.get(values)
+                value = _inner(path, values)
             found = found or value is not ABSENT
-            row.append(value if type(value) is float else self._number(value, path.name))
-        return row if found else None
+            row.append(value if type(value) is float else self._number(value, bad, len(row)))
+        if not found:
+            return None
+        if self._has_qualities:
+            self._qualities.apply(row, message, values, bad)
+        return row
 
-    def _row_of_one_channel(self, message: dict[Any, Any], missing: list[float] | None) -> list[float] | None:
+    def _row_of_one_channel(
+        self, message: dict[Any, Any], missing: list[float] | None, bad: BadCells
+    ) -> list[float] | None:
         assert self._channel is not None
         assert self._value is not None
         name = self._channel.get(message)
@@ -180,16 +199,20 @@ class FieldReader:
         if value is ABSENT:
             fail("missing_field", f"{self._value.name}: is missing")
         row = [math.nan] * len(self._channels)
-        row[column] = self._number(value, self._channels[column].name)
+        row[column] = self._number(value, bad, column)
+        if self._has_qualities:
+            self._qualities.apply(row, message, message, bad)
         return row
 
-    def _number(self, value: Any, channel: str) -> float:
+    def _number(self, value: Any, bad: BadCells, column: int) -> float:
+        """Return a reading; NaN for one that is missing, or that cannot be read and is added to ``bad``."""
         if value is ABSENT:
             return math.nan
-        try:
-            return read_number(value, as_text=self._as_text)
-        except DecodeError as error:
-            raise located(error, channel) from None
+        number = read_number(value, as_text=self._as_text, missing=self._missing_texts)
+        if number is None:
+            bad.add(column, WRONG_TYPE, value)
+            return math.nan
+        return number
 
     def _refuse_unknown(self, values: dict[Any, Any], known: set[str]) -> None:
         for key in values:
@@ -220,13 +243,16 @@ class FieldReader:
             fail("wrong_shape", "an empty chunk: an end needs the time of at least one sample")
         self._check_count(len(rows))
         columns = self._chunk_columns(message)
-        matrix = [self._chunk_row(row, index, columns) for index, row in enumerate(rows)]
+        bad = BadCells()
+        matrix = [self._chunk_row(row, index, columns, message, bad) for index, row in enumerate(rows)]
+        values = self._value_reader.read(matrix, bad)
         return Samples(
             *self._ids(message, record),
             np.array([self._chunk_time(value, index) for index, value in enumerate(times)], dtype=np.int64),
-            self._value_reader.read(matrix, where),
+            values,
             self._read_end(message),
             route=self._read_route(message),
+            bad=None if bad.cells is None else bad.values(*values.shape),
         )
 
     def _chunk_columns(self, message: dict[Any, Any]) -> list[int]:
@@ -245,18 +271,20 @@ class FieldReader:
             columns.append(column)
         return columns
 
-    def _chunk_row(self, row: Any, index: int, columns: list[int]) -> list[float]:
+    def _chunk_row(
+        self, row: Any, index: int, columns: list[int], message: dict[Any, Any], bad: BadCells
+    ) -> list[float]:
         where = f"{self._fields.values}[{index}]"
         if not isinstance(row, list):
             fail("wrong_type", f"{where}: must be a list of numbers, got {shown(row)}")
         if len(row) != len(columns):
             fail("wrong_shape", f"{where}: has {len(row)} values for {len(columns)} channels")
         full = [math.nan] * len(self._channels)
+        bad.row = index
         for column, value in zip(columns, row, strict=True):
-            try:
-                full[column] = read_number(value, as_text=self._as_text)
-            except DecodeError as error:
-                raise located(error, f"{where}, channel {self._channels[column].name}") from None
+            full[column] = self._number(value, bad, column)
+        if self._has_qualities:
+            self._qualities.apply(full, message, message, bad)
         return full
 
     def _chunk_time(self, value: Any, index: int) -> int:
@@ -324,8 +352,17 @@ class FieldReader:
         return read_flag(value, self._end.name, as_text=self._as_text)
 
 
-def _inside(values: FieldPath | None, route: FieldPath | None) -> list[FieldPath]:
-    """Return the path, inside the object of channels, of the field that chooses the model, if it lies there."""
-    if values is None or route is None or not route.name.startswith(f"{values.name}."):
+def _inner(path: FieldPath, values: dict[Any, Any]) -> Any:
+    """Return the value at a dotted path; if it meets no object, the error that says so."""
+    try:
+        return path.get(values)
+    except DecodeError as error:
+        return error
+
+
+def _inside(values: FieldPath | None, paths: Sequence[FieldPath]) -> list[FieldPath]:
+    """Return those of ``paths`` that lie inside the object of channels, as seen from there."""
+    if values is None:
         return []
-    return [FieldPath(route.name.removeprefix(f"{values.name}."))]
+    before = f"{values.name}."
+    return [FieldPath(path.name.removeprefix(before)) for path in paths if path.name.startswith(before)]

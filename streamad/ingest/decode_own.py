@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 
 from streamad.errors import DecodeError
+from streamad.ingest.decode_rows import ValueReader
 from streamad.ingest.decode_times import TimeReader
-from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, ValueReader, read_id, read_route
+from streamad.ingest.decode_values import ABSENT, FieldPath, Samples, read_id, read_route
 from streamad.settings.plant_yaml import ChannelSettings
 from streamad.types import IntArray
 
@@ -69,7 +70,8 @@ class OwnReader:
         self._columns = {channel.field or channel.name: column for column, channel in enumerate(channels)}
         self._missing: list[float | None] = [math.nan] * len(channels)
         self._pick = _picker(list(self._columns))
-        self._values = ValueReader([channel.name for channel in channels])
+        numbers = {column: channel.missing for column, channel in enumerate(channels)}
+        self._values = ValueReader(len(channels), numbers)
 
     def read(self, value: bytes, wire: Wire) -> Samples | None:
         """Return the samples of a regular message; None for one that needs the general reader."""
@@ -129,6 +131,7 @@ class OwnReader:
         if columns is not None:
             listed, values = values, np.full((len(rows), len(self._missing)), np.nan, dtype=np.float32)
             values[:, columns] = listed
+        values = self._values.without_sentinels(values)
         sequence = None if message.sequence is None else read_id(message.sequence, "sequence")
         stream = read_id(message.stream, "stream")
         if self._route is None:

@@ -12,10 +12,13 @@ import msgspec
 import numpy as np
 
 from streamad.ingest.decode_values import MAX_NUMBER_CHARACTERS, MAX_TIME_US, fail, shown
+from streamad.settings.time_format import EXCEL, NAMES, TimeFormat
 from streamad.types import IntArray
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
+_SERIAL_0 = datetime(1899, 12, 30)  # noqa: DTZ001 - the zone is that of decode.timezone
+_LAST_SERIAL = 2_958_466  # 10000-01-01
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,4})?", re.ASCII)
 
@@ -26,6 +29,7 @@ class TimeReader:
     Numbers are in ``unit`` and rounded to the nearest microsecond; integers never pass through a float. Texts are
     numbers or RFC 3339 (absolute times only; without a UTC offset only if ``zone`` is given; of times that come twice
     there, when clocks are set back, ``fold`` 0 is the first and 1 the second, PEP 495). 0 is accepted, earlier is not.
+    ``form`` is ``decode.time_format``: its dates and RFC 3339 are read, and numbers only if it names them.
     """
 
     def __init__(
@@ -35,7 +39,10 @@ class TimeReader:
         relative: bool,
         zone: tzinfo | None = None,
         fold: Literal[0, 1] = 0,
+        form: str | None = None,
     ) -> None:
+        self._form = form
+        self._dates = None if form is None or form in NAMES else TimeFormat(form)
         self._relative = relative
         self._zone = zone
         self._fold = fold
@@ -44,8 +51,12 @@ class TimeReader:
 
     def one(self, value: object) -> int:
         """Return the microseconds of one time. Raises DecodeError (bad_time, wrong_type)."""
-        if type(value) is str:
+        if self._dates is not None:
+            value = self._of_format(value, self._dates)
+        elif type(value) is str:
             value = self._from_text(value)
+        if self._form == EXCEL:
+            value = self._from_serial(value)
         if type(value) is int:
             time_us = value * self._factor if self._factor else (value + 500) // 1_000
         elif type(value) is float:
@@ -65,6 +76,8 @@ class TimeReader:
 
     def many(self, values: list[datetime | float | int]) -> IntArray:
         """Return int64 [n] of typed times, the same microseconds as ``one``. Raises DecodeError."""
+        if self._dates is not None or self._form == EXCEL:
+            return np.array([self.one(value) for value in values], dtype=np.int64)
         raw = np.array(values)
         regular = raw.dtype.kind == "i" or (raw.dtype.kind == "f" and self._factor)
         if not regular or not (raw.min() >= 0 and raw.max() <= self._latest):  # false for NaN
@@ -81,10 +94,35 @@ class TimeReader:
             return int(stripped)
         if _DECIMAL.fullmatch(stripped):
             return float(stripped)
-        try:
-            return msgspec.convert(stripped, datetime)
-        except msgspec.ValidationError:
-            fail("bad_time", f"{shown(text)} is neither an RFC 3339 time like 2026-03-01T08:15:30.250Z nor a number")
+        found = _rfc3339(stripped)
+        if found is None:
+            fail(
+                "bad_time",
+                f"{shown(text)} is neither an RFC 3339 time like 2026-03-01T08:15:30.250Z nor a number; "
+                "decode.time_format names other formats",
+            )
+        return found
+
+    def _of_format(self, value: object, dates: TimeFormat) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = str(value) if type(value) is int else value  # 20260301081530 in a column of numbers
+        if not isinstance(text, str):
+            fail("wrong_type", f"must be a date of decode.time_format {shown(dates.text)}, got {shown(value)}")
+        stripped = text.strip() if len(text) <= MAX_NUMBER_CHARACTERS else ""
+        found = dates.read(stripped) or _rfc3339(stripped)
+        if found is None:
+            fail("bad_time", f"{shown(text)} is not of decode.time_format {shown(dates.text)}")
+        return found
+
+    @staticmethod
+    def _from_serial(value: object) -> object:
+        """Return the date of an Excel serial number, days since 1899-12-30, to the millisecond as Excel has it."""
+        if type(value) not in {int, float} or not 0 <= value < _LAST_SERIAL:  # type: ignore[operator]
+            if isinstance(value, datetime):
+                return value
+            fail("bad_time", f"{shown(value)} is no Excel date such as 46082.34375 (decode.time_format is excel)")
+        return _SERIAL_0 + timedelta(milliseconds=round(value * 86_400_000))  # type: ignore[operator]
 
     def _from_datetime(self, value: datetime) -> int:
         if self._relative:
@@ -94,6 +132,13 @@ class TimeReader:
                 fail("bad_time", f"{value.isoformat()} has no UTC offset: write ...Z or set decode.timezone")
             value = value.replace(tzinfo=self._zone, fold=self._fold)
         return (value - _EPOCH) // _TICK
+
+
+def _rfc3339(text: str) -> datetime | None:
+    try:
+        return msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        return None
 
 
 @lru_cache(maxsize=1_000)

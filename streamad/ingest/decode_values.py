@@ -1,4 +1,4 @@
-"""Readers of single values of a message: ids, numbers, flags, rows; each returns a value or raises DecodeError.
+"""Readers of single values of a message: ids, numbers, flags; each returns a value or raises DecodeError.
 
 They accept anything a parser can produce (huge integers, lone surrogates, msgpack extensions) and quote at most 80
 characters of it.
@@ -7,20 +7,19 @@ characters of it.
 from __future__ import annotations
 
 import math
-import struct
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
-import numpy as np
 
 from streamad.errors import DecodeError
-from streamad.types import FloatArray, IntArray
+from streamad.types import BadValues, FloatArray, IntArray, Record
 
 DecodeErrorKind = Literal[
     "malformed",
+    "schema_registry",
     "too_large",
     "too_many_samples",
     "wrong_type",
@@ -30,7 +29,6 @@ DecodeErrorKind = Literal[
     "unknown_channel",
     "bad_time",
     "clock_skew",
-    "infinite",
     "mixed_message",
 ]
 
@@ -42,6 +40,7 @@ _MAX_MESSAGE_CHARACTERS = 280
 _MAX_SHOWN_CHARACTERS = 60
 MAX_NUMBER_CHARACTERS = 64
 _EXACT_BELOW = 2**53
+_CONFLUENT_BYTES, _GLUE_BYTES, _GLUE_MARK = 5, 18, 3
 _MISSING = frozenset({"", "null", "none", "na", "n/a"})
 _FLAGS = {"": False, "false": False, "0": False, "no": False, "true": True, "1": True, "yes": True}
 _JSON_TYPES = {dict: "an object", list: "a list", type(None): "null", datetime: "a timestamp", bytes: "binary data"}
@@ -86,10 +85,11 @@ def read_id(value: object, field: str) -> str:
     return value
 
 
-def read_number(value: object, *, as_text: bool) -> float:
-    """Return a reading, NaN for missing (null, NaN; with ``as_text`` also an empty text). Infinities pass through.
+def read_number(value: object, *, as_text: bool, missing: Collection[str] = ()) -> float | None:
+    """Return a reading, NaN for missing (null, NaN; with ``as_text`` also an empty text), None for anything else.
 
-    ``as_text`` accepts numbers written as text, as CSV gives them. Raises DecodeError (wrong_type, infinite).
+    Infinities pass through. ``as_text`` accepts numbers written as text, as CSV gives them; ``missing`` holds further
+    texts that mean missing, in lower case.
     """
     if type(value) is float:
         return value
@@ -100,13 +100,17 @@ def read_number(value: object, *, as_text: bool) -> float:
             return float(value)
         except OverflowError:
             return math.inf if value > 0 else -math.inf
-    if as_text and isinstance(value, str) and len(value) <= MAX_NUMBER_CHARACTERS and "_" not in value:
+    return _number_in(value, as_text=as_text, missing=missing) if isinstance(value, str) else None
+
+
+def _number_in(text: str, *, as_text: bool, missing: Collection[str]) -> float | None:
+    if as_text and len(text) <= MAX_NUMBER_CHARACTERS and "_" not in text:
         try:
-            return float(value)
+            return float(text)
         except ValueError:
-            if value.strip().lower() in _MISSING:
+            if text.strip().lower() in _MISSING:
                 return math.nan
-    fail("wrong_type", f"must be a number or null, got {shown(value)}")
+    return math.nan if missing and text.strip().lower() in missing else None
 
 
 def read_route(value: object, field: str, *, as_text: bool) -> str | None:
@@ -141,6 +145,23 @@ def read_flag(value: object, field: str, *, as_text: bool) -> bool:
     fail("wrong_type", f"{field}: must be true or false, got {shown(value)}")
 
 
+def serializer_of(record: Record) -> str | None:
+    """Return what shows that a Schema Registry serializer wrote a record that is no message; None if nothing does.
+
+    The framings are those of Confluent (0x00, four bytes of id; or a header) and of AWS Glue (0x03, a version's UUID).
+    """
+    value = record.value
+    if record.schema is not None:
+        return f"written by a Schema Registry serializer (a header names schema {shown(record.schema)})"
+    if len(value) > _CONFLUENT_BYTES and value[0] == 0:
+        schema, payload = int.from_bytes(value[1:_CONFLUENT_BYTES], "big"), value[_CONFLUENT_BYTES:]
+        kind = "JSON Schema" if payload[:1] in (b"{", b"[") else "Avro or Protobuf"
+        return f"framed by a Schema Registry serializer (0x00, schema id {schema}; {kind})"
+    if len(value) > _GLUE_BYTES and value[0] == _GLUE_MARK and value[1] in (0, 5):
+        return "framed by an AWS Glue Schema Registry serializer (0x03)"
+    return None
+
+
 ABSENT: Any = msgspec.UNSET
 """The value of a field that a message does not have (null is a value)."""
 
@@ -158,42 +179,7 @@ class Samples(NamedTuple):
     end: bool
     indexes: IntArray | None = None
     route: str | None = None
-
-
-class ValueReader:
-    """Turns rows of Python floats into float32 [n, C]."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._row = struct.Struct(f"={len(names)}f")  # "=": only standard packing checks for overflow
-
-    def finite(self, rows: list[Any]) -> FloatArray | None:
-        """Return float32 [n, C] of rows of float or None; None if a value is infinite or overflows."""
-        if len(rows) == 1:
-            try:  # several times quicker than an array call and its check
-                packed = self._row.pack(*rows[0])
-            except OverflowError:
-                return None
-            except struct.error:  # a missing value, or some channels only
-                pass
-            else:
-                row = rows[0]
-                infinite = math.inf in row or -math.inf in row
-                return None if infinite else np.frombuffer(bytearray(packed), dtype=np.float32).reshape(1, -1)
-        with np.errstate(over="ignore"):  # an overflow becomes infinite
-            values = np.array(rows, dtype=np.float32)
-        return None if np.isinf(values).any() else values
-
-    def read(self, rows: list[list[float]], where: str | None) -> FloatArray:
-        """Return float32 [n, C]. Raises DecodeError (infinite) naming the row (of ``where``) and the channel."""
-        values = self.finite(rows)
-        if values is not None:
-            return values
-        with np.errstate(over="ignore"):
-            index, column = np.argwhere(np.isinf(np.array(rows, dtype=np.float32)))[0]
-        place = "" if where is None else f"{where}[{index}], "
-        value = f"{place}channel {self._names[column]}: {shown(rows[index][column])}"
-        fail("infinite", f"{value} is infinite or beyond 32-bit floats; write null for a missing value")
+    bad: BadValues | None = None
 
 
 class FieldPath:

@@ -10,6 +10,7 @@ import msgspec
 
 from streamad.errors import DecodeError, SourceError
 from streamad.ingest.assembly import Assembler
+from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
 from streamad.ingest.decode import Decoder
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, hash_of
@@ -17,7 +18,7 @@ from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.settings.plant_yaml import DecodeSettings, Settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import FILE_OFFSETS, Record, RecordBatch, from_us
+from streamad.types import FILE_OFFSETS, Record, RecordBatch, SampleBlock, from_us
 
 _FIRST_RECORDS = 100
 
@@ -123,6 +124,9 @@ class Intake:
         self._held: dict[int, DeadLetter] = {}
         is_new = progress is None or (progress.clock_us is None and not progress.streams)
         self._times = FirstTimes(partition, 0 if progress is None else progress.next_offset, is_new=is_new)
+        channels = [channel.name for channel in settings.channels]
+        self._channels = channels
+        self._bad_values = BadValueWatch(channels, {} if progress is None else progress.bad_values)
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
@@ -163,16 +167,17 @@ class Intake:
             finished = self._observe(record) if block is None else self.assembler.push(block, record.timestamp_us)
             if is_new:
                 self._counters.samples += 0 if block is None else len(block)
-                self._counters.ignored += block is None
+                self._counters.ignored += block is None and bool(record.value)
+                self._counters.tombstones += not record.value
             if block is not None:
                 self._times.found(record, written_us, None)
+                if is_new and not (block.bad is None and self._bad_values.is_idle):
+                    self._note_bad_values(record, block, now_us)
         except DecodeError as error:
             self._times.found(record, written_us, error)
             finished = self._observe(record)
             if is_new:
-                self._counters.dead_letters[error.kind] += 1
-                letter = dead_letter(record, self.partition, error, self._settings.decode, now_us)
-                self._aside.append(OutputRecord("dead_letters", self.partition, letter))
+                self._set_letter_aside(record, error, now_us)
         self._counters.records += is_new
         self._hold(record, "" if block is None else block.stream, is_new=is_new, now_us=now_us)
         self._set_late_aside(is_new=is_new, now_us=now_us)
@@ -219,6 +224,10 @@ class Intake:
         found, self.assembler.late_without_id = self.assembler.late_without_id, []
         return found
 
+    def take_bad_channels(self) -> list[str]:
+        """Return texts about the channels that since the last call got too many bad values."""
+        return self._bad_values.take_over()
+
     def take_aside(self) -> list[OutputRecord]:
         """Return the dead letters and late records since the last call."""
         aside, self._aside = self._aside, []
@@ -230,7 +239,8 @@ class Intake:
         untold: tuple[tuple[str, str, int], ...] = ()
         if self.is_recovering:
             untold = tuple((*cut, max(begin, self.next_offset)) for cut, begin in self._untold.items())
-        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor, untold=untold)
+        bad_values = self._bad_values.saved
+        return msgspec.structs.replace(update, ended=ended, cursor=self._cursor, untold=untold, bad_values=bad_values)
 
     def _counted(self, finished: list[Closed]) -> list[Closed]:
         for closed in finished:
@@ -242,6 +252,21 @@ class Intake:
 
     def _observe(self, record: Record) -> list[Closed]:
         return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
+
+    def _note_bad_values(self, record: Record, block: SampleBlock, now_us: int) -> None:
+        if block.bad is not None:
+            self._counters.count_bad_values(block.bad, self._channels)
+        if self.assembler.jumps.is_held(block.stream, record.offset):
+            return  # its time may be wrong
+        time_us = int(block.times_us[-1]) if record.timestamp_us is None else record.timestamp_us
+        error = self._bad_values.note(block, time_us)
+        if error is not None:
+            self._set_letter_aside(record, DecodeError(BAD_VALUE, error), now_us)
+
+    def _set_letter_aside(self, record: Record, error: DecodeError, now_us: int) -> None:
+        self._counters.dead_letters[error.kind] += 1
+        letter = dead_letter(record, self.partition, error, self._settings.decode, now_us)
+        self._aside.append(OutputRecord("dead_letters", self.partition, letter))
 
     def _hold(self, record: Record, stream: str, *, is_new: bool, now_us: int) -> None:
         """Keep the dead letter of ``record`` while its sample is held, and emit those whose time proved wrong."""

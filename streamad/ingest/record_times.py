@@ -11,7 +11,8 @@ from streamad.ingest.decode import Decoder
 from streamad.settings.plant_yaml import Settings
 from streamad.types import Record
 
-_WITHOUT_EFFECT = {"sequence_from", "max_clock_skew", "max_dead_letter_bytes"}
+_OF_READINGS = {"missing", "quality"}
+_WITHOUT_EFFECT = {"sequence_from", "max_clock_skew", "max_dead_letter_bytes"} | _OF_READINGS
 
 
 class DecodedTimes:
@@ -23,8 +24,11 @@ class DecodedTimes:
     @cached_property
     def identity(self) -> str:
         """Text that differs if the same bytes may have other times."""
-        decode = self._settings.decode.model_dump(mode="json", exclude=_WITHOUT_EFFECT)
-        channels = [channel.model_dump(mode="json") for channel in self._settings.channels]
+        settings = self._settings.decode
+        # The text must not change for a config of an earlier version: what is new is there only if it is set.
+        new = {"time_format"} if settings.time_format is None else set()
+        decode = settings.model_dump(mode="json", exclude=_WITHOUT_EFFECT | new)
+        channels = [channel.model_dump(mode="json", exclude=_OF_READINGS) for channel in self._settings.channels]
         return msgspec.json.encode([decode, channels]).decode()
 
     @cached_property

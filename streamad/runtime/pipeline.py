@@ -308,6 +308,8 @@ class Pipeline:
                 f"{late.n} from {from_us(late.first_us).isoformat()} to {from_us(late.last_us).isoformat()}"
             )
             self.emit("late_samples", message, partition=partition.name, stream=stream)
+        for message in partition.intake.take_bad_channels():
+            self.emit("bad_values", message, partition=partition.name)
         partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:

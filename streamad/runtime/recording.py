@@ -147,7 +147,10 @@ class Recorder:
             raise SourceError(f"{batch.partition}: is a recording already, of whole sequences; it needs no other form")
         partition = self.partitions[batch.partition]
         await self._feeds[batch.partition].send(
-            [FeedRecord(record.value, record.key, record.timestamp_us, record.offset) for record in batch.records]
+            [
+                FeedRecord(record.value, record.key, record.timestamp_us, record.offset, record.schema)
+                for record in batch.records
+            ]
         )
         partition.add(batch)
         self.share.add(batch, partition.begin_offset)

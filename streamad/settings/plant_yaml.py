@@ -15,6 +15,8 @@ from streamad.errors import ConfigError, Problem
 from streamad.plugins import split_url
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
+from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
+from streamad.settings.time_format import EXCEL, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
 from streamad.settings.yaml_file import (
     environment_secrets,
     locate,
@@ -40,6 +42,10 @@ class ChannelSettings(ConfigSection):
     """Physical unit, as text."""
     field: str | None = None
     """Its name in your messages if different (dotted path for nested ones)."""
+    missing: MissingNumbers = ()
+    """Numbers that mean a missing value, such as -9999."""
+    quality: QualitySettings | None = None
+    """Quality of this channel's readings, in a field beside its own; null: decode.quality."""
 
 
 class SourceSettings(ConfigSection):
@@ -89,10 +95,16 @@ class DecodeSettings(ConfigSection):
     """Source of the sequence's id: the messages, or the file's name (one sequence a file)."""
     time: Literal["absolute", "relative"] = "absolute"
     """relative: times are seconds since the sequence's start."""
-    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    time_unit: TimeUnit = "s"
     """Unit of numeric times, absolute or relative."""
+    time_format: TimeFormatText | None = None
+    """Format of times: strptime tokens, or excel, unix_s, unix_ms, unix_us, unix_ns; null: RFC 3339 or numbers."""
     timezone: str | None = None
     """IANA time zone of dates without a UTC offset; null: such dates are unreadable."""
+    missing: MissingTexts = ()
+    """Texts in place of numbers that mean a missing value, in any case; others are counted as unreadable values."""
+    quality: QualitySettings | None = None
+    """Quality of all readings of a message; null: messages have none."""
     default_stream: str | None = None
     """Stream of messages without one."""
     max_clock_skew: Duration = 3_600_000_000
@@ -111,6 +123,27 @@ class DecodeSettings(ConfigSection):
             return name if name is None else ZoneInfo(name).key
         except (KeyError, ValueError, OSError) as error:
             raise ValueError(f"no time zone {name!r}: write an IANA name such as Europe/Berlin or UTC") from error
+
+    @model_validator(mode="after")
+    def _dates(self) -> DecodeSettings:
+        text = self.time_format
+        if text is None:
+            return self
+        if self.time == "relative" or (self.fields is not None and self.fields.time == "record"):
+            raise ValueError("time_format is for absolute times in the messages: leave it out")
+        if "time_unit" in self.model_fields_set:
+            raise ValueError("time_format and time_unit: leave one of them out")
+        needs_zone = text == EXCEL or (text not in UNIX_UNITS and not TimeFormat(text).has_offset)
+        if needs_zone and self.timezone is None:
+            raise ValueError(
+                f"dates of time_format {text!r} have no UTC offset: set decode.timezone, such as Europe/Berlin or UTC"
+            )
+        return self
+
+    @property
+    def unit(self) -> TimeUnit:
+        """Return the unit of numeric times."""
+        return UNIX_UNITS.get(self.time_format or "", self.time_unit)
 
     @model_validator(mode="after")
     def _one_id(self) -> DecodeSettings:

@@ -35,12 +35,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ChannelLine:
-    """One channel: its name, unit, and its name in the messages if different."""
+    """One channel: its name, unit, its name in the messages if different, what means missing, and its quality."""
 
     name: str
     unit: str = ""
     field: str | None = None
     comment: str = ""
+    missing: tuple[float, ...] = ()
+    quality: dict[str, Any] | None = None
 
 
 def scalar(value: Any) -> str:
@@ -77,9 +79,10 @@ def _comments(texts: Iterable[str]) -> list[str]:
     return [f"# {line}".rstrip() for text in texts for line in (textwrap.wrap(text, _WIDTH) or [""])]
 
 
-def channel_entry(line: ChannelLine) -> dict[str, str]:
+def channel_entry(line: ChannelLine) -> dict[str, Any]:
     """Return one channel as the config writes it, without empty keys."""
-    given = {"name": line.name, "unit": line.unit, "field": line.field}
+    missing = [int(number) if number.is_integer() and abs(number) < 1e15 else number for number in line.missing]
+    given = {"name": line.name, "unit": line.unit, "field": line.field, "missing": missing, "quality": line.quality}
     return {key: value for key, value in given.items() if value}
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+
+from streamad.types import BAD_REASONS, BadValues
 
 _LATENCIES = 10_000
 
@@ -42,13 +45,15 @@ class Counters:
     + samples still held: no sample is lost (records
     read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
     counts the aborted ones. ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
-    those left open at the end of a finite input. ``learning`` is by model, and empty if the plant does not learn.
+    those left open at the end of a finite input. ``bad_values`` counts values that cannot be used, by channel and
+    reason; only some of them become dead letters. ``learning`` is by model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:
         self.records = 0
         self.samples = 0
         self.ignored = 0
+        self.tombstones = 0
         self.sequence_samples = 0
         self.merged = 0
         self.duplicates = 0
@@ -60,14 +65,22 @@ class Counters:
         self.trained_model = 0
         self.held = 0
         self.dead_letters: Counter[str] = Counter()
+        self.bad_values: dict[str, Counter[str]] = {}
         self.sequences: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
         self.learning: dict[str, LearningCounters] = {}
+
+    def count_bad_values(self, bad: BadValues, channels: Sequence[str]) -> None:
+        """Add the bad values of a block."""
+        for column, code in bad.first:
+            of_channel = self.bad_values.setdefault(channels[column], Counter())
+            of_channel[BAD_REASONS[code]] += int(np.count_nonzero(bad.codes[:, column] == code))
 
     def as_dict(self) -> dict[str, Any]:
         """Return all as plain numbers, counters by kind or model as nested mappings."""
         plain = {name: dict(of) if isinstance(of, Counter) else of for name, of in sorted(vars(self).items())}
         del plain["learning"]
+        plain["bad_values"] = {channel: dict(of) for channel, of in self.bad_values.items()}
         learning = {model: asdict(counters) for model, counters in self.learning.items()}
         return {**plain, "learning": learning} if learning else plain
 

@@ -61,11 +61,15 @@ async def test_wide_csv(tmp_path: Path) -> None:
         "reactor-1,1042,2026-03-01T08:15",
         "reactor-1,0042,2026-03-01T08:15:31.000Z,81.5,NaN,",
     ]
-    (tmp_path / "a.csv").write_text("\n".join(rows))
+    (tmp_path / "a.csv").write_bytes("\n".join(rows).encode().replace(b"fine", b"St\xf6rung"))
     first, second, bad, cut, last = await decode("a.csv?text=batch", tmp_path, WIDE)
     expect(first, "1042", T_US, [81.2, 3.1])
     expect(second, "1042", T_US + 250_000, [81.3, np.nan])
-    assert (bad, cut) == ("wrong_type", "malformed")
+    expect(bad, "1042", T_US + 500_000, [np.nan, 3])
+    assert isinstance(bad, SampleBlock)
+    assert bad.bad is not None
+    assert bad.bad.first == {(0, 1): "must be a number or null, got 'Bad Input'"}
+    assert cut == "malformed"
     expect(last, "0042", T_US + 750_000, [81.5, np.nan])
 
 

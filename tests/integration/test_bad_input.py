@@ -67,8 +67,6 @@ UNREADABLE = [
     (message(sequence=None, stream=None), "missing_field"),
     (message(times=None, values={"temp": 1.0, "pressure": 3.0, "colour": 1.0}, time=START_S), "unknown_channel"),
     (message(values=[[1.0, 2.0, 3.0]] * 10), "wrong_shape"),
-    (message().replace(b"[20.0", b"[1e999", 1), "infinite"),
-    (message().replace(b"[20.0", b"[Infinity", 1), "infinite"),
     (message(times=[1e18] * 10), "bad_time"),
     (message(times=["yesterday"] * 10), "bad_time"),
     (message(times=[START_S + 1e9 + i for i in range(10)]), "clock_skew"),
@@ -89,6 +87,36 @@ def test_unreadable_messages_are_dead_letters_with_their_bytes_origin_and_reason
     assert offsets == sorted(set(offsets))
     assert report["counters"]["dead_letters"] == Counter(kind for _, kind in UNREADABLE)
     assert all(verdict["stream"] == "r2" for verdict in plant.lines("verdicts"))
+
+
+def test_bad_values_cost_no_sequence_and_are_counted(plant: CliPlant) -> None:
+    rows: list[list[Any]] = [list(row) for row in ROWS]
+    rows[2][0], rows[5][1], rows[6][0] = "Bad", 1e39, "I/O Timeout"
+    value = message(values=rows)
+    report = run_over(plant, value)
+    assert verdict_of(plant)["decision"] != "unscorable"
+    assert report["counters"]["bad_values"] == {"temp": {"wrong_type": 2}, "pressure": {"infinite": 1}}
+    (letter,) = plant.lines("dead_letters")
+    assert (letter["kind"], b64decode(letter["value"])) == ("bad_value", value)
+    assert letter["error"] == (
+        "temp: must be a number or null, got 'Bad'; pressure: 1e+39 is infinite or beyond 32-bit floats; "
+        "all else was read"
+    )
+
+
+def test_a_channel_of_bad_values_is_unscorable_and_an_event(plant: CliPlant) -> None:
+    n = 60
+    values = [["Bad", 3.0]] * n
+    sinks = {"events": "out/events.jsonl"}
+    report = run_over(plant, message(times=[START_S + i for i in range(n)], values=values), sinks=sinks)
+    verdict = verdict_of(plant)
+    assert (verdict["decision"], "temp" in verdict["detail"]) == ("unscorable", True)
+    assert report["counters"]["bad_values"] == {"temp": {"wrong_type": n}}
+    (event,) = [event for event in plant.lines("events") if event["kind"] == "bad_values"]
+    assert event["message"] == (
+        "51 of 51 values of temp cannot be used (wrong_type: must be a number or null, got 'Bad')"
+    )
+    assert event["partition"] == "recordings/day.jsonl"
 
 
 def test_a_message_of_10_mb_is_a_cut_dead_letter_that_states_size_and_sha256(plant: CliPlant) -> None:

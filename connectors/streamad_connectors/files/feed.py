@@ -82,7 +82,7 @@ class RecordsFeed:
             offset = after if record.offset is None else record.offset
             if offset < after:
                 raise OutputError(f"{self.path}: offset {offset} does not come after {after - 1}")
-            lines += encode_record(Record(offset, record.value, record.timestamp_us, record.key))
+            lines += encode_record(Record(offset, record.value, record.timestamp_us, record.key, schema=record.schema))
             after = offset + 1
         self._write(lines)
         self._next_offset = after

@@ -11,8 +11,10 @@ from streamad.commands.check.models import check_routes
 from streamad.commands.check.sample import Sample, is_sorted, read_sample
 from streamad.commands.shared.console import count, run_async
 from streamad.commands.shared.plants import name_config
+from streamad.commands.shared.report import bad_values_text
 from streamad.commands.shared.topics import merged_errors, topics_of
 from streamad.errors import StreamadError
+from streamad.ingest.bad_values import BAD_VALUE
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.plant import Plant
 from streamad.plugins import load, split_url
@@ -98,9 +100,19 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
             return [failed(check, "no record in it", f"check {_KEYS.get(check, check)}")]
         when = "in it yet" if sample.is_complete else "came within ten seconds"
         return [warning(check, f"no record {when}", "is the plant running, is the URL right?")]
-    unreadable = sum(counters.dead_letters.values())
+    unreadable = sum(counters.dead_letters.values()) - counters.dead_letters[BAD_VALUE]
     findings = []
+    surprising = {
+        name: {reason: count for reason, count in of.items() if reason != "quality"}
+        for name, of in counters.bad_values.items()
+    }
+    if any(surprising.values()):
+        first = sample.unreadable.get(BAD_VALUE, "")
+        message = f"values that cannot be used: {bad_values_text(surprising)}; {first}"
+        findings.append(warning(check, message, "name what means missing in decode.missing or channels[].missing"))
     for kind, first in sample.unreadable.items():
+        if kind == BAD_VALUE:
+            continue
         message = f"{counters.dead_letters[kind]} of {counters.records} records are unreadable: {kind}; {first}"
         advice = "see decode and channels in the config; unreadable records go to the dead letters"
         findings.append((failed if unreadable == counters.records else warning)(check, message, advice))

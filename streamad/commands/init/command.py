@@ -11,18 +11,19 @@ from rich.markup import escape
 
 from streamad.commands.check.source import check_source
 from streamad.commands.init.config import config_text, duration_text, trial_settings
+from streamad.commands.init.fields.names import plain_name
 from streamad.commands.init.file_ids import read_file_ids
 from streamad.commands.init.files import read_joined
 from streamad.commands.init.layout import Layout, find_layout
-from streamad.commands.init.names import plain_name
 from streamad.commands.init.order import read_sorted
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
 from streamad.commands.shared.console import JsonOption, err, local_url, out, print_json
 from streamad.commands.shared.plants import load_plant
-from streamad.errors import OutputError
+from streamad.errors import OutputError, UsageError
 from streamad.plugins import ConnectorContext, connect_source, split_url
 from streamad.ports import LabelledSource, NamedChannels
+from streamad.settings.time_format import checked_format
 from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 
@@ -31,6 +32,10 @@ def init(
     sample: Annotated[str, typer.Argument(help="A sample recording: a file (jsonl, csv, parquet, npz, ts) or a URL.")],
     *,
     write_to: Annotated[Path, typer.Option("--out", help="The config to write.", metavar="FILE")] = Path("plant.yaml"),
+    time_format: Annotated[
+        str | None,
+        typer.Option(help="Format of the dates if several fit, in strptime tokens.", metavar="FORMAT"),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the monitor; default: the sample's name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
     as_json: JsonOption = False,
@@ -49,14 +54,14 @@ def init(
     raw = read_raw(url, home)
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
-    layout = find_layout(raw, named)
+    layout = find_layout(raw, named, None if time_format is None else _checked(time_format))
     options = dict(raw.options)
     readable = url
     if layout.as_text:
         options["text"] = list(layout.as_text)
         readable = f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}"
         raw = read_raw(readable, home)
-    title = plain_name(name or Path(split_url(url)[1]).name.split(".")[0], "plant")
+    title = plain_name(name or Path(os.path.normpath(split_url(url)[1])).name.split(".")[0], "plant")
     settings = trial_settings(layout, url, options, title, None)
     if (named_by_files := read_file_ids(readable, home, raw, layout, settings)) is not None:
         raw = named_by_files
@@ -90,13 +95,23 @@ def init(
     _emit(write_to, raw, layout, rhythm, as_json)
 
 
+def _checked(time_format: str) -> str:
+    try:
+        return checked_format(time_format)
+    except ValueError as error:
+        raise UsageError(f"--time-format: {error}") from None
+
+
 def _relative(url: str, home: Path) -> str:
     """Return the URL of the sample, relative to the config's folder if it is in that folder."""
     scheme, rest, _ = split_url(url)
-    if scheme != "file" or not Path(rest).is_relative_to(home):
+    if scheme != "file":
         return url
-    query = url.partition(rest)[2]
-    return Path(os.path.normpath(rest)).relative_to(home).as_posix() + query
+    # As the source does it: ".." leaves a linked folder by its name.
+    path, folder = Path(os.path.normpath(rest)), Path(os.path.normpath(home))
+    written = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.as_posix()
+    prefix = "" if split_url(written)[0] == "file" else "file:"  # mqtt:file.csv would be another scheme
+    return prefix + written + url.partition(rest)[2]
 
 
 def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:

@@ -58,10 +58,16 @@ def decode_settings(layout: Layout, stream: str) -> dict[str, Any]:
     fields = field_mapping(layout)
     if fields is not None:
         found["fields"] = fields
-    if layout.time.unit != "s":
+    if layout.time.format is not None:
+        found["time_format"] = layout.time.format
+    elif layout.time.unit != "s":
         found["time_unit"] = layout.time.unit
     if layout.time.zone is not None:
         found["timezone"] = layout.time.zone
+    if layout.missing:
+        found["missing"] = list(layout.missing)
+    if layout.quality is not None:
+        found["quality"] = layout.quality.entry
     if layout.ids_from_files:
         found["sequence_from"] = "file"
     if layout.is_relative:
@@ -165,7 +171,10 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         "sequence_from": "one sequence a file, whose name is the id",
         "time": "counts from the sequence's start; or: absolute",
         "time_unit": "of numeric times: s, ms, us or ns",
+        "time_format": "of the dates: strptime tokens, or excel",
         "timezone": "a guess: the dates do not name it; or for example Europe/Berlin",
+        "missing": "these texts mean a missing value; others are counted",
+        "quality": "readings of another quality are missing",
         "default_stream": "no field names the stream: all samples belong to this one",
     }
     entries = [Entry(key, found[key], comment) for key, comment in comments.items() if key in found]

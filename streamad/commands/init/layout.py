@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from streamad.commands.init.columns import Column, columns_of, is_number
-from streamad.commands.init.ids import find_ids, runs_in
-from streamad.commands.init.names import CHANNEL, SEQUENCE, STREAM, UNIT, VALUE, channel_names, hints, unit_of
+from streamad.commands.init.fields.columns import Column, columns_of, is_number
+from streamad.commands.init.fields.ids import find_ids, runs_in
+from streamad.commands.init.fields.names import CHANNEL, SEQUENCE, STREAM, UNIT, VALUE, channel_names, hints, unit_of
+from streamad.commands.init.fields.readings import (
+    QualityField,
+    common_quality,
+    missing_number,
+    missing_texts,
+    own_qualities,
+    without,
+)
+from streamad.commands.init.fields.time import TimeField, find_time
 from streamad.commands.init.records import RawSample
-from streamad.commands.init.time import TimeField, find_time
 from streamad.errors import SourceError
 from streamad.settings.template import ChannelLine
 
@@ -35,6 +43,10 @@ class Layout:
     as_text: tuple[str, ...] = ()
     left_out: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
+    """Texts in place of readings that mean missing."""
+    quality: QualityField | None = None
+    """The quality of all readings of a message."""
     ids_from_files: bool = False
     """Every file is one sequence, and its name the id."""
 
@@ -49,25 +61,31 @@ class Layout:
         return self.time.counts and self.has_ids
 
 
-def find_layout(sample: RawSample, known_names: Sequence[str] | None = None) -> Layout:
-    """Return the layout of the sample's messages. Raises SourceError if there is no time or no channel."""
+def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, time_format: str | None = None) -> Layout:
+    """Return the layout of the sample's messages; ``time_format`` is that of its dates, if it is known.
+
+    Raises SourceError if there is no time or no channel, or if several formats read its dates.
+    """
     messages = sample.messages
     if all(_is_own(message) for message in messages):
-        return _own(messages, known_names)
+        return _own(messages, known_names, time_format)
     columns = columns_of(messages)
-    chunked = _chunked(messages, columns)
+    chunked = _chunked(messages, columns, time_format)
     if chunked is not None:
         return chunked
-    time = find_time(columns.values(), len(messages))
+    time = find_time(columns.values(), len(messages), time_format)
     rest = {path: column for path, column in columns.items() if path != time.path}
     notes: list[str] = []
     channel, value = _per_channel(rest)
+    quality = common_quality(rest) if channel is not None or not _own_qualities(rest) else None
+    if quality is not None:
+        del rest[quality.path]
     units = _units_by_channel(channel, rest) if channel is not None else None
     for used in (channel, value, units):
         if used is not None:
             del rest[used.path]
     ids = find_ids(rest, notes)
-    layout = Layout("flat", time, [], ids.stream, ids.sequence, ids.end, notes=notes)
+    layout = Layout("flat", time, [], ids.stream, ids.sequence, ids.end, notes=notes, quality=quality)
     layout.as_text = tuple(path for path in (layout.stream, layout.sequence) if path and not columns[path].is_id)
     for path in ids:
         if path is not None:
@@ -76,6 +94,7 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None) -> 
         _add_channels_of(layout, channel, value, units)
     else:
         _add_columns(layout, rest, messages)
+    _note_readings(layout)
     if not layout.channels:
         names = ", ".join(columns)[:200]
         raise SourceError(f"nothing numeric found besides ids and times (fields: {names}); there must be a channel")
@@ -98,7 +117,7 @@ def _is_own(message: Mapping[str, Any]) -> bool:
     return values is None and "time" in message and message.get("end") is True
 
 
-def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | None) -> Layout:
+def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | None, time_format: str | None) -> Layout:
     names = list(dict.fromkeys(name for message in messages for name in _names_in(message)))
     notes: list[str] = []
     if not names:
@@ -107,7 +126,7 @@ def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | Non
     if not names:
         raise SourceError("nothing numeric found: the messages hold no values")
     times = Column("time", values=[time for message in messages for time in _times_of(message)])
-    time = find_time([times], len(times.values))
+    time = find_time([times], len(times.values), time_format)
     layout = Layout("own", time, _lines(names), notes=notes)
     if any(message.get("stream") is not None for message in messages):
         layout.stream = "stream"
@@ -139,7 +158,9 @@ def _times_of(message: Mapping[str, Any]) -> list[Any]:
 # --- several samples in a message, under other names ---
 
 
-def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column]) -> Layout | None:
+def _chunked(
+    messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column], time_format: str | None
+) -> Layout | None:
     rows = next((column for column in columns.values() if _holds(column, list)), None)
     if rows is None:
         return None
@@ -148,7 +169,7 @@ def _chunked(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Column
         for path, column in columns.items()
         if column is not rows and column.values and all(isinstance(value, list) for value in column.values)
     }
-    time = find_time(lists.values(), 0)
+    time = find_time(lists.values(), 0, time_format)
     rest = {path: column for path, column in columns.items() if path not in lists and column is not rows}
     notes: list[str] = []
     names = next((list(names) for message in messages if isinstance(names := message.get("channels"), list)), [])
@@ -214,17 +235,23 @@ def _add_channels_of(layout: Layout, channel: Column, value: Column, units: Colu
     _add(layout, readings, {} if units is None else dict(zip(map(str, channel.values), units.values, strict=True)))
 
 
+def _own_qualities(columns: Mapping[str, Column]) -> dict[str, QualityField]:
+    """Return the quality of each channel that has a field of its own for it, by channel."""
+    return own_qualities(columns, [path for path, column in columns.items() if column.is_numeric])
+
+
 def _add_columns(layout: Layout, rest: Mapping[str, Column], messages: Sequence[Mapping[str, Any]]) -> None:
-    _add(layout, {path: column for path, column in rest.items() if column.is_numeric}, {})
+    qualities = _own_qualities(rest)
+    fields_of_qualities = {quality.path for quality in qualities.values()}
+    rest = {path: column for path, column in rest.items() if path not in fields_of_qualities}
+    _add(layout, {path: column for path, column in rest.items() if column.is_numeric}, {}, qualities)
     layout.left_out += [(path, "no number") for path, column in rest.items() if column.values and not column.is_numeric]
     paths = [line.field or line.name for line in layout.channels]
+    known = [*paths, *(quality.path for quality in qualities.values())]
     inside = paths[0].split(".", 1)[0] if paths else ""
-    if all(path.startswith(f"{inside}.") for path in paths) and _holds_only(inside, paths, messages):
+    if all(path.startswith(f"{inside}.") for path in paths) and _holds_only(inside, known, messages):
         layout.form, layout.values = "object", inside
-        layout.channels = [
-            _line(path.removeprefix(f"{inside}."), line.name, line.unit)
-            for path, line in zip(paths, layout.channels, strict=True)
-        ]
+        layout.channels = [_inside(path, f"{inside}.", line) for path, line in zip(paths, layout.channels, strict=True)]
         return
     reached = {path: _is_reached(path, messages) for path in paths}
     layout.left_out += [(path, "its name holds a dot inside an object") for path in paths if not reached[path]]
@@ -251,21 +278,59 @@ def _is_reached(path: str, messages: Sequence[Mapping[str, Any]]) -> bool:
     return False
 
 
-def _add(layout: Layout, found: Mapping[str, Column], units: Mapping[str, str]) -> None:
-    kept = []
-    for path, column in found.items():
+def _add(
+    layout: Layout,
+    found: Mapping[str, Column],
+    units: Mapping[str, str],
+    qualities: Mapping[str, QualityField] = MappingProxyType({}),
+) -> None:
+    kept: dict[str, float | None] = {}
+    for path, of_path in found.items():
+        fill = missing_number(of_path)
+        column = without(of_path, fill)
         if column.is_constant:
             value = f"{column.numbers[0]:g}" if column.numbers else "no value"
             layout.left_out.append((path, f"never changes in the sample ({value}), so there is nothing to learn"))
         elif column.counts_rows and layout.form == "flat":
             layout.left_out.append((path, "counts the rows"))
         else:
-            kept.append(path)
-    layout.channels = _lines(kept, units)
+            kept[path] = fill
+    layout.missing = missing_texts(found[path] for path in kept)
+    layout.channels = [
+        replace(
+            line,
+            missing=() if fill is None else (fill,),
+            quality=qualities[path].entry if path in qualities else None,
+        )
+        for line, (path, fill) in zip(_lines(list(kept), units), kept.items(), strict=True)
+    ]
+    if guessed := [quality.path for path, quality in qualities.items() if path in kept and quality.is_guess]:
+        layout.notes.append(f"{', '.join(guessed)} were taken for qualities, the most frequent value for the good one")
+
+
+def _note_readings(layout: Layout) -> None:
+    """Note the guesses about readings."""
+    if fills := [f"{line.missing[0]:g} of {line.name}" for line in layout.channels if line.missing]:
+        layout.notes.append(f"{', '.join(fills)} means missing, because it lies far from all other values")
+    if layout.missing:
+        texts = ", ".join(map(repr, layout.missing))
+        layout.notes.append(f"{texts} stand in place of numbers and were taken for missing values (decode.missing)")
+    if layout.quality is not None and layout.quality.is_guess:
+        path, good = layout.quality.path, layout.quality.good[0]
+        layout.notes.append(f"{path} was taken for the quality of readings, its most frequent value {good!r} for good")
 
 
 def _lines(paths: Sequence[str], units: Mapping[str, str] = MappingProxyType({})) -> list[ChannelLine]:
     return [_line(path, name, units.get(path)) for path, name in zip(paths, channel_names(paths), strict=True)]
+
+
+def _inside(path: str, prefix: str, line: ChannelLine) -> ChannelLine:
+    """Return the line of a channel in the object that all of them are in."""
+    inner = _line(path.removeprefix(prefix), line.name, line.unit)
+    quality = line.quality
+    if quality is not None:
+        quality = quality | {"field": quality["field"].removeprefix(prefix)}
+    return replace(line, field=inner.field, quality=quality)
 
 
 def _line(path: str, name: str, unit: str | None = None) -> ChannelLine:

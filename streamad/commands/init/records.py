@@ -54,7 +54,9 @@ def read_raw(
     times: RecordTimes | None = None,
 ) -> RawSample:
     """Read the sample, also CSV with decimal commas. Raises SourceError, PluginError, ConfigError."""
-    context = ConnectorContext((), SystemClock(), base_dir, ids_from_files=ids_from_files, times=times)
+    context = ConnectorContext(
+        (), SystemClock(), base_dir, ids_from_files=ids_from_files, times=times, local_times=True
+    )
     sample = run_async(_read(_source(url, options, context)))
     if not sample.messages:
         what = f"none of its {sample.unreadable} records is a message" if sample.unreadable else "it holds no record"

@@ -13,11 +13,13 @@ from rich.table import Table
 from streamad.commands.shared.console import out, print_table
 from streamad.commands.shared.labels import Labels
 from streamad.errors import SourceError
+from streamad.ingest.bad_values import BAD_VALUE
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.learn.feedback.exchange import Unread
 from streamad.learn.registry.manifest import ReferenceFigures, References
 from streamad.messages import Verdict
 
+_CHANNELS_SHOWN = 5
 KNOWN_SEQUENCES = "{} of {} have the id of one that trained or calibrated the model: figures on them are too good"
 
 
@@ -37,6 +39,8 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         count = sum(value.values()) if isinstance(value, dict) else value
         if count:
             table.add_row(name.replace("_", " "), str(count))
+    if report.counters.get("bad_values"):
+        table.add_row("bad values", escape(bad_values_text(report.counters["bad_values"])))
     if held := report.counters.get("held"):
         what = "sequence" if held == 1 else "sequences"
         table.add_row("open", f"{held} {what} held: the next run may bring the rest")
@@ -54,6 +58,20 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
     out.print(table)
+
+
+def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Return the counts of values that cannot be used for people: the channels with most of them, and the reasons."""
+    ranked = sorted(((name, of) for name, of in counts.items() if of), key=lambda item: -sum(item[1].values()))
+    shown = [f"{sum(of.values())} of {name} ({', '.join(of)})" for name, of in ranked[:_CHANNELS_SHOWN]]
+    rest = sum(sum(of.values()) for _, of in ranked[_CHANNELS_SHOWN:])
+    more = [f"{rest} of {len(ranked) - _CHANNELS_SHOWN} more channels"] if rest else []
+    return f"{', '.join([*shown, *more])}: missing"
+
+
+def unreadable_text(dead_letters: Mapping[str, int]) -> str:
+    """Return the counts of records of which nothing was read, by kind; "" if there are none."""
+    return ", ".join(f"{count} {kind}" for kind, count in dead_letters.items() if kind != BAD_VALUE)
 
 
 def _learned(counters: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from streamad.commands.shared.progress_bar import Bar
+from streamad.commands.shared.report import unreadable_text
 from streamad.errors import TrainingDataError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.routing import Router
@@ -54,8 +55,7 @@ class Recordings:
         if self.unscorable:
             first, why = self.unscorable[0]
             return f"none of {len(self.unscorable)} sequences can be used; the first, {first.sequence}: {why}"
-        if self.counters.dead_letters:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in self.counters.dead_letters.items())
+        if kinds := unreadable_text(self.counters.dead_letters):
             return f"no sequence in the recordings: all messages are unreadable ({kinds}); see decode in the config"
         return "no sequence in the recordings"
 

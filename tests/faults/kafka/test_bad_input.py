@@ -63,9 +63,9 @@ def poison(partition: int) -> list[tuple[str, Message]]:
         ("invalid JSON", message(b'{"stream": "s0", "time": 12')),
         ("invalid msgpack", message(b"\x82\xa6stream\xc1\xc1")),
         ("neither", message(b"\xff\xfe\x00garbage")),
-        ("empty", message(b"")),
-        ("tombstone", message(None)),
-        ("not finite", message(json.dumps({**good, "values": [[1.0, 2.0, 1e999]]}).encode())),
+        ("not finite", message(json.dumps({**good, "times": [1e999]}).encode())),
+        ("Schema Registry", message(b"\0\0\0\0\x07\x02r1\x02")),
+        ("its header", message(b"\x02r1\x02", headers=[("__value_schema_id", b"\1" + bytes(16))])),
         ("deeply nested", message(b"[" * 100_000)),
         ("10 MB", message(b"[" + b" " * (HUGE - 2) + b"]")),
         ("huge key", message(b"{", key=b"K" * 700_000)),
@@ -112,6 +112,15 @@ async def test_every_poison_in_every_partition_is_a_dead_letter_and_blocks_nothi
         assert body["sha256"] == hashlib.sha256(value).hexdigest(), kind
         assert len(letter.value) < BROKER_LIMIT, kind
     assert not sent
+
+
+async def test_tombstones_are_skipped_and_move_the_progress(kafka: Broker, plants: KafkaPlants) -> None:
+    plant = await plants.make(kafka.bootstrap, partitions=1, sequences=AT_ONCE)
+    nothing = [Message(value, b"s0", 0, START_MS) for value in (None, b"")]
+    await feed(plant, [*nothing, sequence(0, 0), *nothing])
+    expected = await finish(plant, plant.start())
+    assert len(expected["verdicts"]) == 1
+    assert expected["dead_letters"] == []
 
 
 async def test_compressed_messages_are_read_whatever_they_are_compressed_with(

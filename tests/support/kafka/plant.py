@@ -34,6 +34,7 @@ from streamad.settings.plant_yaml import load_settings
 from streamad.system.clock import SystemClock
 from streamad.testing import ListSink, ListSource, ManualClock
 from streamad.types import PartitionAssigned, Record, RecordBatch
+from streamad_connectors.kafka.reading.reader import to_records
 from tests.support.kafka.broker import Message, create_topics, read, read_committed, unique_name
 from tests.support.kafka.child import PLUGINS
 from tests.support.kafka.workers import ForkServer, Worker, spawn
@@ -339,7 +340,7 @@ class KafkaPlant:
         held: dict[str, list[Record]] = {f"{self.topic}-{number}": [] for number in range(self.partitions)}
         for record in await read_committed(self.bootstrap, self.topic):
             own = held[f"{self.topic}-{record.partition}"]
-            own.append(Record(record.offset, record.value or b"", record.timestamp * 1000, record.key))
+            own += to_records([record])
         return held
 
     async def expected(self) -> dict[Role, list[dict[str, Any]]]:

@@ -190,6 +190,17 @@ def test_some_unreadable_records_are_a_warning_by_kind_with_the_first(tmp_path: 
     assert "in/day.jsonl at" in found[0]["message"]
 
 
+def test_bad_values_are_a_warning_of_their_own(tmp_path: Path) -> None:
+    messages = good()
+    messages[3]["values"] = {"temp_c": "Bad", "pressure_bar": True}
+    (found,) = findings(plant(tmp_path, messages))
+    assert (found["outcome"], found["check"]) == ("warning", "source")
+    assert "1 of temp_c (wrong_type), 1 of pressure_bar (wrong_type): missing" in found["message"]
+    assert "in/day.jsonl at" in found["message"]
+    assert "got 'Bad'" in found["message"]
+    assert "decode.missing" in found["advice"]
+
+
 def test_a_channel_without_values_is_named(tmp_path: Path) -> None:
     half = [{**message, "values": {"temp_c": message["values"]["temp_c"]}} for message in good()]
     found = findings(plant(tmp_path, half))

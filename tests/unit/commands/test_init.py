@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.commands.init.names import channel_names, unit_of
+from streamad.commands.init.fields.names import channel_names, unit_of
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, SourceError, StreamadError
 from streamad.runtime.replay import read_sequences
@@ -328,11 +328,6 @@ def test_an_existing_config_is_kept_without_force(tmp_path: Path) -> None:
     assert load_plant(tmp_path / "plant.yaml").settings.name == "Kessel_7"
 
 
-NUMBERED_BATCHES = "Zeitstempel,Charge,Temperatur\n" + "".join(  # a batch number of digits is no time
-    f"02.03.2026 06:{m:02d}:00,{m // 10 + 1:05d},{20 + m / 10}\n" for m in range(40)
-)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "word"),
     [
@@ -343,8 +338,8 @@ NUMBERED_BATCHES = "Zeitstempel,Charge,Temperatur\n" + "".join(  # a batch numbe
         ("odd.txt", "x", "format"),
         ("texts.jsonl", '{"a": "x", "time": 1772352930}\n{"a": "y", "time": 1772352931}\n', "nothing numeric"),
         ("notime.csv", "a,b\n1.5,2\n1.4,3\n2.2,1\n", "seconds since the sequence's start"),
-        ("slashed.csv", "time,x\n01/03/2026 08:00:00,1\n01/03/2026 08:00:01,2\n", "UTC offset"),
-        ("batches.csv", NUMBERED_BATCHES, "Zeitstempel"),
+        ("slashed.csv", "time,x\n01/03/2026 08:00:00,1\n01/03/2026 08:00:01,2\n", "choose one"),
+        ("week.csv", "time,x\n2026-W09-7 08:00:00,1\n2026-W09-7 08:00:01,2\n", "fields: time, x"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_writes_nothing(

@@ -38,6 +38,7 @@ def test_examples_are_read(decoder: Decoder, text: str) -> None:
     assert block is not None
     assert block.stream == ("L1" if '"line"' in text else "reactor-1")
     assert block.sequence == ("1042" if "1042," in text else "B-1042")
+    assert block.bad is None
     values = set(block.values[~np.isnan(block.values)].tolist())
     assert block.end == ('"end"' in text)
     assert block.route == ("PX-12" if "recipe" in text else None)
@@ -49,7 +50,7 @@ def test_examples_are_read(decoder: Decoder, text: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(examples()) == 8
+    assert len(examples()) == 10
 
 
 def test_the_table_names_every_kind() -> None:

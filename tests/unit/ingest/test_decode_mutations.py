@@ -27,6 +27,8 @@ DECODERS = {
     "json": DecodeSettings(format="json"),
     "msgpack": DecodeSettings(format="msgpack", time_unit="ns"),
     "relative": DecodeSettings(time="relative", default_stream="x", max_samples_per_message=5),
+    "dated": DecodeSettings(time_format="%d.%m.%Y %H:%M:%S", timezone="Europe/Berlin"),
+    "excel": DecodeSettings(time_format="excel", timezone="Europe/Berlin", missing=("x",)),
     "mapped": DecodeSettings(fields=FieldSettings()),
     "flat": DecodeSettings(fields=FieldSettings(values=None, stream="key"), default_stream="x"),
     "nested flat": DecodeSettings(fields=FieldSettings(values=None, time="record", end="values.temp")),
@@ -64,6 +66,12 @@ def assert_sound(block: SampleBlock) -> None:
     assert block.values.dtype == np.float32
     assert block.values.shape == (n_samples, len(CHANNELS))
     assert not np.isinf(block.values).any()
+    if block.bad is not None:
+        assert block.bad.codes.shape == block.values.shape
+        assert np.isnan(block.values[block.bad.codes > 0]).all()
+        found = {(column, code) for (_, column), code in np.ndenumerate(block.bad.codes) if code}
+        assert set(block.bad.first) == found
+        assert all(0 < len(text) < 300 and text.isprintable() for text in block.bad.first.values())
     assert type(block.end) is bool
     for text in filter(None, (block.stream, block.sequence, block.route)):
         text.encode()

@@ -57,6 +57,17 @@ def test_an_unreadable_record_still_moves_the_clock_that_ends_silent_streams() -
     assert closed.sequence.reason == "gap"
 
 
+def test_tombstones_are_counted_and_move_the_clock() -> None:
+    counters = Counters()
+    intake = intake_of(settings_of(sequences={"end": ["gap"], "gap": "10s"}), counters=counters)
+    intake.take(batch(records_of([line("a", None, [0, 1])], timestamps_s=[1])), START_US)
+    silent = [Record(1, b"", START_US + 11_000_000), Record(2, b"", START_US + 11_000_001)]
+    (closed,) = intake.take(batch(silent), START_US)
+    assert closed.sequence.reason == "gap"
+    assert intake.take_aside() == []
+    assert (counters.records, counters.tombstones, counters.ignored) == (3, 2, 0)
+
+
 def test_streams_beyond_the_bound_are_dead_letters() -> None:
     counters = Counters()
     intake = intake_of(settings_of(sequences={"max_streams": 2}), counters=counters)

@@ -1,6 +1,7 @@
 """Reads CSV: a header line names the columns, each row is one record; the offset counts rows from 0.
 
-A record's value is a msgpack map from column to number, text or nil; ``decode.fields`` maps the columns.
+A record's value is a msgpack map from column to number, text or nil (bytes for text that is not in the file's
+encoding); ``decode.fields`` maps the columns.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Row:
 def read_csv(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
     """Yield the rows from number ``offset`` on; blank rows do not count.
 
-    A row that does not fit the header or the encoding is passed on unchanged, to become a dead letter.
+    A row that does not fit the header is passed on unchanged, to become a dead letter.
     """
     with _opened(path, options) as handle:
         header = read_header(handle, path, options)
@@ -176,10 +177,11 @@ def numeric_columns(handle: TextIO, path: Path, options: FileOptions, channels: 
 
 
 def _message(row: Row, names: list[str], numeric: Sequence[bool], decimal: str) -> dict[str, object] | None:
-    if row.cells is None or len(row.cells) != len(names) or not _is_text(row.text):
+    if row.cells is None or len(row.cells) != len(names):
         return None
+    to_value = _cell if _is_text(row.text) else _cell_or_bytes
     return {
-        name: _cell(cell, as_number, decimal)
+        name: to_value(cell, as_number, decimal)
         for name, cell, as_number in zip(names, row.cells, numeric, strict=True)
         if name
     }
@@ -190,6 +192,10 @@ def _cell(raw: str, as_number: bool, decimal: str) -> object:
         return number
     text = raw.strip()
     return None if not text or (as_number and text.lower() in _MISSING) else text
+
+
+def _cell_or_bytes(raw: str, as_number: bool, decimal: str) -> object:
+    return _cell(raw, as_number, decimal) if _is_text(raw) else raw.encode("utf-8", "surrogateescape")
 
 
 def _is_number(text: str, decimal: str) -> bool:

@@ -20,7 +20,8 @@ _PANDAS_INDEX = "__index_level_"
 def read_parquet(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
     """Yield the rows from number ``offset`` on; row groups before it are not read.
 
-    Timestamps become RFC 3339 text (UTC if they have no zone), durations seconds, decimals numbers, booleans 0 and 1.
+    Timestamps become RFC 3339 text (without a zone: UTC, or local ones for the decoder), durations seconds, decimals
+    numbers, booleans 0 and 1.
     """
     pyarrow, parquet = _pyarrow()
     encoder = msgspec.msgpack.Encoder()
@@ -31,7 +32,7 @@ def read_parquet(path: Path, offset: int, options: FileOptions, context: Connect
                 raise shrunk_error(path, offset, total, "rows")
             groups, number = _groups_from(file.metadata, offset)
             for batch in file.iter_batches(batch_size=MAX_BATCH_RECORDS, row_groups=groups):
-                for row in _rows(pyarrow, batch):
+                for row in _rows(pyarrow, batch, "" if context.local_times else "UTC"):
                     if number >= offset:
                         yield Record(number, encoder.encode(row)), number + 1
                     number += 1
@@ -60,20 +61,20 @@ def _groups_from(metadata: Any, offset: int) -> tuple[list[int], int]:
     return [], first
 
 
-def _rows(pyarrow: Any, batch: Any) -> Iterator[dict[str, Any]]:
+def _rows(pyarrow: Any, batch: Any, zone: str) -> Iterator[dict[str, Any]]:
     names = [name for name in batch.schema.names if not name.startswith(_PANDAS_INDEX)]
-    columns = [_plain(pyarrow, batch.column(batch.schema.get_field_index(name))) for name in names]
+    columns = [_plain(pyarrow, batch.column(batch.schema.get_field_index(name)), zone) for name in names]
     for cells in zip(*columns, strict=True):
         yield dict(zip(names, cells, strict=True))
 
 
-def _plain(pyarrow: Any, column: Any) -> list[Any]:
-    """Return the cells of ``column`` as numbers, text, lists of them, or None."""
+def _plain(pyarrow: Any, column: Any, zone: str) -> list[Any]:
+    """Return the cells of ``column`` as numbers, text, lists of them, or None; times without a zone are of ``zone``."""
     kind = column.type
     types = pyarrow.types
     if types.is_timestamp(kind):
-        utc = column.cast(pyarrow.timestamp("us", tz=kind.tz or "UTC"), safe=False)
-        return [None if time is None else time.isoformat() for time in utc.to_pylist()]
+        times = column.cast(pyarrow.timestamp("us", tz=kind.tz or zone or None), safe=False)
+        return [None if time is None else time.isoformat() for time in times.to_pylist()]
     if types.is_duration(kind):
         spans = column.cast(pyarrow.duration("us"), safe=False).to_pylist()
         return [None if span is None else span.total_seconds() for span in spans]

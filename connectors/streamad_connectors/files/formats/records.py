@@ -52,6 +52,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     key_base64: str | None = None
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     value_base64: str | None = None
+    schema: str | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -79,6 +80,7 @@ def encode_record(record: Record) -> bytes:
         key_base64=b64encode(key).decode() if key is not None and text is None else None,
         value=msgspec.Raw(record.value) if is_json else msgspec.UNSET,
         value_base64=None if is_json else b64encode(record.value).decode(),
+        schema=record.schema,
     )
     return _encoder.encode(line) + b"\n"
 
@@ -189,4 +191,4 @@ def _decoded(line: _Line) -> Record:
         if line.time.tzinfo is None:
             raise ValueError("its time has no zone")
         time_us = (line.time - _EPOCH) // _MICROSECOND
-    return Record(line.offset, value, time_us, key)
+    return Record(line.offset, value, time_us, key, schema=line.schema)

@@ -23,6 +23,8 @@ MAX_SILENCE_S = 1.5
 _FRESH_S = 0.5  # an older answer does not confirm silence until now
 _POLL_MS = 200
 _POLL_RECORDS = 500  # a few milliseconds of work, during which the event loop is blocked
+# Of Confluent's serializers, and of Apicurio's.
+_SCHEMA_HEADERS = frozenset({"__value_schema_id", "apicurio.value.globalId", "apicurio.value.contentId"})
 _MAX_FETCH_BYTES = 50_000_000
 
 
@@ -38,7 +40,7 @@ def make_consumer(client: Client, options: KafkaSourceOptions, **membership: Any
 
 
 def to_records(messages: Sequence[ConsumerRecord]) -> tuple[Record, ...]:
-    """Return aiokafka's records as our type: times in microseconds, a tombstone as an empty value."""
+    """Return aiokafka's records as our type: times in microseconds, a tombstone as an empty value, its schema's id."""
     return tuple(
         [
             Record(
@@ -46,10 +48,16 @@ def to_records(messages: Sequence[ConsumerRecord]) -> tuple[Record, ...]:
                 b"" if message.value is None else message.value,
                 message.timestamp * 1000 if message.timestamp >= 0 else None,
                 message.key,
+                schema=_schema_of(message.headers) if message.headers else None,
             )
             for message in messages
         ]
     )
+
+
+def _schema_of(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
+    """Return the schema's id in hexadecimal digits, if the headers name one."""
+    return next((content.hex() for name, content in headers if name in _SCHEMA_HEADERS and content), None)
 
 
 @dataclass(slots=True, eq=False)

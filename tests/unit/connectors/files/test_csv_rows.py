@@ -93,10 +93,19 @@ async def test_packed(tmp_path: Path) -> None:
 
 
 async def test_rows_that_do_not_fit_are_passed_on_as_they_are(tmp_path: Path) -> None:
-    name = write(tmp_path, b"id,v\nx,1\nshort\na,b,c\n\n\xff\xfe,2\ny,2\n")
+    name = write(tmp_path, b"id,v\nx,1\nshort\na,b,c\n\n\xff\xfe\ny,2\n")
     records = await read_one(name, tmp_path)
-    assert [record.value for record in records[1:4]] == [b"short", b"a,b,c", b"\xff\xfe,2"]
+    assert [record.value for record in records[1:4]] == [b"short", b"a,b,c", b"\xff\xfe"]
     assert [record.offset for record in records] == [0, 1, 2, 3, 4]
+
+
+async def test_a_cell_in_another_encoding_is_bytes_and_costs_no_other_cell(tmp_path: Path) -> None:
+    name = write(tmp_path, b"id,v,remark\nx,1,St\xf6rung\ny,\xb0,fine\nz,2,\n")
+    assert await read_maps(name, tmp_path) == [
+        {"id": "x", "v": 1, "remark": b"St\xf6rung"},
+        {"id": "y", "v": b"\xb0", "remark": "fine"},
+        {"id": "z", "v": 2, "remark": None},
+    ]
 
 
 async def test_a_quote_that_is_never_closed_costs_a_bounded_part(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ VALUES = (
 )
 KEYS = st.none() | st.binary() | st.text().map(str.encode)
 RECORDS = st.lists(
-    st.builds(Record, OFFSETS, VALUES, TIMES_OF_RECORDS, KEYS), unique_by=lambda record: record.offset, max_size=6
+    st.builds(Record, OFFSETS, VALUES, TIMES_OF_RECORDS, KEYS, schema=st.none() | st.just("01ab")),
+    unique_by=lambda record: record.offset,
+    max_size=6,
 ).map(lambda records: sorted(records, key=lambda record: record.offset))
 
 
@@ -59,7 +61,9 @@ def read_folder(folder: Path) -> list[str]:
 
 
 def sent(records: Sequence[Record]) -> list[FeedRecord]:
-    return [FeedRecord(record.value, record.key, record.timestamp_us, record.offset) for record in records]
+    return [
+        FeedRecord(record.value, record.key, record.timestamp_us, record.offset, record.schema) for record in records
+    ]
 
 
 def record(offset: int, time_us: int | None = None, value: bytes = b"{}", key: bytes | None = None) -> Record:

@@ -34,6 +34,23 @@ def test_records_of_aiokafka_become_ours() -> None:
     ) == (Record(7, b"{}", 1_700_000_000_123_000, b"reactor-1"), Record(9, b"", 0, None), Record(10, b"", None, None))
 
 
+@pytest.mark.parametrize(
+    ("headers", "schema"),
+    [
+        ([], None),
+        ([("trace", b"x")], None),
+        ([("trace", b"x"), ("__value_schema_id", b"\1\xab")], "01ab"),
+        ([("__key_schema_id", b"\1")], None),
+        ([("__value_schema_id", None)], None),
+        ([("apicurio.value.globalId", b"\0\0\0\7")], "00000007"),
+    ],
+)
+def test_a_header_that_names_a_schema_is_kept(headers: list[tuple[str, bytes | None]], schema: str | None) -> None:
+    message: ConsumerRecord[Any, Any] = ConsumerRecord("press", 0, 1, 0, 0, None, b"x", None, 0, 0, tuple(headers))
+    (record,) = to_records([message])
+    assert record.schema == schema
+
+
 def test_two_members_in_one_process_remember_apart() -> None:
     ours, theirs = sticky_assignor(), sticky_assignor()
     ours.on_assignment(ConsumerProtocolMemberAssignment(0, [("press", [0, 1])], b""))

@@ -24,6 +24,7 @@ END = _words("end ended done last final finished eos eof complete completed clos
 CHANNEL = _words("tag channel sensor signal variable metric parameter quantity item tagname point name field")
 VALUE = _words("value val v reading measurement measured wert pv result")
 UNIT = _words("unit units uom einheit")
+QUALITY = _words("quality q qual qc qualitaet qualität güte status state opcquality")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
 _BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,16})\s*[\])]\s*$")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from streamad.commands.init.columns import Column, is_number
-from streamad.commands.init.names import END, SEQUENCE, STREAM, hints
+from streamad.commands.init.fields.columns import Column, is_number
+from streamad.commands.init.fields.names import END, SEQUENCE, STREAM, hints
 
 
 class Ids(NamedTuple):

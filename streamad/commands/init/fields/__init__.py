@@ -1,0 +1,1 @@
+"""The fields of a sample: columns, names, ids, times, readings."""

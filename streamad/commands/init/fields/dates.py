@@ -1,0 +1,114 @@
+"""Finds the formats that read a field's dates: those of ``decode.time_format``, if RFC 3339 does not read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import product
+
+from streamad.commands.init.fields.columns import Column
+from streamad.settings.time_format import EXCEL, TimeFormat
+
+_MOST_FORMS = 20
+_READABLE = 0.99
+_YEARS = (1970, 2200)
+_SERIALS = (32_874, 73_050)
+"""1990 to 2100 as Excel has it."""
+_SERIAL_0 = datetime(1899, 12, 30)  # noqa: DTZ001 - a local date
+_NAME = r"[^\W\d_]{3,9}\.?"
+# Each shape of a date with the orders that plants write it in; with dots the day comes first.
+_DATES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"\d{1,2}\.\d{1,2}\.\d{4}", ("%d.%m.%Y",)),
+    (r"\d{1,2}\.\d{1,2}\.\d{2}", ("%d.%m.%y",)),
+    (r"\d{1,2}/\d{1,2}/\d{4}", ("%d/%m/%Y", "%m/%d/%Y")),
+    (r"\d{1,2}/\d{1,2}/\d{2}", ("%d/%m/%y", "%m/%d/%y", "%y/%m/%d")),
+    (r"\d{1,2}-\d{1,2}-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
+    (r"\d{1,2}-\d{1,2}-\d{2}", ("%d-%m-%y", "%m-%d-%y", "%y-%m-%d")),
+    (r"\d{4}-\d{1,2}-\d{1,2}", ("%Y-%m-%d",)),
+    (r"\d{4}/\d{1,2}/\d{1,2}", ("%Y/%m/%d",)),
+    (r"\d{4}\.\d{1,2}\.\d{1,2}", ("%Y.%m.%d",)),
+    (rf"\d{{1,2}}-{_NAME}-\d{{4}}", ("%d-%b-%Y",)),
+    (rf"\d{{1,2}}-{_NAME}-\d{{2}}", ("%d-%b-%y",)),
+    (rf"\d{{1,2}}\.? {_NAME} \d{{4}}", ("%d %b %Y", "%d. %b %Y")),
+    (rf"{_NAME} \d{{1,2}}, ?\d{{4}}", ("%b %d, %Y",)),
+    (r"\d{8}(?=\d{6}|\D|$)", ("%Y%m%d",)),
+)
+_CLOCKS = (
+    (r"\d{1,2}:\d{2}:\d{2}\.\d+", "{}:%M:%S.%f"),
+    (r"\d{1,2}:\d{2}:\d{2},\d+", "{}:%M:%S,%f"),
+    (r"\d{1,2}:\d{2}:\d{2}", "{}:%M:%S"),
+    (r"\d{1,2}:\d{2}", "{}:%M"),
+    (r"\d{1,2}\.\d{2}\.\d{2}", "{}.%M.%S"),
+    (r"\d{6}", "{}%M%S"),
+    (r"", ""),
+)
+_BETWEEN = re.compile(r"(T|,? +| - |)")
+_AFTER = re.compile(r"( ?)([AaPp]\.?[Mm]\.?)?( ?)(Z|[+-]\d{2}:?\d{2})?")
+
+
+def formats_of(column: Column) -> list[str]:
+    """Return the formats that read the dates of a text column, nearly all of them; [] if none does."""
+    texts = list(dict.fromkeys(str(value).strip() for value in column.values if isinstance(value, (str, int))))
+    if not texts:
+        return []
+    shapes = dict.fromkeys(re.sub(r"\d+", "0", text) for text in texts[:1_000])
+    samples = [next(text for text in texts if re.sub(r"\d+", "0", text) == shape) for shape in list(shapes)[:3]]
+    candidates = list(dict.fromkeys(form for text in samples for form in _forms(text)))[:_MOST_FORMS]
+    found = {form: _share(form, texts) for form in candidates}
+    best = max(found.values(), default=0.0)
+    return [form for form, share in found.items() if share == best and share >= _READABLE]
+
+
+def _forms(text: str) -> Iterator[str]:
+    """Yield the formats of one date by its shape."""
+    for (shape, orders), (clock, time) in product(_DATES, _CLOCKS):
+        match = re.match(shape, text)
+        if match is None:
+            continue
+        between = _BETWEEN.match(text, match.end())
+        assert between is not None
+        hours = re.compile(clock).match(text, between.end())
+        if hours is None or (not between[1] and clock not in ("", r"\d{6}")):
+            continue
+        after = _AFTER.fullmatch(text, hours.end())
+        if after is None or (not clock and after[0]):
+            continue
+        halves = f"{after[1]}%p" if after[2] else after[1]
+        rest = halves + (f"{after[3]}%z" if after[4] else "")
+        for order in orders:
+            yield order + between[1] + time.format("%I" if after[2] else "%H") + rest
+        return
+
+
+def is_read_by(form: str, column: Column) -> bool:
+    """Return whether a format reads the column's dates, nearly all of them."""
+    texts = list(dict.fromkeys(str(value).strip() for value in column.values if isinstance(value, (str, int))))
+    return bool(texts) and _share(form, texts) >= _READABLE
+
+
+def _share(form: str, texts: Sequence[str]) -> float:
+    dates = TimeFormat(form)
+    read = [dates.read(text) for text in texts]
+    return sum(date is not None and _YEARS[0] <= date.year < _YEARS[1] for date in read) / len(texts)
+
+
+def are_serials(column: Column) -> bool:
+    """Return whether the numbers may be Excel's: days since 1899-12-30, with times of day."""
+    numbers = column.numbers
+    low, high = min(numbers), max(numbers)
+    with_time = sum(not number.is_integer() for number in numbers)
+    return _SERIALS[0] <= low < high <= _SERIALS[1] and 2 * with_time >= len(numbers)
+
+
+def example(form: str, value: object) -> str:
+    """Return what ``value`` means by a format: 1 May 2026, 07:00:00."""
+    if form == EXCEL:
+        assert isinstance(value, (int, float, str))
+        date = _SERIAL_0 + timedelta(milliseconds=round(float(value) * 86_400_000))
+    else:
+        found = TimeFormat(form).read(str(value).strip())
+        if found is None:
+            return "not read"
+        date = found
+    return f"{date.day} {date:%B %Y, %H:%M:%S}"

@@ -1,0 +1,131 @@
+"""Finds what means missing among a sample's readings, and the fields that hold their quality."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamad.commands.init.fields.columns import Column, is_number
+from streamad.commands.init.fields.names import QUALITY, VALUE, hints
+
+_MOST_TEXTS = 12
+_MOST_QUALITIES = 20
+_LONGEST_TEXT = 40
+_ALREADY_MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
+# Numbers that systems write for "no value", besides those of nines such as -9999 and -999.25 (LAS files).
+_FILLS = frozenset({-32768.0, 32767.0, 65535.0, 2147483647.0, -2147483648.0, 1e20, 1e30, -1e30, 1e36, 1e37})
+_NINES = re.compile(r"-?9{3,}(\.(0|9+|25))?")
+_FLOAT32_END = 3.4e38
+_SURELY_GOOD = frozenset({"192", "good"})
+_GOOD = _SURELY_GOOD | {"ok", "gut", "valid", "g"}
+_SURE = frozenset({"quality", "qual", "qualitaet", "qualität", "güte"})
+_QUALITY_END = re.compile(r"[\s._/:-]*[\[(]?([A-Za-z]+)[\])]?$")
+
+
+@dataclass(frozen=True, slots=True)
+class QualityField:
+    """A field with the quality of readings, and its good values; ``is_guess``: by their number only."""
+
+    path: str
+    good: tuple[Any, ...]
+    is_guess: bool = False
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """Return the section of the config."""
+        return {"field": self.path, "good": list(self.good)}
+
+
+def missing_texts(columns: Iterable[Column]) -> tuple[str, ...]:
+    """Return the texts that stand in place of numbers, the most frequent ones first; () if they are too different."""
+    found: Counter[str] = Counter()
+    for column in columns:
+        texts = [value.strip() for value in column.values if isinstance(value, str) and not is_number(value)]
+        found.update(text for text in texts if text.lower() not in _ALREADY_MISSING)
+    kept: dict[str, str] = {}
+    for text, _ in found.most_common():
+        if len(text) <= _LONGEST_TEXT and text.isprintable():
+            kept.setdefault(text.lower(), text)
+    return tuple(kept.values()) if len(kept) <= _MOST_TEXTS else ()
+
+
+def missing_number(column: Column) -> float | None:
+    """Return the number that means missing in a channel: a usual one, far from all other readings."""
+    for fill in (min(column.numbers, default=0.0), max(column.numbers, default=0.0)):
+        if not _is_fill(fill):
+            continue
+        others = [number for number in column.numbers if number != fill]
+        if len(others) < 2:
+            continue
+        low, high = min(others), max(others)
+        if min(abs(fill - low), abs(fill - high)) > 3 * max(high - low, abs(high), abs(low)):
+            return fill
+    return None
+
+
+def _is_fill(number: float) -> bool:
+    return number in _FILLS or abs(number) >= _FLOAT32_END or _NINES.fullmatch(f"{number:.10g}") is not None
+
+
+def without(column: Column, number: float | None) -> Column:
+    """Return ``column`` without the readings that mean missing."""
+    if number is None:
+        return column
+    kept = [
+        (row, value)
+        for row, value in zip(column.rows or range(len(column.values)), column.values, strict=True)
+        if not is_number(value) or float(value) != number
+    ]
+    return Column(column.path, [row for row, _ in kept], [value for _, value in kept])
+
+
+def common_quality(columns: Mapping[str, Column]) -> QualityField | None:
+    """Return the field with the quality of the whole message, if one has its name and its values."""
+    for path, column in columns.items():
+        found = _quality(column, hints(path))
+        if found is not None:
+            return found
+    return None
+
+
+def own_qualities(columns: Mapping[str, Column], channels: Sequence[str]) -> dict[str, QualityField]:
+    """Return the quality of each channel that has a field of its own for it (TI-101 and TI-101_Q), by channel."""
+    by_base = {_base(path, VALUE): path for path in channels} | {path: path for path in channels}
+    found = {}
+    for path, column in columns.items():
+        base = _base(path, QUALITY)
+        quality = _quality(column, hints(path)) if base != path and base in by_base else None
+        if quality is not None and by_base[base] != path:
+            found[by_base[base]] = quality
+    return found
+
+
+def _base(path: str, words: frozenset[str]) -> str:
+    """Return ``path`` without a last word of ``words``: TI-101 of TI-101_Q and TI-101.value."""
+    match = _QUALITY_END.search(path)
+    return path[: match.start()] if match is not None and match[1].lower() in words else path
+
+
+def _quality(column: Column, words: frozenset[str]) -> QualityField | None:
+    """Return the good values: known ones, else the one that most readings have; None if it is no quality.
+
+    A field named status may be that of a machine: then ok is no quality.
+    """
+    if not words & QUALITY or not column.values or len(column.counts) > _MOST_QUALITIES:
+        return None
+    is_named = bool(words & _SURE)
+    values = dict.fromkeys(value for value in column.values if isinstance(value, (str, int, float)))
+    good = tuple(value for value in values if _plain(value) in (_GOOD if is_named else _SURELY_GOOD))
+    if good:
+        return QualityField(column.path, good)
+    text, count = column.counts.most_common(1)[0]
+    if not is_named or len(column.counts) < 2 or 2 * count < len(column.values):
+        return None
+    return QualityField(column.path, tuple(value for value in values if str(value) == text)[:1], is_guess=True)
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).strip().lower()

@@ -1,0 +1,163 @@
+"""streamad init: texts and numbers that mean missing, and qualities, are found and proposed; the config reads them."""
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from streamad.cli import app
+from streamad.commands.init.fields.columns import Column
+from streamad.commands.init.fields.readings import missing_number, missing_texts
+from streamad.commands.shared.plants import load_plant
+from streamad.runtime.replay import read_sequences
+from streamad.runtime.wiring import source_for
+from streamad.settings.plant_yaml import Settings
+from streamad.telemetry.metrics import Counters
+from streamad.types import FinishedSequence
+
+T0 = 1_772_352_930
+
+
+def cells(n: int = 90) -> list[tuple[str, int, float, float]]:
+    """Return batch, time and two readings of three batches."""
+    rng = random.Random(3)
+    return [(f"B-{i // 30}", T0 + i, round(80 + rng.random(), 3), round(3 + rng.random() / 10, 3)) for i in range(n)]
+
+
+def init(folder: Path, name: str, text: str) -> tuple[Settings, str, Counters, list[FinishedSequence]]:
+    """Run init on a file and return the settings, what was printed, and what the config reads."""
+    (folder / name).write_text(text)
+    config = folder / "plant.yaml"
+    result = CliRunner().invoke(app, ["init", str(folder / name), "--out", str(config)])
+    assert result.exit_code == 0, result.output or result.exception
+    checked = CliRunner().invoke(app, ["check", "-c", str(config), "--fast"])
+    assert checked.stdout.splitlines()[-1] == "all checks passed", checked.stdout
+
+    async def read() -> tuple[Counters, list[FinishedSequence]]:
+        plant, counters = load_plant(config), Counters()
+        return counters, [one async for one in read_sequences(plant.settings, source_for(plant), plant.clock, counters)]
+
+    counters, sequences = asyncio.run(read())
+    assert not counters.dead_letters
+    assert not counters.late_samples
+    return load_plant(config).settings, result.output, counters, sequences
+
+
+def finite(sequences: list[FinishedSequence]) -> list[int]:
+    """Return how many readings of each channel are there."""
+    counts: list[int] = np.isfinite(np.concatenate([one.values for one in sequences])).sum(axis=0).tolist()
+    return counts
+
+
+def test_texts_in_place_of_numbers_are_named(tmp_path: Path) -> None:
+    rows = [list(map(str, row)) for row in cells()]
+    rows[4][2], rows[5][2], rows[60][3], rows[61][3] = "Bad", "I/O Timeout", "#N/A", "No Data"
+    text = "batch,time,temp,press\n" + "".join(",".join(row) + "\n" for row in rows)
+    settings, printed, counters, sequences = init(tmp_path, "day.csv", text)
+    assert settings.decode.missing == ("Bad", "I/O Timeout", "#N/A", "No Data")
+    assert "'Bad', 'I/O Timeout', '#N/A', 'No Data' stand in place of numbers" in printed
+    assert counters.bad_values == {}
+    assert finite(sequences) == [88, 88]
+
+
+def test_a_number_far_from_all_others_means_missing_in_its_channel(tmp_path: Path) -> None:
+    rows = [list(map(str, row)) for row in cells()]
+    for i in (4, 5, 60):
+        rows[i][2] = "-9999"
+    text = "batch,time,temp,press\n" + "".join(",".join(row) + "\n" for row in rows)
+    settings, printed, counters, sequences = init(tmp_path, "day.csv", text)
+    assert [channel.missing for channel in settings.channels] == [(-9999.0,), ()]
+    assert "-9999 of temp means missing" in printed
+    assert counters.bad_values == {}
+    assert finite(sequences) == [87, 90]
+
+
+@pytest.mark.parametrize(
+    ("others", "fill", "found"),
+    [
+        ([1.0, 2.0, 3.0], -9999, True),
+        ([1.0, 2.0, 3.0], -999.25, True),
+        ([1.0, 2.0, 3.0], 65535, True),
+        ([1.0, 2.0, 3.0], 1e36, True),
+        ([1.0, 2.0, 3.0], 3.4028234663852886e38, True),
+        ([1.0, 2.0, 3.0], -10000, False),  # no usual fill value
+        ([900.0, 950.0, 990.0], 999, False),  # it lies among the readings
+        ([0.0, 20_000.0, 40_000.0], 65535, False),
+        ([5.0], 9999, False),  # too few to tell
+        ([5.0, 5.0], 9999, True),
+    ],
+)
+def test_which_numbers_are_taken_for_missing(others: list[float], fill: float, found: bool) -> None:
+    assert missing_number(Column("x", values=[*others, fill])) == (fill if found else None)
+
+
+def test_many_different_texts_are_not_listed() -> None:
+    column = Column("x", values=[*range(100), *(f"text {i}" for i in range(13))])
+    assert missing_texts([column]) == ()
+    assert missing_texts([Column("x", values=[1, 2, "bad", "Bad", "NaN", "n/a", "x" * 41])]) == ("bad",)
+
+
+def test_the_quality_of_long_exports(tmp_path: Path) -> None:
+    lines = ["batch;ts;tag;value;quality\n"]
+    for i, (batch, time, temp, press) in enumerate(cells()):
+        for tag, value in (("TI-1", temp), ("PI-2", press)):
+            lines.append(f"{batch};{time};{tag};{value};{0 if i % 20 == 0 else 192}\n")
+    settings, _, counters, sequences = init(tmp_path, "long.csv", "".join(lines))
+    assert settings.decode.quality is not None
+    assert (settings.decode.quality.field, settings.decode.quality.good) == ("quality", (192,))
+    assert counters.bad_values == {"TI-1": {"quality": 5}, "PI-2": {"quality": 5}}
+    assert finite(sequences) == [85, 85]
+
+
+def test_a_quality_beside_each_channel(tmp_path: Path) -> None:
+    lines = ["batch,time,TI-1,TI-1_Q,PI-2,PI-2 Status\n"]
+    for i, (batch, time, temp, press) in enumerate(cells()):
+        lines.append(f"{batch},{time},{temp},{0 if i == 7 else 192},{press},{'Bad' if i == 8 else 'Good'}\n")
+    settings, _, counters, sequences = init(tmp_path, "wide.csv", "".join(lines))
+    found = {channel.name: channel.quality for channel in settings.channels}
+    assert {name: None if of is None else (of.field, of.good) for name, of in found.items()} == {
+        "TI-1": ("TI-1_Q", (192,)),
+        "PI-2": ("PI-2 Status", ("Good",)),
+    }
+    assert counters.bad_values == {"TI-1": {"quality": 1}, "PI-2": {"quality": 1}}
+    assert finite(sequences) == [89, 89]
+
+
+def test_a_quality_inside_nested_readings(tmp_path: Path) -> None:
+    messages: list[dict[str, Any]] = [
+        {
+            "batch": batch,
+            "time": time,
+            "readings": {"TI-1": {"v": temp, "q": "Bad" if i == 3 else "Good"}, "PI-2": {"v": press, "q": "Good"}},
+        }
+        for i, (batch, time, temp, press) in enumerate(cells())
+    ]
+    text = "".join(json.dumps(message) + "\n" for message in messages)
+    settings, _, counters, sequences = init(tmp_path, "nested.jsonl", text)
+    assert [channel.quality is not None for channel in settings.channels] == [True, True]
+    assert counters.bad_values == {"TI-1": {"quality": 1}}
+    assert finite(sequences) == [89, 90]
+
+
+def test_the_status_of_a_machine_is_no_quality(tmp_path: Path) -> None:
+    lines = ["batch,time,temp,press,status\n"]
+    for i, (batch, time, temp, press) in enumerate(cells()):
+        lines.append(f"{batch},{time},{temp},{press},{'ALARM' if i == 7 else 'OK'}\n")
+    settings, *_ = init(tmp_path, "wide.csv", "".join(lines))
+    assert settings.decode.quality is None
+    assert [channel.quality for channel in settings.channels] == [None, None]
+
+
+def test_a_quality_of_unknown_values_is_a_guess(tmp_path: Path) -> None:
+    lines = ["batch,time,temp,press,quality\n"]
+    for i, (batch, time, temp, press) in enumerate(cells()):
+        lines.append(f"{batch},{time},{temp},{press},{1 if i % 9 else 7}\n")
+    settings, printed, *_ = init(tmp_path, "wide.csv", "".join(lines))
+    assert settings.decode.quality is not None
+    assert settings.decode.quality.good == (1,)
+    assert "quality was taken for the quality of readings, its most frequent value 1 for good" in printed
