@@ -27,6 +27,7 @@ from streamad.learn.registry.pruning import prune
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.lease import Lease, LeaseRefusedError
 from streamad.learn.trainer.requests import (
+    SecondOutcome,
     TrainingFailed,
     TrainingOutcome,
     TrainingReason,
@@ -35,7 +36,7 @@ from streamad.learn.trainer.requests import (
     post_request,
     posted_requests,
 )
-from streamad.learn.trainer.retrain import Retraining
+from streamad.learn.trainer.retrain import Retraining, decided_before
 from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_status
 from streamad.plant import Plant
 from streamad.ports import Clock
@@ -160,6 +161,8 @@ class _Job:
     def _train(self, lease: Lease, status: StatusWriter, attempt: int) -> TrainingResult:
         spec = self._spec
         try:
+            if attempt > MAX_ATTEMPTS and (decided := self._decided_alone()) is not None:
+                return decided
             if attempt > MAX_ATTEMPTS:
                 raise DetectorError(
                     f"the training process died {MAX_ATTEMPTS} times without an error (out of memory?): "
@@ -197,6 +200,15 @@ class _Job:
             holds_lease=lease.is_held,
             resumes=spec.resumes,
         )
+
+    def _decided_alone(self) -> TrainingOutcome | None:
+        """Return the first challenger's outcome if it was decided before the process died over the second one."""
+        decided = decided_before(self._registry, self._spec.model, self._spec.request)
+        if decided is None:
+            return None
+        reason = f"it could not be trained: the training process died {MAX_ATTEMPTS} times (out of memory?)"
+        second = SecondOutcome(version=None, promoted=False, waits=False, reason=reason)
+        return finite(msgspec.structs.replace(decided, second=second))
 
     def _promoted_before(self) -> TrainingOutcome | None:
         """Return the outcome of a first training whose process died after the promotion: it is not done twice."""

@@ -17,7 +17,7 @@ from streamad.errors import ArtifactError, RegistryError, StreamadError, Trainin
 from streamad.learn.promotion.review import waiting_version, was_declined
 from streamad.learn.promotion.rule import Ruling
 from streamad.learn.registry.artifact import LoadedModel
-from streamad.learn.registry.manifest import LearningRecord, PromotionDecision
+from streamad.learn.registry.manifest import LearningRecord, Manifest
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.trainer.challenge import Challenge, Workshop
@@ -83,8 +83,10 @@ class Retraining:
             since = "the beginning" if since_us is None else from_us(since_us).isoformat(timespec="seconds")
             self.notes.append(f"learned anew from what ended since {since}")
         stored, selection = self._selection(since_us)
-        outcome = self._decided_before(selection) if self.resumes else None
-        if outcome is None:
+        outcome = decided_before(self.registry, self.model, self.request) if self.resumes else None
+        if outcome is not None:
+            self.figures = dict(outcome.figures)
+        else:
             plan = self._plan(selection, has_champion=champion is not None)
             if champion is not None and (why := self._why_not(plan)):
                 return self._outcome(None, Ruling(False, f"not trained: {why}; the champion stays"), selection)
@@ -226,28 +228,6 @@ class Retraining:
             n_skipped_shards=int(self.figures["store.skipped_shards"]),
         )
 
-    def _decided_before(self, selection: Selection) -> TrainingOutcome | None:
-        """Return the outcome of this request if an interrupted process has decided on its challenger already."""
-        if (found := self._decision_of_before(uses_marks=False)) is None:
-            return None
-        version, decision = found
-        self.figures, self.notes = dict(decision.figures), []
-        return self._outcome(version, Ruling(decision.promoted, decision.reason), selection)
-
-    def _decision_of_before(self, *, uses_marks: bool) -> tuple[str, PromotionDecision] | None:
-        """Return the challenger of this request on which an interrupted process has decided, and the decision."""
-        for version in reversed(self.registry.versions(self.model)):
-            try:
-                manifest = self.registry.manifest(self.model, version)
-            except (ArtifactError, RegistryError):
-                continue
-            record, decision = manifest.learning, manifest.decision
-            if record is None or record.requested_us != self.request.requested_us:
-                return None
-            if decision is not None and record.uses_marks == uses_marks:
-                return version, decision
-        return None
-
     def _second(self, stored: Stored, since_us: int | None) -> SecondOutcome | None:
         """Train the challenger that uses operators' false alarms; None if they would not change the model.
 
@@ -264,11 +244,11 @@ class Retraining:
 
     def _second_before(self) -> SecondOutcome | None:
         """Return the outcome of this request's second challenger if an interrupted process has decided on it."""
-        if (found := self._decision_of_before(uses_marks=True)) is None:
+        found = _decided(self.registry, self.model, self.request, uses_marks=True)
+        if found is None or (decision := found.decision) is None:
             return None
-        version, decision = found
         return SecondOutcome(
-            version=version,
+            version=found.version,
             promoted=decision.promoted,
             waits=decision.waits_for_review,
             reason=decision.reason,
@@ -320,6 +300,41 @@ class Retraining:
             n_excluded=len(selection.excluded),
             n_capped=selection.n_capped,
         )
+
+
+def decided_before(registry: Registry, model: str, request: TrainingRequest) -> TrainingOutcome | None:
+    """Return the outcome of ``request`` if an interrupted process has decided on its first challenger already.
+
+    Raises RegistryError.
+    """
+    found = _decided(registry, model, request, uses_marks=False)
+    if found is None or found.decision is None or found.learning is None:
+        return None
+    return TrainingOutcome(
+        model=model,
+        version=found.version,
+        promoted=found.decision.promoted,
+        reason=found.decision.reason,
+        request=request,
+        figures=dict(found.decision.figures),
+        n_excluded=found.learning.n_excluded,
+        n_capped=found.learning.n_capped,
+    )
+
+
+def _decided(registry: Registry, model: str, request: TrainingRequest, *, uses_marks: bool) -> Manifest | None:
+    """Return the manifest of the challenger of ``request`` on which an interrupted process has decided."""
+    for version in reversed(registry.versions(model)):
+        try:
+            manifest = registry.manifest(model, version)
+        except (ArtifactError, RegistryError):
+            continue
+        record = manifest.learning
+        if record is None or record.requested_us != request.requested_us:
+            return None
+        if manifest.decision is not None and record.uses_marks == uses_marks:
+            return manifest
+    return None
 
 
 def _differs(plan: Plan, other: Plan) -> bool:

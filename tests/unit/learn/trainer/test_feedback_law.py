@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,22 @@ import pytest
 from streamad.errors import DetectorError
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
-from streamad.learn.trainer.job import finite
-from streamad.learn.trainer.requests import SecondOutcome, TrainingOutcome, TrainingReason, TrainingRequest
+from streamad.learn.trainer.child import TrainerSpec
+from streamad.learn.trainer.job import MAX_ATTEMPTS, finite, run_job
+from streamad.learn.trainer.lease import LeaseTimes
+from streamad.learn.trainer.requests import (
+    SecondOutcome,
+    TrainingFailed,
+    TrainingOutcome,
+    TrainingReason,
+    TrainingRequest,
+    TrainingResult,
+)
+from streamad.learn.trainer.status import TrainingStatus
 from streamad.learn.training.fits import FitStep
 from streamad.types import WindowSet
 from tests.support.learning.life import MODEL, Life
-from tests.support.learning.plant import NOW_US, MeanDetector, MeanModel
+from tests.support.learning.plant import NOW_US, FixedClock, MeanDetector, MeanModel
 
 FAULT = 9.0
 RECIPE = 2.5
@@ -343,6 +354,45 @@ def test_an_interrupted_second_challenger_resumes_without_the_first(tmp_path: Pa
     assert outcome.second is not None
     assert outcome.second.waits
     assert len(detector.epochs) == 1  # the rest of the second's only fit
+
+
+def test_a_process_that_dies_over_the_second_again_and_again_leaves_the_first_one_s_outcome(tmp_path: Path) -> None:
+    """Marks must not turn a training that has promoted its challenger into a failed one."""
+    life = with_new_recipe(tmp_path)
+
+    def die(step: FitStep) -> None:
+        if step.phase == "final" and life.champion == "0002":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        life.retrain("schedule", progress=die)
+    request = TrainingRequest(reason="schedule", requested_us=NOW_US)
+    spec = TrainerSpec(
+        settings=life.settings,
+        base_dir=life.root,
+        model=MODEL,
+        request=request,
+        posted=None,
+        resumes=True,
+        times=LeaseTimes(),
+    )
+    result = of_the_fourth_attempt(life, spec)
+    assert isinstance(result, TrainingOutcome)
+    assert (result.version, result.promoted) == ("0002", True)
+    assert result.second is not None
+    assert result.second.version is None
+    assert "the training process died 3 times" in result.second.reason
+    other = dataclasses.replace(spec, request=msgspec.structs.replace(request, requested_us=1))
+    assert isinstance(of_the_fourth_attempt(life, other), TrainingFailed)
+
+
+def of_the_fourth_attempt(life: Life, spec: TrainerSpec) -> TrainingResult:
+    """The result after three processes have died over the training."""
+    status = TrainingStatus(state="running", request=spec.request, attempt=MAX_ATTEMPTS)
+    training = life.registry.training_folder(MODEL)
+    training.mkdir(parents=True, exist_ok=True)
+    (training / "status.json").write_bytes(msgspec.json.encode(status))
+    return run_job(spec, FixedClock(), lambda: None)
 
 
 @pytest.mark.parametrize("trust", ["person", "auto"])
