@@ -67,21 +67,19 @@ class _Window:
 
 
 class BadValueWatch:
-    """Watches the bad values of a partition; ``saved`` is its share of the progress, by channel."""
+    """Watches the bad values of a partition; ``saved`` is its share of the progress, by channel.
+
+    ``open`` holds the indexes of the channels whose readings are being counted.
+    """
 
     def __init__(self, channels: Sequence[str], saved: Mapping[str, BadChannel]) -> None:
         self._channels = channels
         columns = {name: column for column, name in enumerate(channels)}
         self._windows = {columns[name]: _Window(state) for name, state in saved.items() if name in columns}
-        self._open = {column for column, window in self._windows.items() if window.is_open}
+        self.open = {column for column, window in self._windows.items() if window.is_open}
         self._over: list[str] = []
         self._pending = np.zeros(len(channels), dtype=np.int64)
         self._blocks = 0
-
-    @property
-    def is_idle(self) -> bool:
-        """Return whether a block without bad values changes nothing."""
-        return not self._open
 
     @property
     def saved(self) -> dict[str, BadChannel]:
@@ -135,7 +133,7 @@ class BadValueWatch:
 
     def _settle(self) -> None:
         """Count the good readings that wait: they change nothing before a bad one comes."""
-        for column in list(self._open):
+        for column in list(self.open):
             self._settle_one(column)
         self._pending[:] = 0
         self._blocks = 0
@@ -144,7 +142,7 @@ class BadValueWatch:
         window = self._windows[column]
         window.take_good(int(self._pending[column]))
         self._pending[column] = 0
-        (self._open.add if window.is_open else self._open.discard)(column)
+        (self.open.add if window.is_open else self.open.discard)(column)
 
     def _letter(self, bad: BadValues, now_us: int) -> str | None:
         texts = []

@@ -62,7 +62,11 @@ class Decoder:
         wire: Wire = "msgpack" if record.native else _wire_format(value, self._settings.format)
         samples = None if readers.own is None else readers.own.read(value, wire)
         if samples is None:
-            samples = readers.fields.read(self._parse(record, wire), record)
+            try:
+                message = self._parse(value, wire)
+            except DecodeError as error:
+                raise self._explained(error, record) from None
+            samples = readers.fields.read(message, record)
         if samples is None:
             return None
         later_us = self._second_reading(samples, record, wire) if readers.zone is not None else None
@@ -81,21 +85,17 @@ class Decoder:
         assert self._later is not None
         if not any(may_come_twice(hour, zone) for hour in np.unique(samples.times_us // _HOUR_US).tolist()):
             return None
-        later = self._later.fields.read(self._parse(record, wire), record)
+        later = self._later.fields.read(self._parse(record.value, wire), record)
         if later is None or np.array_equal(later.times_us, samples.times_us):
             return None
         return later.times_us
 
-    def _parse(self, record: Record, wire: Wire) -> Any:
-        try:
-            return self._parsed(record.value, wire)
-        except DecodeError:
-            serializer = serializer_of(record)
-            if serializer is None:
-                raise
-        fail("schema_registry", f"{serializer}: {_PLAIN}")
+    @staticmethod
+    def _explained(error: DecodeError, record: Record) -> DecodeError:
+        serializer = serializer_of(record)
+        return error if serializer is None else DecodeError("schema_registry", f"{serializer}: {_PLAIN}")
 
-    def _parsed(self, value: bytes, wire: Wire) -> Any:
+    def _parse(self, value: bytes, wire: Wire) -> Any:
         if wire == "msgpack":
             try:
                 return self._msgpack.decode(value)

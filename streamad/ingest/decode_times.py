@@ -51,12 +51,10 @@ class TimeReader:
 
     def one(self, value: object) -> int:
         """Return the microseconds of one time. Raises DecodeError (bad_time, wrong_type)."""
-        if self._dates is not None:
-            value = self._of_format(value, self._dates)
+        if self._form is not None:
+            value = self._of_form(value)
         elif type(value) is str:
             value = self._from_text(value)
-        if self._form == EXCEL:
-            value = self._from_serial(value)
         if type(value) is int:
             time_us = value * self._factor if self._factor else (value + 500) // 1_000
         elif type(value) is float:
@@ -103,7 +101,15 @@ class TimeReader:
             )
         return found
 
-    def _of_format(self, value: object, dates: TimeFormat) -> datetime:
+    def _of_form(self, value: object) -> object:
+        if self._dates is not None:
+            return self._of_format(value, self._dates)
+        if type(value) is str:
+            value = self._from_text(value)
+        return self._from_serial(value) if self._form == EXCEL else value
+
+    @staticmethod
+    def _of_format(value: object, dates: TimeFormat) -> datetime:
         if isinstance(value, datetime):
             return value
         text = str(value) if type(value) is int else value  # 20260301081530 in a column of numbers

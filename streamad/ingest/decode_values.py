@@ -40,6 +40,7 @@ _MAX_MESSAGE_CHARACTERS = 280
 _MAX_SHOWN_CHARACTERS = 60
 MAX_NUMBER_CHARACTERS = 64
 _EXACT_BELOW = 2**53
+_SCHEMA_IDS = 2**31
 _CONFLUENT_BYTES, _GLUE_BYTES, _GLUE_MARK = 5, 18, 3
 _MISSING = frozenset({"", "null", "none", "na", "n/a"})
 _FLAGS = {"": False, "false": False, "0": False, "no": False, "true": True, "1": True, "yes": True}
@@ -156,7 +157,8 @@ def serializer_of(record: Record) -> str | None:
     if len(value) > _CONFLUENT_BYTES and value[0] == 0:
         schema, payload = int.from_bytes(value[1:_CONFLUENT_BYTES], "big"), value[_CONFLUENT_BYTES:]
         kind = "JSON Schema" if payload[:1] in (b"{", b"[") else "Avro or Protobuf"
-        return f"framed by a Schema Registry serializer (0x00, schema id {schema}; {kind})"
+        if 0 < schema < _SCHEMA_IDS:
+            return f"framed by a Schema Registry serializer (0x00, schema id {schema}; {kind})"
     if len(value) > _GLUE_BYTES and value[0] == _GLUE_MARK and value[1] in (0, 5):
         return "framed by an AWS Glue Schema Registry serializer (0x03)"
     return None

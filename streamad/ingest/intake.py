@@ -165,14 +165,10 @@ class Intake:
         try:
             block = self._decoder.decode(record, written_us)
             finished = self._observe(record) if block is None else self.assembler.push(block, record.timestamp_us)
-            if is_new:
-                self._counters.samples += 0 if block is None else len(block)
-                self._counters.ignored += block is None and bool(record.value)
-                self._counters.tombstones += not record.value
             if block is not None:
                 self._times.found(record, written_us, None)
-                if is_new and not (block.bad is None and self._bad_values.is_idle):
-                    self._note_bad_values(record, block, now_us)
+            if is_new:
+                self._count(record, block, now_us)
         except DecodeError as error:
             self._times.found(record, written_us, error)
             finished = self._observe(record)
@@ -252,6 +248,15 @@ class Intake:
 
     def _observe(self, record: Record) -> list[Closed]:
         return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
+
+    def _count(self, record: Record, block: SampleBlock | None, now_us: int) -> None:
+        if block is None:
+            self._counters.tombstones += not record.value
+            self._counters.ignored += bool(record.value)
+            return
+        self._counters.samples += len(block)
+        if block.bad is not None or self._bad_values.open:
+            self._note_bad_values(record, block, now_us)
 
     def _note_bad_values(self, record: Record, block: SampleBlock, now_us: int) -> None:
         if block.bad is not None:

@@ -161,3 +161,39 @@ def test_a_quality_of_unknown_values_is_a_guess(tmp_path: Path) -> None:
     assert settings.decode.quality is not None
     assert settings.decode.quality.good == (1,)
     assert "quality was taken for the quality of readings, its most frequent value 1 for good" in printed
+
+
+def test_a_german_export_in_long_form_over_two_days(tmp_path: Path) -> None:
+    (tmp_path / "export").mkdir()
+    rng = random.Random(5)
+    for day in (23, 24):
+        lines = ["Zeitstempel;Anlage;Charge;Messstelle;Wert;Qualität;Bemerkung\n"]
+        for i in range(240):
+            for tag, value in (("TI-101", 80 + rng.random()), ("PI-200", 3 + rng.random())):
+                is_bad = i % 60 == 7
+                written = "Bad" if is_bad and i % 120 == 7 else f"{value:.3f}".replace(".", ",")
+                time = f"{day}.03.2026 {6 + i // 60:02d}:{i % 60:02d}:00"
+                remark = "Störung" if i == 3 else ""
+                lines.append(f"{time};K1;C-{day}-{i // 60};{tag};{written};{0 if is_bad else 192};{remark}\n")
+        (tmp_path / "export" / f"anlage_{day}.csv").write_bytes("".join(lines).encode("cp1252"))
+    config = tmp_path / "plant.yaml"
+    sample = f"{tmp_path}/export?encoding=cp1252"
+    result = CliRunner().invoke(app, ["init", sample, "--out", str(config)])
+    assert result.exit_code == 0, result.output or result.exception
+    settings = load_plant(config).settings
+    assert [channel.name for channel in settings.channels] == ["TI-101", "PI-200"]
+    decode = settings.decode
+    assert (decode.time_format, decode.missing) == ("%d.%m.%Y %H:%M:%S", ("Bad",))
+    assert decode.quality is not None
+    assert (decode.quality.field, decode.quality.good) == ("Qualität", (192,))
+
+    async def read() -> tuple[Counters, list[int]]:
+        plant, counters = load_plant(config), Counters()
+        found = read_sequences(plant.settings, source_for(plant), plant.clock, counters)
+        return counters, [one.n_samples async for one in found]
+
+    counters, lengths = asyncio.run(read())
+    assert lengths == [60] * 8
+    assert counters.bad_values == {"TI-101": {"quality": 4}, "PI-200": {"quality": 4}}
+    assert not counters.dead_letters
+    assert not counters.late_samples

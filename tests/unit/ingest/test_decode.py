@@ -267,6 +267,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("schema_registry", b'\0\0\0\0\x07{"stream":"r1"}', "schema id 7; JSON Schema"),
     ("schema_registry", b"\3\0" + b"u" * 16 + b"\x02r1", "AWS Glue Schema Registry serializer (0x03)"),
     ("malformed", b"\0\0\0\0\x07", "not JSON"),
+    ("malformed", b"\0\0\0\0\0{}", "not JSON"),  # ids are from 1 on
+    ("malformed", b"\0\xff\0\0\0{}", "not JSON"),
     ("malformed", b"\3\0" + b"u" * 16, "not JSON"),
     ("malformed", b"\x00\x01", "not JSON"),
     ("malformed", b"hello", "not JSON"),

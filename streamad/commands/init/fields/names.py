@@ -17,14 +17,17 @@ STREAM = _words(
 )
 SEQUENCE = _words(
     "sequence seq batch lot run order stroke swing cycle episode trial job shot session experiment wafer recording "
-    "heat charge campaign part rep repetition movement event"
+    "heat charge campaign part rep repetition movement event auftrag los versuch"
 )
-TIME = _words("time timestamp ts datetime date t clock when elapsed seconds sec secs millis zeit zeitstempel utc")
+TIME = _words("time timestamp ts datetime date t clock when elapsed seconds sec secs millis zeit zeitstempel datum utc")
 END = _words("end ended done last final finished eos eof complete completed closed stop")
-CHANNEL = _words("tag channel sensor signal variable metric parameter quantity item tagname point name field")
+CHANNEL = _words(
+    "tag channel sensor signal variable metric parameter quantity item tagname point name field "
+    "messstelle messpunkt messgroesse kanal kennzeichen merkmal"
+)
 VALUE = _words("value val v reading measurement measured wert pv result")
 UNIT = _words("unit units uom einheit")
-QUALITY = _words("quality q qual qc qualitaet qualität güte status state opcquality")
+QUALITY = _words("quality q qual qc qualitaet guete status state opcquality")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
 _BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,16})\s*[\])]\s*$")
@@ -37,8 +40,9 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def hints(path: str) -> frozenset[str]:
-    """Return the words of the last part of a field's path, in lower case."""
-    return frozenset(word.lower() for word in _WORDS.findall(path.rsplit(".", 1)[-1]))
+    """Return the words of the last part of a field's path, in lower case, umlauts spelled out."""
+    last = unicodedata.normalize("NFC", path.rsplit(".", 1)[-1]).translate(_SPELLED)
+    return frozenset(word.lower() for word in _WORDS.findall(last))
 
 
 def unit_of(name: str) -> str:

@@ -21,7 +21,7 @@ _NINES = re.compile(r"-?9{3,}(\.(0|9+|25))?")
 _FLOAT32_END = 3.4e38
 _SURELY_GOOD = frozenset({"192", "good"})
 _GOOD = _SURELY_GOOD | {"ok", "gut", "valid", "g"}
-_SURE = frozenset({"quality", "qual", "qualitaet", "qualität", "güte"})
+_SURE = frozenset({"quality", "qual", "qualitaet", "guete"})
 _QUALITY_END = re.compile(r"[\s._/:-]*[\[(]?([A-Za-z]+)[\])]?$")
 
 
