@@ -244,10 +244,10 @@ async def test_what_a_failing_store_leaves_in_the_topic_is_counted_and_comes_in_
     await send_feedback(place.plant, [place.said(f"a{i}") for i in range(30)])
     ear = Ear()
 
-    async def fails_later(feedback: Feedback) -> None:
+    async def fails_later(feedback: Feedback, sender: str | None) -> None:
         if len(ear.heard) == 10:
             raise StoreError("the disk is full")
-        await ear.hear(feedback)
+        await ear.hear(feedback, sender)
 
     reader = FeedbackReader(place.plant, fails_later, ear.emit)
     async with running(reader):

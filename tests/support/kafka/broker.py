@@ -329,6 +329,9 @@ async def set_right(
 async def create_topics(bootstrap: str, topics: Mapping[str, int | NewTopic]) -> None:
     """Create topics, given as name and number of partitions or in full; return when each partition has a leader."""
     new = [NewTopic(name, what, 1) if isinstance(what, int) else what for name, what in topics.items()]
+    async with asyncio.timeout(CALL_S):
+        while not await _has_controller(bootstrap):  # noqa: ASYNC110 - only the broker knows
+            await asyncio.sleep(0.02)
     async with asyncio.timeout(CALL_S), admin_of(bootstrap) as admin:
         response = await admin.create_topics(new)
         for name, code, *_ in response.topic_errors:
@@ -336,6 +339,12 @@ async def create_topics(bootstrap: str, topics: Mapping[str, int | NewTopic]) ->
                 raise for_code(code)(f"could not create the topic {name}")
         while not _are_led(await admin.describe_topics([topic.name for topic in new]), new):  # noqa: ASYNC110 - only the broker knows
             await asyncio.sleep(0.02)
+
+
+async def _has_controller(bootstrap: str) -> bool:
+    """Return whether the broker names a controller: one that has just started names none, and aiokafka stumbles."""
+    async with admin_of(bootstrap) as admin:
+        return bool((await admin.describe_cluster()).get("controller_id", -1) >= 0)
 
 
 def _are_led(described: list[dict[str, object]], topics: list[NewTopic]) -> bool:
