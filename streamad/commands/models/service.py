@@ -1,7 +1,8 @@
-"""``streamad models promote`` and ``rollback``: change the version in service."""
+"""``streamad models promote``, ``decline`` and ``rollback``: what a person decides about a version."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
-from streamad.errors import UsageError
+from streamad.errors import ArtifactError, UsageError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.registry import NoModelError, Registry
 from streamad.messages import ModelRef
@@ -81,7 +82,8 @@ def rollback(
     if to == current:
         raise UsageError(f"--to {to}: this is the version in service")
     _put_into_service(plant, registry, name, to or _parent(registry, name, current), current, as_json=as_json)
-    registry.decline(name, current)
+    with suppress(ArtifactError):  # a damaged version is left as it is
+        registry.decline(name, current)
 
 
 def _parent(registry: Registry, name: str, current: str) -> str:

@@ -495,6 +495,13 @@ def test_promote_and_rollback_notify_workers(trained: Path) -> None:
     assert told[-4:] == ["0001", second, "0001", second]
 
 
+def test_a_damaged_version_can_be_rolled_back(trained: Path) -> None:
+    """That is what a rollback is for: its manifest need not be readable."""
+    second = another(trained)
+    (trained.parent / f"registry/default/versions/{second}/manifest.json").write_bytes(b"damaged")
+    assert "0001 is now in service" in said(trained, "rollback", "--to", "0001")
+
+
 def test_rollback_without_an_earlier_version(trained: Path) -> None:
     assert "0001 replaced no other: there is no other version" in refusal(trained, "rollback")
     assert "this is the version in service" in refusal(trained, "rollback", "--to", "0001")
