@@ -177,7 +177,7 @@ class Contents:
         return Remembered([*remembered.lists, IdList(name, keys)])
 
     def join_marks(self, stay: Mapping[str, Mark]) -> None:
-        """Join all files of marks into one of the words ``stay``; durable once this returns. Raises StoreError."""
+        """Join all files of marks into one of those that ``stay``; durable once this returns. Raises StoreError."""
         self.marks.replace(stay, lambda content: self._write(content, MARKS))
 
     def delete(self, name: FileName) -> None:

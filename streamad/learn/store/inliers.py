@@ -17,7 +17,7 @@ import numpy as np
 from streamad.errors import StoreError
 from streamad.learn.store.compaction import compact
 from streamad.learn.store.contents import Contents, Survey, survey
-from streamad.learn.store.history import words_to_keep
+from streamad.learn.store.history import marks_to_keep
 from streamad.learn.store.records import SHARES, Mark, Share, StoredSequence, WindowForm
 from streamad.learn.store.sampling import Bounds, key_of, keys_of
 from streamad.learn.store.shards import FileName, Form, ShardIndex
@@ -127,7 +127,7 @@ class InlierStore:
         self._contents.marks.write(mark)
 
     def tidy_marks(self) -> None:
-        """Join the files of marks if they are many, and drop those that ``words_to_keep`` does not keep.
+        """Join the files of marks if they are many, and drop those that ``marks_to_keep`` does not keep.
 
         It looks once a day, and when there are many files. Ages count up to the newest sequence or to the machine's
         clock, whichever is earlier; they count for nothing while a shard cannot be used. Raises StoreError.
@@ -142,8 +142,8 @@ class InlierStore:
             held = np.concatenate([stock.keys[stock.alive], np.fromiter(self._pending, np.uint64, len(self._pending))])
         is_dated = stock.alive.any() and not self._contents.lacks_ids
         newest_us = min(int(stock.times[stock.alive].max()), self._clock.now_us()) if is_dated else None
-        stay = words_to_keep(marks.words(), held, newest_us)
-        if marks.many_files or len(stay) < len(marks.words()):
+        stay = marks_to_keep(marks.named(), held, newest_us)
+        if marks.many_files or len(stay) < len(marks.named()):
             self._contents.join_marks(stay)
         self._tidied_us = now_us
 

@@ -38,9 +38,9 @@ class Marks:
     def __init__(self, storage: Storage) -> None:
         self.problems: dict[str, str] = {}
         self._storage = storage
-        self._read: dict[str, dict[str, Mark]] = {}  # by file, then by name of the word
+        self._read: dict[str, dict[str, Mark]] = {}  # by file, then by name of the mark
         self._unread: set[str] = set()
-        self._words: dict[str, Mark] | None = None
+        self._named: dict[str, Mark] | None = None
         self._latest: dict[str, Mark] | None = None
         self._pinned: KeyArray | None = None
 
@@ -48,20 +48,20 @@ class Marks:
     def many_files(self) -> bool:
         """Return whether the files should be joined."""
         n_joined = sum(is_joined(name) for name in self._read)
-        n_most = max(MAX_FILES, min(len(self.words()) // 4, _MAX_ADDED))
+        n_most = max(MAX_FILES, min(len(self.named()) // 4, _MAX_ADDED))
         return len(self._read) - n_joined > n_most or n_joined > _MAX_JOINED
 
     def write(self, mark: Mark) -> None:
         """Store ``mark`` unless it is there; durable once this returns. Raises StoreError."""
-        word = _word_of(mark)
-        if word in self.words():
+        mark_name = _name_of(mark)
+        if mark_name in self.named():
             return
-        name = f"{FOLDER}/{word}.json"
+        name = f"{FOLDER}/{mark_name}.json"
         self.problems.pop(name, None)
         if (stored := self._stored(name)) is None:
             self._storage.write(name, msgspec.json.encode(mark))
             stored = mark
-        self._add(name, {word: stored})
+        self._add(name, {mark_name: stored})
 
     def _stored(self, name: str) -> Mark | None:
         """Return the mark that another process has written under this name."""
@@ -82,21 +82,21 @@ class Marks:
             if name not in self._read and (name in self._unread or name not in self.problems):
                 self._load(name)
 
-    def words(self) -> Mapping[str, Mark]:
-        """Return all words by name: each as it was received first."""
-        if self._words is None:
-            self._words = {}
-            for words in self._read.values():
-                _merge(self._words, words)
-        return self._words
+    def named(self) -> Mapping[str, Mark]:
+        """Return all marks by name: each as it was received first."""
+        if self._named is None:
+            self._named = {}
+            for named in self._read.values():
+                _merge(self._named, named)
+        return self._named
 
     def latest(self) -> dict[str, Mark]:
-        """Return the word of each id that counts (see ``latest_of``)."""
+        """Return the mark of each id that counts (see ``latest_of``)."""
         if self._latest is None:
             by_id: dict[str, list[tuple[str, Mark]]] = {}
-            for word in self.words().items():
-                by_id.setdefault(word[1].id, []).append(word)
-            self._latest = {sequence_id: latest_of(words) for sequence_id, words in by_id.items()}
+            for named in self.named().items():
+                by_id.setdefault(named[1].id, []).append(named)
+            self._latest = {sequence_id: latest_of(of_one) for sequence_id, of_one in by_id.items()}
         return dict(self._latest)
 
     def pinned(self) -> KeyArray:
@@ -107,7 +107,7 @@ class Marks:
         return self._pinned
 
     def replace(self, stay: Mapping[str, Mark], write: Callable[[bytes], FileName]) -> None:
-        """Join all files that were read into one of the words ``stay``, made by ``write``. Raises StoreError."""
+        """Join all files that were read into one of the marks that ``stay``, made by ``write``. Raises StoreError."""
         former = list(self._read)
         if stay:
             content = b"\n".join(msgspec.json.encode(mark) for mark in stay.values())
@@ -120,12 +120,12 @@ class Marks:
         """Leave out what the files ``names`` hold."""
         for name in names:
             self._read.pop(name, None)
-        self._words = self._latest = self._pinned = None
+        self._named = self._latest = self._pinned = None
 
-    def _add(self, name: str, words: dict[str, Mark]) -> None:
-        self._read[name] = words
-        if self._words is not None:
-            _merge(self._words, words)
+    def _add(self, name: str, named: dict[str, Mark]) -> None:
+        self._read[name] = named
+        if self._named is not None:
+            _merge(self._named, named)
         self._latest = self._pinned = None
 
     def _load(self, name: str) -> None:
@@ -151,22 +151,22 @@ def is_joined(name: str) -> bool:
 
 
 def _decoded(name: str, content: bytes) -> dict[str, Mark]:
-    """Return the words in a file. Raises msgspec.DecodeError, UnreadableError."""
+    """Return the marks in a file. Raises msgspec.DecodeError, UnreadableError."""
     parts = content.split(b"\n") if is_joined(name) else [content]
     if (file := FileName.of(name)) is not None:
         file.check(content)
     marks = [decode_json(part, Mark) for part in parts]
-    return {_word_of(mark): mark for mark in marks}
+    return {_name_of(mark): mark for mark in marks}
 
 
-def _merge(words: dict[str, Mark], more: Mapping[str, Mark]) -> None:
-    for word, mark in more.items():
-        if word not in words or mark.since_us < words[word].since_us:
-            words[word] = mark
+def _merge(named: dict[str, Mark], more: Mapping[str, Mark]) -> None:
+    for mark_name, mark in more.items():
+        if mark_name not in named or mark.since_us < named[mark_name].since_us:
+            named[mark_name] = mark
 
 
-def _word_of(mark: Mark) -> str:
-    """Return the word's name: the id if it is a plain one, else its hash, and a hash of all but ``received_us``."""
+def _name_of(mark: Mark) -> str:
+    """Return the mark's name: the id if it is a plain one, else its hash, and a hash of all but ``received_us``."""
     said = {"id": mark.id, "judgement": mark.judgement, "note": mark.note, "by": mark.by, "at_us": mark.at_us}
     content = msgspec.json.encode(said | ({"by_verified": True} if mark.by_verified else {}))
     return f"{_stem(mark)}.{blake2b(content, digest_size=8).hexdigest()}"

@@ -18,7 +18,7 @@ relearning after a lasting change."""
 SHARES: tuple[Share, ...] = get_args(Share)
 MarkKind: TypeAlias = Literal["false_alarm", "confirmed", "veto", "withdrawn"]
 Effect: TypeAlias = Literal["kept_out", "false_alarm", "withdrawn"]
-"""What a word does: confirmed and veto both keep its sequence out of training."""
+"""What a mark does: confirmed and veto both keep its sequence out of training."""
 _EFFECTS: dict[MarkKind, Effect] = {
     "false_alarm": "false_alarm",
     "confirmed": "kept_out",
@@ -55,7 +55,7 @@ class StoredSequence:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's mark (a word) on the sequence ``id``; it outlives the sequence's window.
+    """An operator's mark on the sequence ``id``; it outlives the sequence's window.
 
     ``at_us`` is the sender's time, ``received_us`` when a reader or a command stored it (Unix microseconds; 0 in marks
     of former releases). ``by_verified``: a system that the sender does not control named ``by``, else it is a claim.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.learn.store import history
-from streamad.learn.store.history import MAX_UNHELD, UNHELD_US, latest_of, words_to_keep
+from streamad.learn.store.history import MAX_UNHELD, UNHELD_US, latest_of, marks_to_keep
 from streamad.learn.store.records import Mark, MarkKind
 from streamad.learn.store.sampling import keys_of
 
@@ -27,7 +27,7 @@ def named(*marks: Mark) -> dict[str, Mark]:
 
 
 def kept(words: dict[str, Mark], *held: str, reference_us: int | None = NOW_US) -> dict[str, Mark]:
-    return words_to_keep(words, keys_of(held), reference_us)
+    return marks_to_keep(words, keys_of(held), reference_us)
 
 
 WORDS = st.lists(
@@ -94,4 +94,4 @@ def test_thirty_days_count_from_when_a_word_was_received_whatever_its_date(age_u
 
 
 def test_nothing_is_kept_of_nothing() -> None:
-    assert words_to_keep({}, np.zeros(0, np.uint64), NOW_US) == {}
+    assert marks_to_keep({}, np.zeros(0, np.uint64), NOW_US) == {}
