@@ -40,12 +40,12 @@ class WholeLines:
 
     @property
     def searched(self) -> int:
-        """The offset up to which line ends were looked for."""
+        """Return the offset up to which line ends were looked for."""
         return self._searched
 
     @property
     def too_long(self) -> int | None:
-        """Where a line above the limit begins whose end was not found yet, or None."""
+        """Return the offset of a line above the limit whose end was not found yet, None without one."""
         return self._begin if self._searched - self._begin > self._limit else None
 
     def after(self, file: int, position: int) -> list[FoundLine]:

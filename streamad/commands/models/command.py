@@ -36,7 +36,7 @@ def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
         "parent": manifest.parent,
         "trained_because_of": manifest.learning.reason if manifest.learning is not None else None,
         "promoted": None if decision is None else decision.promoted,
-        "waits_for_review": decision is not None and decision.waits_for_review and decision.champion == current,
+        "waits_for_review": manifest.waits_beside(current),
         "waited": decision is not None and decision.waits_for_review,
         "declined": decision is not None and decision.declined,
     }

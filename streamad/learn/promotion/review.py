@@ -15,8 +15,7 @@ def waiting_version(registry: Registry, model: str, current: str | None) -> Mani
     A version that was compared with another champion waits no longer. Raises RegistryError.
     """
     for manifest in _newest_first(registry, model):
-        decision = manifest.decision
-        if decision is not None and decision.waits_for_review and decision.champion == current:
+        if manifest.waits_beside(current):
             return manifest
     return None
 

@@ -191,6 +191,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     challenged: tuple[PromotionDecision, ...] = ()
     references: References | None = None
 
+    def waits_beside(self, current: str | None) -> bool:
+        """Return whether it waits for a review: it was compared with ``current``, the version in service."""
+        return self.decision is not None and self.decision.waits_for_review and self.decision.champion == current
+
 
 class _Form(msgspec.Struct):
     format: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import secrets
 import shutil
 from collections.abc import Collection
@@ -28,10 +27,10 @@ def protected_versions(registry: Registry, name: str, open_requests: Collection[
         except (ArtifactError, RegistryError):
             stay.add(version)
             continue
-        decision, learning = manifest.decision, manifest.learning
-        if version == current:
-            stay |= {manifest.parent} if manifest.parent else set()
-        if decision is not None and decision.waits_for_review and decision.champion == current:
+        learning = manifest.learning
+        if version == current and manifest.parent is not None:
+            stay.add(manifest.parent)
+        if manifest.waits_beside(current):
             stay.add(version)
         if learning is not None and learning.requested_us in open_requests:
             stay |= {version, manifest.parent or version}
@@ -50,21 +49,18 @@ def prune(
         raise RegistryError(f"{keep} versions cannot be kept: keep 1 at least")
     if not registry.versions(name):
         return ()
-    removed = []
     with registry.locked(name):
         stay = protected_versions(registry, name, open_requests)
-        old = [version for version in registry.versions(name)[:-keep] if version not in stay]
-        for version in old:
-            if not dry_run:
-                _remove(registry, name, version)
-            removed.append(version)
-    return tuple(removed)
+        old = tuple(version for version in registry.versions(name)[:-keep] if version not in stay)
+        for version in () if dry_run else old:
+            _remove(registry, name, version)
+    return old
 
 
 def _remove(registry: Registry, name: str, version: str) -> None:
     folder = registry.folder(name, version)
     aside = folder.with_name(f"{PREFIX}{secrets.token_hex(8)}")  # what a killed process leaves, the next writer removes
     with writing(folder):
-        pathlib.Path(folder).rename(aside)
+        folder.rename(aside)
         sync_folder(folder.parent)
     shutil.rmtree(aside, ignore_errors=True)

@@ -49,11 +49,13 @@ _AFTER = re.compile(r"( ?)([AaPp]\.?[Mm]\.?)?( ?)(Z|[+-]\d{2}:?\d{2})?")
 
 def formats_of(column: Column) -> list[str]:
     """Return the formats that read the dates of a text column, nearly all of them; [] if none does."""
-    texts = list(dict.fromkeys(str(value).strip() for value in column.values if isinstance(value, (str, int))))
+    texts = _texts(column)
     if not texts:
         return []
-    shapes = dict.fromkeys(re.sub(r"\d+", "0", text) for text in texts[:1_000])
-    samples = [next(text for text in texts if re.sub(r"\d+", "0", text) == shape) for shape in list(shapes)[:3]]
+    by_shape: dict[str, str] = {}
+    for text in texts[:1_000]:
+        by_shape.setdefault(re.sub(r"\d+", "0", text), text)
+    samples = list(by_shape.values())[:3]
     candidates = list(dict.fromkeys(form for text in samples for form in _forms(text)))[:_MOST_FORMS]
     found = {form: _share(form, texts) for form in candidates}
     best = max(found.values(), default=0.0)
@@ -83,8 +85,13 @@ def _forms(text: str) -> Iterator[str]:
 
 def is_read_by(form: str, column: Column) -> bool:
     """Return whether a format reads the column's dates, nearly all of them."""
-    texts = list(dict.fromkeys(str(value).strip() for value in column.values if isinstance(value, (str, int))))
+    texts = _texts(column)
     return bool(texts) and _share(form, texts) >= _READABLE
+
+
+def _texts(column: Column) -> list[str]:
+    """Return the different texts of a column, whole numbers as texts."""
+    return list(dict.fromkeys(str(value).strip() for value in column.values if isinstance(value, (str, int))))
 
 
 def _share(form: str, texts: Sequence[str]) -> float:
