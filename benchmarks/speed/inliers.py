@@ -1,6 +1,7 @@
 """Times of the inlier store: ``python benchmarks/speed/inliers.py [--url memory://bench]``.
 
-Windows are 9 x 128 float32. With the bounds of the defaults, 100,000 sequences are offered under each policy.
+Windows are 9 x 128 float32. With the bounds of the defaults, 100,000 sequences are offered under each policy. Marks are
+on ids that the store does not hold, and joined as a worker does it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from streamad.learn.store.inliers import InlierStore
-from streamad.learn.store.records import SHARES, StoredSequence
+from streamad.learn.store.records import SHARES, Mark, StoredSequence
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec, Window
 
 C, L = 9, 128
-N, N_FLUSH = 100_000, 500
+N, N_FLUSH, N_MARKS = 100_000, 500, 12_000
 START_US = 1_767_225_600_000_000
 
 
@@ -57,6 +58,19 @@ def opener(url: str, folder: Path) -> Callable[[str], InlierStore]:
     return opened
 
 
+def marking(store: InlierStore, folder: Path) -> None:
+    """Print the times of ``N_MARKS`` marks, one after the other."""
+    longest = 0.0
+    with timed(f"{N_MARKS:,} marks, each durable"):
+        for i in range(N_MARKS):
+            begin = time.perf_counter()
+            store.mark(Mark(id=f"{N + 2000 + i:032x}", judgement="veto", at_us=START_US + i, received_us=START_US + i))
+            store.tidy_marks()
+            longest = max(longest, time.perf_counter() - begin)
+    files = [path for path in folder.rglob("marks/*") if path.is_file()]
+    print(f"longest mark {longest:.3f} s; {len(files)} files, {sum(f.stat().st_size for f in files) / 1e6:.1f} MB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="inliers")
@@ -71,6 +85,9 @@ def main() -> None:
             store.flush()
         with timed("read of 2,000 windows"):
             store.read("accepted")
+        marking(store, Path(folder))
+        with timed("open with the marks"):
+            opened("newest")
         for policy in ("newest", "reservoir"):
             store, longest = opened(policy), 0.0
             with timed(f"{policy}: offer {N:,} and flush every {N_FLUSH}"):
