@@ -14,12 +14,15 @@ from streamad.commands.models.service import decline, promote, rollback
 from streamad.commands.models.show import show_page
 from streamad.commands.models.status import status
 from streamad.commands.models.training import relearn, retrain
+from streamad.commands.shared.certification import line_below_certified
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
+from streamad.errors import ArtifactError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
+from streamad.plant import Plant
 
 models = typer.Typer(help="List, show, compare, promote and retrain the versions of a model.", no_args_is_help=True)
 
@@ -127,7 +130,16 @@ def show(
     if as_json:
         print_json(manifest)
     else:
-        show_page(manifest, current)
+        show_page(manifest, current, _below_certified(plant, manifest))
+
+
+def _below_certified(plant: Plant, manifest: Manifest) -> str | None:
+    """Return the line about a configured rate that the version's calibration cannot certify."""
+    try:
+        terms = registry_of(plant).calibration_terms(manifest.name, manifest.version)
+        return line_below_certified(terms, plant.settings.alerts.false_alarm_rate)
+    except ArtifactError as error:
+        return str(error)
 
 
 for command in (status, compare, promote, decline, rollback, retrain, relearn, prune):

@@ -331,8 +331,9 @@ def test_no_model_is_a_warning_with_the_command_that_trains_one(tmp_path: Path) 
 def test_a_rate_below_what_the_calibration_certifies_is_extrapolated(trained: Path) -> None:
     report = json.loads(CliRunner().invoke(app, ["check", "-c", str(trained), "--json"]).stdout)
     assert [finding["outcome"] for finding in report["checks"][-2:]] == ["ok", "warning"]
-    assert "12 calibration sequences certify 0.0769 at best; 0.02 is extrapolated" in report["checks"][-1]["message"]
-    assert "49 for calibration" in report["checks"][-1]["advice"]
+    message = report["checks"][-1]["message"]
+    assert "12 calibration sequences certify a false-alarm rate of 0.077 at best; 0.02 is extrapolated" in message
+    assert report["checks"][-1]["advice"] == "calibrate with 49 sequences, or raise alerts.false_alarm_rate to 0.077"
 
 
 def test_outputs_deleted_without_their_checkpoint_fail(trained: Path) -> None:
