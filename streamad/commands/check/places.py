@@ -46,7 +46,7 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
             findings.append(_file(plant, role, path))
         elif role not in broken:
             findings.append(ok(check, url))
-    return findings
+    return findings + misplaced_folder(plant, "model.registry")
 
 
 def _try(plant: Plant, role: Role, url: str) -> None:
@@ -101,8 +101,15 @@ def makeable(check: str, path: Path) -> Finding | None:
     return None
 
 
+def misplaced_folder(plant: Plant, key: str) -> list[Finding]:
+    """Return the finding about the folder of ``key`` if it is also another's place, an input's or the config's."""
+    return [failed(key, problem.message) for problem in misplaced(plant) if problem.path == key]
+
+
 def check_checkpoint(plant: Plant) -> list[Finding]:
     """Check that the checkpoint can be used and fits the existing outputs."""
+    if found := misplaced_folder(plant, "run.checkpoint"):
+        return found
     try:
         source = source_for(plant)
     except StreamadError:

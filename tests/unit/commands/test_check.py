@@ -165,6 +165,14 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"learning": {"feedback": "in"}}, FEEDBACK, "is a folder"),
         (None, {"learning": {"feedback": "x/../plant.yaml"}}, FEEDBACK, "is the config itself"),
         (None, {"sinks": {"alerts": "plant.yaml"}}, ALERTS, "is the config itself"),
+        (None, {"sinks": {"alerts": "hard.yaml"}}, ALERTS, "is the config itself"),
+        (None, {"sinks": {"alerts": "registry/alerts.jsonl"}}, ALERTS, "lies in the folder of model.registry"),
+        (None, {"run": {"checkpoint": "plant.yaml"}}, ("failed", "run.checkpoint"), "is the config itself"),
+        (None, {"run": {"checkpoint": "link"}}, ("failed", "run.checkpoint"), "also the folder of model.registry"),
+        (None, {"model": {"registry": "."}}, ("failed", "model.registry"), "holds the config"),
+        (None, {"learning": {"store": "registry/default"}}, STORE, "lies in the folder of model.registry"),
+        (None, {"learning": {"store": "file:checkpoint"}}, STORE, "also the folder of run.checkpoint"),
+        (None, {"learning": {"feedback": "checkpoint/desk.jsonl"}}, FEEDBACK, "in the folder of run.checkpoint"),
         (None, {"learning": {"control": "stdout:"}}, ("failed", "learning.control"), "no subscription 'stdout'"),
     ],
 )
@@ -172,6 +180,9 @@ def test_what_is_wrong_with_a_plant_is_one_finding(
     tmp_path: Path, messages: list[Any] | None, sections: dict[str, Any], found: tuple[str, str], words: str
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "plant.yaml").touch()
+    (tmp_path / "hard.yaml").hardlink_to(tmp_path / "plant.yaml")
+    (tmp_path / "link").symlink_to(tmp_path / "registry")
     outcome, name, text = the_one(plant(tmp_path, messages, **sections))
     assert (outcome, name) == found
     assert words in text
