@@ -72,6 +72,12 @@ class FileOptions(ConfigSection):
         description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters; "
         "records: lines of twice this length are refused",
     )
+    max_decompressed_bytes: Size = Field(
+        1 << 30,
+        ge=1 << 20,
+        description="npz, parquet: memory that the arrays of a file (npz) or a row group (parquet) may take once "
+        "unpacked; what declares more ends the run before it is unpacked",
+    )
     delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
         "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
     )
@@ -127,6 +133,7 @@ def _is_one_byte(encoding: str) -> bool:
 _USED_BY: dict[str, tuple[FileFormat, ...]] = {
     "sort": ("jsonl", "csv", "parquet"),
     "max_record_bytes": ("jsonl", "records", "csv"),
+    "max_decompressed_bytes": ("parquet", "npz"),
     "delimiter": ("csv",),
     "decimal": ("csv",),
     "encoding": ("csv",),
