@@ -26,7 +26,10 @@ def file_of(url: str, base_dir: Path) -> Path | None:
 def _input_of(url: str, base_dir: Path) -> Path | None:
     """Return the file, folder or pattern of the source ``url``, in which ``~`` is the home folder."""
     scheme, rest, _ = split_url(url)
-    return Path(os.path.realpath(base_dir / Path(rest).expanduser())) if scheme == "file" and rest else None
+    try:
+        return Path(os.path.realpath(base_dir / Path(rest).expanduser())) if scheme == "file" and rest else None
+    except RuntimeError:  # there is no such user: the source reports it
+        return None
 
 
 def place_problems(
@@ -57,8 +60,15 @@ def place_problems(
     return problems
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long: the sink reports it
+        return False
+
+
 def _read_back(key: str, path: Path, inputs: Mapping[str, str], base_dir: Path) -> list[Problem]:
-    if path.is_dir():  # the sink reports that it cannot write there
+    if _is_folder(path):  # the sink reports that it cannot write there
         return []
     for where, url in inputs.items():
         place = _input_of(url, base_dir)
