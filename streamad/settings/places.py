@@ -109,7 +109,7 @@ class Places:
         return f"{path} is also the file of {owner}: give every role a file of its own"
 
     def _read_back(self, key: str, path: Path) -> str | None:
-        if key not in self.folders and path.is_dir():  # the sink reports that it cannot write there
+        if key not in self.folders and _is_folder(path):  # the sink reports that it cannot write there
             return None
         for where, url in self.inputs.items():
             place = _input_of(url, self.base_dir)
@@ -139,7 +139,17 @@ def _is_same(path: Path, other: Path) -> bool:
 def _input_of(url: str, base_dir: Path) -> Path | None:
     """Return the file, folder or pattern of the source ``url``, in which ``~`` is the home folder."""
     scheme, rest, _ = split_url(url)
-    return _real(base_dir / Path(rest).expanduser()) if scheme == "file" and rest else None
+    try:
+        return _real(base_dir / Path(rest).expanduser()) if scheme == "file" and rest else None
+    except RuntimeError:  # there is no such user: the source reports it
+        return None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long: the sink reports it
+        return False
 
 
 def _reads(place: Path, key: str, path: Path, *, is_folder: bool) -> bool:

@@ -64,7 +64,10 @@ def _file(plant: Plant, role: Role, path: Path) -> Finding:
     check = place_key(role)
     if role in exchange_urls(plant.settings) and is_other_kind(path):
         return failed(check, f"{path} is not a regular file (a FIFO, socket or device)", "name a regular file")
-    return (_followed_file if role == "feedback" else _writable_file)(check, path)
+    try:
+        return (_followed_file if role == "feedback" else _writable_file)(check, path)
+    except OSError as error:  # a name that is too long, a folder without permission
+        return failed(check, f"{path}: {error.strerror or error}", "choose another path")
 
 
 def _writable_file(check: str, path: Path) -> Finding:
@@ -116,7 +119,11 @@ def check_checkpoint(plant: Plant) -> list[Finding]:
         return []  # check_source reports it; without a source it is unknown whether a checkpoint is needed
     if isinstance(source, TransactionalSource):
         return [ok("checkpoint", "none needed: progress and outputs are one transaction of the source")]
-    return _local_checkpoint(plant)
+    try:
+        return _local_checkpoint(plant)
+    except OSError as error:  # a name that is too long, a folder without permission
+        reason = error.strerror or error
+        return [failed("checkpoint", f"{plant.settings.run.checkpoint}: {reason}", "choose another folder")]
 
 
 def _local_checkpoint(plant: Plant) -> list[Finding]:

@@ -104,6 +104,7 @@ def test_feedback_and_control_are_checked_like_sinks(tmp_path: Path) -> None:
         ("fifo", "is not a regular file (a FIFO, socket or device) -> name a regular file"),
         ("/dev/null", "is not a regular file (a FIFO, socket or device) -> name a regular file"),
         ("/proc/nope/x", "/proc"),
+        ("a" * 5_000, "File name too long -> choose another path"),
     ],
 )
 def test_places_that_cannot_be_used_are_findings(tmp_path: Path, role: str, place: str, problem: str) -> None:
