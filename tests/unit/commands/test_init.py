@@ -301,6 +301,29 @@ def test_without_ids_or_pauses_sequences_are_cut_by_length_with_a_note(tmp_path:
     assert load_plant(tmp_path / "plant.yaml").settings.sequences.end == ("length",)
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+@pytest.mark.parametrize("header", ["Tag", "Messgröße"])
+def test_text_of_windows_is_read_in_its_encoding(encoding: str, header: str, tmp_path: Path) -> None:
+    lines = [f"Anlage;Charge;Zeit;{header};Wert;Einheit"]
+    for stream, sequence, time, x, y, _ in rows():
+        lines += [f"{stream};{sequence};{time};TI-1;{x};°C".replace(".", ",")]
+        lines += [f"{stream};{sequence};{time};PI-2;{y};bar".replace(".", ",")]
+    path = tmp_path / "export.csv"
+    path.write_text("\n".join(lines) + "\n", encoding=encoding)
+    result = init(path)
+    settings = load_plant(tmp_path / "plant.yaml").settings
+    assert settings.source.options == {"encoding": encoding, "decimal": ","}
+    assert [(c.name, c.unit) for c in settings.channels] == [("TI-1", "°C"), ("PI-2", "bar")]
+    assert f"was read as {encoding}: if letters look wrong, set source.options.encoding" in result.stderr
+
+
+def test_bytes_of_another_format_are_left_as_they_are(tmp_path: Path) -> None:
+    columns = {"time": [T0 + i for i in range(40)], "x": [i % 7 + 0.5 for i in range(40)], "raw": [b"\xb0"] * 40}
+    path = tmp_path / "raw.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    assert settings_of(path).source.options == {}
+
+
 def test_decimal_commas_and_ids_like_numbers_become_options(tmp_path: Path) -> None:
     assert settings_of(german_csv(tmp_path)).source.options == {"decimal": ","}
     (tmp_path / "other").mkdir()
