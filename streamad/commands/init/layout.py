@@ -18,7 +18,7 @@ from streamad.commands.init.fields.readings import (
     own_qualities,
     without,
 )
-from streamad.commands.init.fields.time import TimeField, find_time
+from streamad.commands.init.fields.time import TimeField, check_time_of_day, find_time
 from streamad.commands.init.records import RawSample
 from streamad.errors import DecodeError, SourceError
 from streamad.ingest.decode_values import ABSENT, FieldPath
@@ -75,6 +75,7 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     if chunked is not None:
         return chunked
     time = find_time(columns.values(), len(messages), time_format)
+    check_time_of_day(time, columns.values())
     rest = {path: column for path, column in columns.items() if path != time.path}
     notes: list[str] = []
     channel, value = _per_channel(rest)
