@@ -9,6 +9,7 @@ __all__ = [
     "ConfigError",
     "DecodeError",
     "DetectorError",
+    "EncodingError",
     "OutputError",
     "PartitionLost",
     "PluginError",
@@ -80,6 +81,17 @@ class PluginError(StreamadError):
 
 class SourceError(StreamadError):
     """Raised when an input cannot be opened or read at all (one bad record is a dead letter instead)."""
+
+
+class EncodingError(SourceError):
+    """Raised when a source's text is not in the configured encoding; ``likely`` is the one that it seems to have."""
+
+    def __init__(self, message: str, likely: str) -> None:
+        super().__init__(message)
+        self.likely = likely
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EncodingError, (str(self), self.likely)
 
 
 class OutputError(StreamadError):

@@ -77,10 +77,10 @@ class FieldReader:
         self._route = route
         used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value, route)
         known = (*self._channels, *filter(None, used), *self._qualities.paths, *self._qualities.common)
-        self._known_keys = {key for path in known for key in (path.name, path.first)}
+        self._known_keys = {key for path in known for key in (path.name, *path.outer)}
         common_paths = [*self._qualities.common, *([] if route is None else [route])]
         inside = [*self._channels, *self._qualities.paths, *_inside(self._values, common_paths)]
-        self._keys_of_values = {key for path in inside for key in (path.name, path.first)}
+        self._keys_of_values = {key for path in inside for key in (path.name, *path.outer)}
 
     def read(self, message: object, record: Record) -> Samples | None:
         """Return the samples of a parsed message; None if it holds only ignored channels. Raises DecodeError."""
@@ -172,7 +172,7 @@ class FieldReader:
         found = False
         for path in self._channels:
             value = values.get(path.name, ABSENT)
-            if value is ABSENT and path.rest:
+            if value is ABSENT and path.outer:
                 value = _inner(path, values)
             found = found or value is not ABSENT
             row.append(value if type(value) is float else self._number(value, bad, len(row)))

@@ -41,13 +41,12 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _RoutedMessage(_Message, gc=False):
-    """The own format with the field that chooses the model: ``route``, or a field inside ``outer``.
+    """The own format with the field that chooses the model: ``route``, or a field inside ``outer0``, ``outer1``, ...
 
-    ``_message_type`` sets the names of both.
+    ``_message_type`` adds the latter and sets their names.
     """
 
     route: Any = ABSENT
-    outer: Any = ABSENT
 
 
 class OwnReader:
@@ -56,7 +55,9 @@ class OwnReader:
     @staticmethod
     def serves(route: FieldPath | None) -> bool:
         """Return whether ``route`` can be read here: not if it is, or lies in, a field that has another use."""
-        return route is None or route.name in _IDS or route.first not in _Message.__struct_fields__
+        if route is None or route.name in _IDS:
+            return True
+        return not {route.name, *route.outer} & set(_Message.__struct_fields__)
 
     def __init__(
         self, channels: Sequence[ChannelSettings], times: TimeReader, max_samples: int, route: FieldPath | None = None
@@ -143,7 +144,7 @@ class OwnReader:
 def _message_type(route: FieldPath | None) -> type[_Message]:
     if route is None or route.name in _IDS:
         return _Message
-    places = [("route", route.name)] + ([("outer", route.first)] if route.rest else [])
+    places = [("route", route.name), *((f"outer{index}", key) for index, key in enumerate(route.outer))]
     fields = [(place, Any, msgspec.field(default=ABSENT, name=name)) for place, name in places]
     return cast("type[_Message]", msgspec.defstruct("_Routed", fields, bases=(_RoutedMessage,), gc=False))
 
@@ -152,10 +153,10 @@ def _route_of(message: _Message, path: FieldPath) -> str | None:
     """Return the value of the field at ``path`` as text, None if it is missing. Raises DecodeError."""
     if not isinstance(message, _RoutedMessage):
         value = message.stream if path.name == "stream" else message.sequence
-    elif message.route is not ABSENT or not path.rest:
+    elif message.route is not ABSENT or not path.outer:
         value = message.route
     else:
-        value = path.get({path.first: message.outer})
+        value = path.get({key: getattr(message, f"outer{index}") for index, key in enumerate(path.outer)})
     return None if value is ABSENT else read_route(value, path.name, as_text=False)
 
 

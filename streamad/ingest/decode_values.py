@@ -10,6 +10,7 @@ import math
 import unicodedata
 from collections.abc import Collection
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
@@ -185,25 +186,37 @@ class Samples(NamedTuple):
 
 
 class FieldPath:
-    """A field's name: a literal key, or a dotted path into nested objects (the literal key wins)."""
+    """A field's name: a literal key, or a dotted path into nested objects, whose keys may have dots, too.
 
-    __slots__ = ("first", "name", "rest")
+    At each level the literal key wins, then the shortest one that leads to a value. ``outer`` holds the keys of the
+    outermost object that may lead to it.
+    """
+
+    __slots__ = ("_inner", "name", "outer")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.first, *rest = name.split(".")
-        self.rest = tuple(rest)
+        parts = name.split(".")
+        cuts = range(1, len(parts))
+        self.outer = tuple(".".join(parts[:cut]) for cut in cuts)
+        self._inner = tuple(".".join(parts[cut:]) for cut in cuts)
 
     def get(self, message: dict[Any, Any]) -> Any:
         """Return the field's value, ABSENT if there is none. Raises DecodeError if the path meets no object."""
         value = message.get(self.name, ABSENT)
-        if value is not ABSENT or not self.rest:
+        if value is not ABSENT:
             return value
-        value = message.get(self.first, ABSENT)
-        for key in self.rest:
-            if value is None or value is ABSENT:
-                return ABSENT
-            if not isinstance(value, dict):
-                fail("wrong_type", f"{self.name}: {shown(value)} stands where an object should be")
-            value = value.get(key, ABSENT)
-        return value
+        for key, rest in zip(self.outer, self._inner, strict=True):
+            inner = message.get(key, ABSENT)
+            if inner is None or inner is ABSENT:
+                continue
+            if not isinstance(inner, dict):
+                fail("wrong_type", f"{self.name}: {shown(inner)} stands where an object should be")
+            if (value := _path(rest).get(inner)) is not ABSENT:
+                return value
+        return ABSENT
+
+
+@lru_cache(maxsize=4096)
+def _path(name: str) -> FieldPath:
+    return FieldPath(name)

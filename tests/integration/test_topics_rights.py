@@ -24,44 +24,46 @@ from tests.support.kafka.topics import DAY_US, TopicsPlant, errors_of, texts
 
 PASSWORD = "hunter2-is-secret"
 SCRAM_PASSWORD = "correct horse=battery"
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
 class SecuredBroker(Broker):
     """A broker with a second port where user "worker" logs in (PLAIN) and may do nothing but what it is granted.
 
-    On that port "alice" logs in with SCRAM-SHA-256, and OAUTHBEARER takes unsigned tokens (RFC 7515, A.5). A third port
-    speaks TLS and wants our certificate: the broker's own, cert.pem and key.pem in ``certificates``.
+    On that port "alice" logs in with SCRAM-SHA-256 or SCRAM-SHA-512, and OAUTHBEARER takes unsigned tokens (RFC 7515,
+    A.5). A third port speaks TLS and wants our certificate: the broker's own, cert.pem and key.pem in ``certificates``.
+    A fourth one offers PLAIN alone.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "kafka", scram_users={"alice": SCRAM_PASSWORD})
         self.certificates = folder
-        self.login_port, self.tls_port = free_ports(2)
+        self.login_port, self.tls_port, self.plain_port = free_ports(3)
         _make_certificate(folder)
         plain = f"PLAINTEXT://127.0.0.1:{self.port},SASL_PLAINTEXT://127.0.0.1:{self.login_port}"
-        plain += f",SSL://127.0.0.1:{self.tls_port}"
+        plain += f",SSL://127.0.0.1:{self.tls_port},ONLYPLAIN://127.0.0.1:{self.plain_port}"
+        users = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
         self.settings |= {
             "listeners": f"{plain},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": plain,
             "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL"
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,ONLYPLAIN:SASL_PLAINTEXT"
             ),
             "listener.name.ssl.ssl.keystore.type": "PEM",
             "listener.name.ssl.ssl.keystore.location": str(folder / "store.pem"),
             "listener.name.ssl.ssl.truststore.type": "PEM",
             "listener.name.ssl.ssl.truststore.location": str(folder / "cert.pem"),
             "listener.name.ssl.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER,SCRAM-SHA-256",
-            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
-                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-            ),
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER,SCRAM-SHA-256,SCRAM-SHA-512",
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM_LOGIN,
+            "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN,
             "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
                 'unsecuredLoginStringClaim_sub="broker";'
             ),
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-                f'org.apache.kafka.common.security.plain.PlainLoginModule required user_worker="{PASSWORD}";'
-            ),
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
+            "listener.name.onlyplain.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.onlyplain.plain.sasl.jaas.config": users,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:CN=127.0.0.1",
         }
@@ -199,7 +201,10 @@ def as_root(plant: TopicsPlant, secured: SecuredBroker) -> TopicsPlant:
             {"mechanism": "scram-sha-256", "username": "nobody"},
             "authentication of user nobody refused: check security (mechanism, user, secret)",
         ),
-        ({"mechanism": "scram-sha-512"}, "the broker does not offer security.mechanism scram-sha-512"),
+        (
+            {"mechanism": "scram-sha-512", "username": "alice", "password": "WRONG_PASSWORD"},
+            "authentication of user alice refused: check security (mechanism, user, secret)",
+        ),
         ({"protocol": "sasl_ssl"}, "the broker ended the connection: is security.protocol right for this port?"),
     ],
 )
@@ -214,12 +219,13 @@ async def test_a_login_that_fails_is_one_line_without_the_password(
     assert PASSWORD not in caplog.text + str(caught.value)
 
 
+@pytest.mark.parametrize("mechanism", ["scram-sha-256", "scram-sha-512"])
 async def test_a_scram_user_logs_in(
-    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    mechanism: str, secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("ALICE_PASSWORD", SCRAM_PASSWORD)
-    plant = worker(secured, "ALICE_PASSWORD", mechanism="scram-sha-256", username="alice")
+    plant = worker(secured, "ALICE_PASSWORD", mechanism=mechanism, username="alice")
     await secured.grant(GROUP, plant.group, READ, user="alice")
     found = await eventually(plant.check, lambda found: texts(found, "(group)", "ok") != [])
     assert texts(found, "(group)", "ok") == [f"allowed to read group {plant.group}"]
@@ -229,6 +235,15 @@ async def test_a_scram_user_logs_in(
     ]
     assert "aiokafka" in caplog.text
     assert SCRAM_PASSWORD not in caplog.text
+
+
+async def test_a_mechanism_that_the_broker_does_not_offer_is_named(secured: SecuredBroker) -> None:
+    security = {"protocol": "sasl_plaintext", "mechanism": "scram-sha-512", "username": "worker"}
+    plant = TopicsPlant(
+        f"127.0.0.1:{secured.plain_port}", security={**security, "password": {"env": "WORKER_PASSWORD"}}
+    )
+    with pytest.raises(SourceError, match=r"the broker does not offer security\.mechanism scram-sha-512$"):
+        await plant.check()
 
 
 async def test_a_token_logs_in_as_its_subject(secured: SecuredBroker, tmp_path: Path) -> None:

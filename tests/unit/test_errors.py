@@ -10,6 +10,7 @@ from streamad import errors
 from streamad.errors import (
     ConfigError,
     DecodeError,
+    EncodingError,
     OutputError,
     PartitionLost,
     PluginError,
@@ -67,3 +68,5 @@ def test_errors_survive_the_way_out_of_another_process() -> None:
     assert (decode.kind, str(decode)) == ("not_json", "unexpected end")
     output = pickle.loads(pickle.dumps(OutputError("disk full")))  # noqa: S301
     assert (type(output), str(output)) == (OutputError, "disk full")
+    encoding = pickle.loads(pickle.dumps(EncodingError("its header is not utf-8-sig", "cp1252")))  # noqa: S301
+    assert (str(encoding), encoding.likely) == ("its header is not utf-8-sig", "cp1252")

@@ -56,6 +56,11 @@ def init(
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
     layout = find_layout(raw, named, None if time_format is None else _checked(time_format))
     options = dict(raw.options)
+    if "encoding" in options:
+        layout.notes.append(
+            f"the text is no UTF-8 and was read as {options['encoding']}: if letters look wrong, set "
+            "source.options.encoding"
+        )
     readable = url
     if layout.as_text:
         options["text"] = list(layout.as_text)

@@ -18,9 +18,10 @@ from streamad.commands.init.fields.readings import (
     own_qualities,
     without,
 )
-from streamad.commands.init.fields.time import TimeField, find_time
+from streamad.commands.init.fields.time import TimeField, check_time_of_day, find_time
 from streamad.commands.init.records import RawSample
-from streamad.errors import SourceError
+from streamad.errors import DecodeError, SourceError
+from streamad.ingest.decode_values import ABSENT, FieldPath
 from streamad.settings.template import ChannelLine
 
 Form = Literal["own", "flat", "object", "per_channel", "chunked"]
@@ -74,6 +75,7 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     if chunked is not None:
         return chunked
     time = find_time(columns.values(), len(messages), time_format)
+    check_time_of_day(time, columns.values())
     rest = {path: column for path, column in columns.items() if path != time.path}
     notes: list[str] = []
     channel, value = _per_channel(rest)
@@ -254,7 +256,7 @@ def _add_columns(layout: Layout, rest: Mapping[str, Column], messages: Sequence[
         layout.channels = [_inside(path, f"{inside}.", line) for path, line in zip(paths, layout.channels, strict=True)]
         return
     reached = {path: _is_reached(path, messages) for path in paths}
-    layout.left_out += [(path, "its name holds a dot inside an object") for path in paths if not reached[path]]
+    layout.left_out += [(path, "another field stands on the way to it") for path in paths if not reached[path]]
     layout.channels = [line for path, line in zip(paths, layout.channels, strict=True) if reached[path]]
 
 
@@ -266,15 +268,14 @@ def _holds_only(inside: str, paths: Sequence[str], messages: Sequence[Mapping[st
 
 
 def _is_reached(path: str, messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the decoder finds the dotted path (it takes a key with a dot at the top only)."""
+    """Return whether the decoder finds the dotted path in a message."""
+    of_path = FieldPath(path)
     for message in messages:
-        value: Any = message
-        if path in message:
-            return True
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is not None:
-            return True
+        try:
+            if of_path.get(dict(message)) not in (None, ABSENT):
+                return True
+        except DecodeError:  # another key of the path holds no object
+            continue
     return False
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from streamad.commands.shared.console import run_async
-from streamad.errors import DecodeError, SourceError
+from streamad.errors import DecodeError, EncodingError, SourceError
 from streamad.ingest.decode import Decoder
-from streamad.plugins import ConnectorContext, RecordTimes, connect_source
+from streamad.plugins import ConnectorContext, RecordTimes, connect_source, split_url
 from streamad.ports import Source
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
@@ -40,6 +40,11 @@ class RawSample:
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def has_foreign_text(self) -> bool:
+        """Return whether one of the first messages holds bytes: text that is not in the file's encoding."""
+        return any(isinstance(value, bytes) for message in self.messages[:1000] for value in message.values())
+
+    @property
     def is_full(self) -> bool:
         """Return whether enough was read."""
         return self.n_records >= MAX_RECORDS or self.n_bytes >= MAX_BYTES
@@ -53,11 +58,15 @@ def read_raw(
     ids_from_files: bool = False,
     times: RecordTimes | None = None,
 ) -> RawSample:
-    """Read the sample, also CSV with decimal commas. Raises SourceError, PluginError, ConfigError."""
+    """Read the sample, also CSV with decimal commas or in Windows' encodings.
+
+    Raises SourceError, PluginError, ConfigError.
+    """
     context = ConnectorContext(
         (), SystemClock(), base_dir, ids_from_files=ids_from_files, times=times, local_times=True
     )
-    sample = run_async(_read(_source(url, options, context)))
+    sample = _read_text(url, options, context)
+    options = {**options, **sample.options}
     if not sample.messages:
         what = f"none of its {sample.unreadable} records is a message" if sample.unreadable else "it holds no record"
         raise SourceError(f"{url}: {what}; give a recording in JSON lines, CSV, Parquet, NPZ or .ts")
@@ -66,8 +75,31 @@ def read_raw(
             again = run_async(_read(_source(url, {**options, "decimal": ","}, context)))
         except SourceError:
             return sample  # not CSV: the texts stay texts
-        again.options = {"decimal": ","}
+        again.options = {**sample.options, "decimal": ","}
         return again
+    return sample
+
+
+def _read_text(url: str, options: Mapping[str, Any], context: ConnectorContext) -> RawSample:
+    """Read the sample; if its text is not in the usual encoding, in the one that it seems to have."""
+    is_open = "encoding" not in options and "encoding=" not in url and split_url(url)[0] == "file"
+    try:
+        sample = run_async(_read(_source(url, options, context)))
+    except EncodingError as error:
+        if not is_open:
+            raise
+        return _read_as(error.likely, url, options, context)
+    if not is_open or not sample.has_foreign_text:
+        return sample
+    try:
+        return _read_as("cp1252", url, options, context)
+    except SourceError:
+        return sample  # not CSV: the bytes stay bytes
+
+
+def _read_as(encoding: str, url: str, options: Mapping[str, Any], context: ConnectorContext) -> RawSample:
+    sample = run_async(_read(_source(url, {**options, "encoding": encoding}, context)))
+    sample.options = {"encoding": encoding}
     return sample
 
 

@@ -19,7 +19,7 @@ from streamad.system.files import sync_folder, write_atomically, writing
 
 _LOCAL = (None, "file", "local")
 _ABANDONED_AFTER_S = 3600
-_EXTRAS = {"s3": "pip install 'streamad-monitor[s3]'", "s3a": "pip install 'streamad-monitor[s3]'"}
+_EXTRAS = {"s3": "pip install s3fs", "s3a": "pip install s3fs"}
 
 
 class UnreadableError(Exception):

@@ -92,7 +92,7 @@ class Broker:
 
     Its methods block (a start takes seconds): where a client runs in the same event loop, use ``asyncio.to_thread``.
     ``settings`` override those of ``deploy/kafka/server.properties``; ``scram_users`` are passwords by user, of those
-    who log in with SCRAM-SHA-256 on a listener that the settings make.
+    who log in with SCRAM-SHA-256 or SCRAM-SHA-512 on a listener that the settings make.
     """
 
     def __init__(

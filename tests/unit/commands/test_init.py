@@ -23,12 +23,13 @@ from streamad.cli import app
 from streamad.commands.init.fields.names import channel_names, unit_of
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, SourceError, StreamadError
+from streamad.ingest.decode import Decoder
 from streamad.runtime.replay import read_sequences
 from streamad.runtime.wiring import source_for
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import Settings, load_settings
 from streamad.telemetry.metrics import Counters
-from streamad.types import FinishedSequence, from_us
+from streamad.types import FinishedSequence, Record, from_us
 
 T0 = 1_772_352_930
 LENGTHS = (12, 15, 10, 14, 11)
@@ -256,11 +257,23 @@ def test_nested_messages_keep_their_paths(tmp_path: Path) -> None:
     assert settings.sequences.end == ("marker", "change")
 
 
-def test_a_name_that_no_path_reaches_is_left_out_and_reported(tmp_path: Path) -> None:
-    messages = [{"batch": b, "time": t, "x": x, "data": {"TI.1": y, "a": -x}} for _, b, t, x, y, _ in rows()]
+def test_names_with_dots_inside_an_object_are_read(tmp_path: Path) -> None:
+    data = [{"TIC-1.PV": {"v": x, "q": 192}, "QI-2.PV": {"v": y, "q": 192}} for _, _, _, x, y, _ in rows()]
+    messages = [{"batch": b, "time": t, "data": of} for (_, b, t, *_), of in zip(rows(), data, strict=True)]
     settings = settings_of(jsonl(tmp_path / "dots.jsonl", messages))
-    assert [(c.name, c.field) for c in settings.channels] == [("x", None), ("data.a", None)]
-    assert "data.TI.1 (its name holds a dot inside an object)" in (tmp_path / "plant.yaml").read_text()
+    assert [c.field for c in settings.channels] == ["TIC-1.PV.v", "QI-2.PV.v"]
+    assert settings.decode.fields is not None
+    assert settings.decode.fields.values == "data"
+    block = Decoder(settings.decode, settings.channels).decode(Record(0, json.dumps(messages[0]).encode()), None)
+    assert block is not None
+    assert block.values[0].tolist() == pytest.approx([rows()[0][3], rows()[0][4]])
+
+
+def test_a_name_that_no_path_reaches_is_left_out_and_reported(tmp_path: Path) -> None:
+    messages = [{"batch": b, "time": t, "x": x, "TI": "on", "TI.PV": {"v": y}} for _, b, t, x, y, _ in rows()]
+    settings = settings_of(jsonl(tmp_path / "dots.jsonl", messages))
+    assert [c.name for c in settings.channels] == ["x"]
+    assert "TI.PV.v (another field stands on the way to it)" in (tmp_path / "plant.yaml").read_text()
 
 
 def test_units_of_tags_come_from_their_own_field(tmp_path: Path) -> None:
@@ -286,6 +299,29 @@ def test_without_ids_or_pauses_sequences_are_cut_by_length_with_a_note(tmp_path:
     result = init(sample)
     assert "stopgap" in result.stderr
     assert load_plant(tmp_path / "plant.yaml").settings.sequences.end == ("length",)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+@pytest.mark.parametrize("header", ["Tag", "Messgröße"])
+def test_text_of_windows_is_read_in_its_encoding(encoding: str, header: str, tmp_path: Path) -> None:
+    lines = [f"Anlage;Charge;Zeit;{header};Wert;Einheit"]
+    for stream, sequence, time, x, y, _ in rows():
+        lines += [f"{stream};{sequence};{time};TI-1;{x};°C".replace(".", ",")]
+        lines += [f"{stream};{sequence};{time};PI-2;{y};bar".replace(".", ",")]
+    path = tmp_path / "export.csv"
+    path.write_text("\n".join(lines) + "\n", encoding=encoding)
+    result = init(path)
+    settings = load_plant(tmp_path / "plant.yaml").settings
+    assert settings.source.options == {"encoding": encoding, "decimal": ","}
+    assert [(c.name, c.unit) for c in settings.channels] == [("TI-1", "°C"), ("PI-2", "bar")]
+    assert f"was read as {encoding}: if letters look wrong, set source.options.encoding" in result.stderr
+
+
+def test_bytes_of_another_format_are_left_as_they_are(tmp_path: Path) -> None:
+    columns = {"time": [T0 + i for i in range(40)], "x": [i % 7 + 0.5 for i in range(40)], "raw": [b"\xb0"] * 40}
+    path = tmp_path / "raw.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    assert settings_of(path).source.options == {}
 
 
 def test_decimal_commas_and_ids_like_numbers_become_options(tmp_path: Path) -> None:

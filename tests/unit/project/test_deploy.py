@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from streamad.cli import app
 from streamad.commands.shared.plants import check_parts
+from streamad.errors import ConfigError
 from streamad.plant import Plant
 from streamad.runtime.wiring import sink_urls
 from streamad.settings.fields import parse_duration_us
@@ -162,6 +163,19 @@ def test_a_linter_finds_nothing_in_the_dockerfile() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+def parsed(arguments: list[str]) -> str | None:
+    """Return the command that the arguments of ``streamad`` name; fails if they do not parse."""
+    command: Any = get_command(app)
+    rest = list(arguments)
+    while hasattr(command, "commands"):  # a group takes its own options (all of them flags), then a command
+        command.make_context(command.name, list(rest))
+        first = next(index for index, argument in enumerate(rest) if not argument.startswith("-"))
+        command, rest = command.commands[rest[first]], rest[first + 1 :]
+    context = command.make_context(command.name, rest)
+    assert not context.args, context.args
+    return str(command.name)
+
+
 # --- the systemd unit -----------------------------------------------------------------------------------------------
 
 
@@ -171,6 +185,20 @@ def test_systemd_signals_the_supervisor_alone_and_gives_it_time_to_stop() -> Non
     assert (unit["KillSignal"], unit["KillMode"]) == ("SIGTERM", "mixed")
     stop_timeout_s = RunSettings().stop_timeout / 1e6
     assert int(unit["TimeoutStopSec"]) > stop_timeout_s + 30, "what a worker may take before its supervisor kills it"
+
+
+def test_systemd_restarts_all_failures_but_an_invalid_config_for_as_long_as_it_takes() -> None:
+    lines = (DEPLOY / "streamad@.service").read_text().splitlines()
+    unit = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert (unit["Restart"], unit["RestartPreventExitStatus"]) == ("on-failure", str(ConfigError.exit_code))
+    assert unit["StartLimitIntervalSec"] == "0"
+    assert "ExecStartPre" not in unit, "RestartPreventExitStatus holds for the main process alone"
+
+
+def test_the_command_line_of_systemd_parses() -> None:
+    (line,) = re.findall(r"^ExecStart=(\S+) (.*)$", (DEPLOY / "streamad@.service").read_text(), re.MULTILINE)
+    assert line[0].endswith("/bin/streamad")
+    assert parsed(line[1].split()) == "run"
 
 
 # --- the compose file -----------------------------------------------------------------------------------------------
@@ -214,18 +242,7 @@ def test_compose_itself_takes_the_file() -> None:
 
 
 def test_every_command_line_of_the_services_parses(compose: dict[str, Any]) -> None:
-    seen = []
-    for name, arguments in command_lines(compose):
-        command: Any = get_command(app)
-        rest = list(arguments)
-        while hasattr(command, "commands"):  # a group takes its own options (all of them flags), then a command
-            command.make_context(command.name, list(rest))
-            first = next(index for index, argument in enumerate(rest) if not argument.startswith("-"))
-            command, rest = command.commands[rest[first]], rest[first + 1 :]
-        context = command.make_context(command.name, rest)
-        assert not context.args, f"{name}: {context.args}"
-        seen.append((name, command.name))
-    assert seen == [
+    assert [(name, parsed(arguments)) for name, arguments in command_lines(compose)] == [
         ("topics", "create"),
         ("train", "simulate"),
         ("train", "train"),

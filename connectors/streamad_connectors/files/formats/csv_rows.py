@@ -17,13 +17,14 @@ from typing import TextIO
 
 import msgspec
 
-from streamad.errors import SourceError
+from streamad.errors import EncodingError, SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import Record
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord, open_bytes, shrunk_error
 
 _SAMPLE_ROWS = 1000
+_UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # byte order marks, as surrogateescape reads them
 _DELIMITERS = (",", ";", "\t")
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 _MAX_INTEGER_DIGITS = 18  # more do not fit msgpack's 64 bits
@@ -89,8 +90,10 @@ def read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list[
     if not line:
         return None
     if not _is_text(line):
-        raise SourceError(
-            f"{path}: its header is not {options.encoding}; set the option encoding, for example ?encoding=cp1252"
+        likely = "utf-16" if line.startswith(_UTF16_MARKS) else "cp1252"
+        raise EncodingError(
+            f"{path}: its header is not {options.encoding}; set the option encoding, for example ?encoding={likely}",
+            likely,
         )
     delimiter: str = options.delimiter
     if delimiter == "auto":

@@ -59,7 +59,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow  # noqa: PLC0415 - an extra, needed for Parquet alone
         import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
-        raise SourceError("reading Parquet needs pyarrow: pip install 'streamad-monitor[parquet]'") from error
+        raise SourceError("reading Parquet needs pyarrow: pip install pyarrow") from error
     return pyarrow, pyarrow.parquet
 
 

@@ -181,7 +181,7 @@ def study_module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         library = name.partition(".")[0]
-        raise DetectorError(f"{library} is missing ({error}): pip install 'streamad-monitor[study]'") from error
+        raise DetectorError(f"{library} is missing ({error}): pip install '.[study]' in the checkout") from error
 
 
 @contextmanager

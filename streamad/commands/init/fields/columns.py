@@ -97,8 +97,8 @@ def columns_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
 
 def _leaves(message: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
     for key, value in message.items():
-        if not isinstance(key, str) or (prefix and "." in key and depth > 1):
-            continue  # no dotted path reaches it
+        if not isinstance(key, str):
+            continue  # no path reaches it
         path = f"{prefix}{key}"
         if isinstance(value, dict) and depth < _DEPTH:
             yield from _leaves(value, f"{path}.", depth + 1)

@@ -20,6 +20,8 @@ _EPOCH_UNITS: tuple[tuple[TimeUnit, float], ...] = (("s", 1.0), ("ms", 1e3), ("u
 _EPOCH_S = (631_152_000, 4_102_444_800)
 _STEPS = frozenset({"sample", "step", "index", "idx", "tick", "row", "n", "i", "no", "nr", "frame"})
 _UNITS: dict[str, TimeUnit] = {"ms": "ms", "millis": "ms", "us": "us", "micros": "us", "ns": "ns", "nanos": "ns"}
+_HOURS = re.compile("%[HIT]")
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp]\.?[Mm]\.?)?")
 _DATE = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]|$)")
 
 
@@ -83,6 +85,23 @@ def find_time(columns: Collection[Column], n_messages: int, wanted: str | None =
         raise SourceError(_several(best, next(column for column in columns if column.path == best.path)))
     others = tuple(field.path for rank, field in ranked[1:] if rank > 1)
     return replace(best, others=others)
+
+
+def check_time_of_day(time: TimeField, columns: Collection[Column]) -> None:
+    """Raise SourceError if the time's dates have no time of day, and another field has it."""
+    if time.format is None or time.format in NAMES or _HOURS.search(time.format):
+        return
+    clocks = (column for column in columns if column.values and all(map(_is_clock, column.values[:200])))
+    if clock := next(clocks, None):
+        date = next(column for column in columns if column.path == time.path)
+        raise SourceError(
+            f"{date.path} holds dates without a time of day, and {clock.path} times without a date: join them in one "
+            f"column ({date.values[0]} {clock.values[0]})"
+        )
+
+
+def _is_clock(value: object) -> bool:
+    return isinstance(value, str) and _CLOCK.fullmatch(value.strip()) is not None
 
 
 def _all_read(column: Column, zone: tzinfo | None = None) -> bool:

@@ -133,7 +133,8 @@ async def test_columns_without_a_name_are_left_out(tmp_path: Path) -> None:
     [
         ("1,2.5\n3,4.5\n", "its first line holds no column names"),
         ("id,temp,temp\nx,1,2\n", "column 'temp' appears twice"),
-        (b"id,temp \xb0C\nx,1\n", "its header is not utf-8-sig; set the option encoding"),
+        (b"id,temp \xb0C\nx,1\n", r"its header is not utf-8-sig; set the option encoding, .*\?encoding=cp1252"),
+        ("id,temp °C\nx,1\n".encode("utf-16"), r"its header is not utf-8-sig; .* \?encoding=utf-16"),
     ],
 )
 async def test_bad_headers(text: str | bytes, message: str, tmp_path: Path) -> None:

@@ -98,5 +98,5 @@ def test_a_folder_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> N
 
 def test_a_missing_library_is_named_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(DetectorError, match=r"sklearn is missing .* pip install 'streamad-monitor\[study\]'"):
+    with pytest.raises(DetectorError, match=r"sklearn is missing .* pip install '\.\[study\]' in the checkout"):
         IsolationForest().fit(DATA, seed=0)
