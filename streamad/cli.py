@@ -4,31 +4,70 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from streamad.commands.alerts import alerts
-from streamad.commands.check.command import check
-from streamad.commands.feedback import feedback
-from streamad.commands.init.command import init
-from streamad.commands.inliers.command import inliers
-from streamad.commands.models.command import models
-from streamad.commands.record import record
-from streamad.commands.replay import replay
-from streamad.commands.run.command import run
-from streamad.commands.schema import schema
-from streamad.commands.score import score
-from streamad.commands.shared.plants import name_config
-from streamad.commands.simulate.command import simulate
-from streamad.commands.topics import topics
-from streamad.commands.train import train
 from streamad.errors import StalledError, StreamadError
 from streamad.telemetry.logs import configure_logs
 
+COMMANDS = {
+    "run": "streamad.commands.run.command",
+    "replay": "streamad.commands.replay",
+    "record": "streamad.commands.record",
+    "train": "streamad.commands.train",
+    "score": "streamad.commands.score",
+    "feedback": "streamad.commands.feedback",
+    "check": "streamad.commands.check.command",
+    "schema": "streamad.commands.schema",
+    "simulate": "streamad.commands.simulate.command",
+    "init": "streamad.commands.init.command",
+    "models": "streamad.commands.models.command",
+    "inliers": "streamad.commands.inliers.command",
+    "alerts": "streamad.commands.alerts",
+    "topics": "streamad.commands.topics",
+}
+"""The module of each command, in which it has its own name; the order is that of the help."""
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name, each imported when it is looked up: none waits for the imports of another."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _command(name, COMMANDS[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+@cache
+def _command(name: str, module: str) -> Any:
+    found = getattr(import_module(module), name)
+    parent = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="markdown")
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=name)
+    else:
+        parent.command(name)(found)
+    return typer.main.get_group(parent).commands[name]
+
+
+class _Group(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = Commands()  # type: ignore[assignment]  # nothing adds to it
+
+
 app = typer.Typer(
     name="streamad",
+    cls=_Group,
     help="Detect anomalies in whole sensor sequences (batches, movements): alerts with a calibrated false-alarm rate "
     "and their most likely channels.\n\n"
     "First steps with a simulated plant: `streamad simulate --out demo`, then in that folder `streamad train` and "
@@ -41,12 +80,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, replay, record, train, score, feedback, check, schema, simulate, init):
-    app.command()(command)
-app.add_typer(models, name="models")
-app.add_typer(inliers, name="inliers")
-app.add_typer(alerts, name="alerts")
-app.add_typer(topics, name="topics")
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,6 +112,8 @@ def main() -> None:
     try:
         app()
     except StreamadError as error:
+        from streamad.commands.shared.plants import name_config  # noqa: PLC0415 - an error alone needs it
+
         typer.echo(f"error: {name_config(str(error))}", err=True)
         if isinstance(error, StalledError):
             sys.stdout.flush()
