@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
+from streamad.commands.shared.lazy import group_of
 from streamad.errors import StalledError, StreamadError
 from streamad.telemetry.logs import configure_logs
 
@@ -34,40 +31,9 @@ COMMANDS = {
 }
 """The module of each command, in which it has its own name; the order is that of the help."""
 
-
-class Commands(Mapping[str, Any]):
-    """The commands by name, each imported when it is looked up: none waits for the imports of another."""
-
-    def __getitem__(self, name: str) -> Any:
-        return _command(name, COMMANDS[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
-@cache
-def _command(name: str, module: str) -> Any:
-    found = getattr(import_module(module), name)
-    parent = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="markdown")
-    if isinstance(found, typer.Typer):
-        parent.add_typer(found, name=name)
-    else:
-        parent.command(name)(found)
-    return typer.main.get_group(parent).commands[name]
-
-
-class _Group(TyperGroup):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.commands = Commands()  # type: ignore[assignment]  # nothing adds to it
-
-
 app = typer.Typer(
     name="streamad",
-    cls=_Group,
+    cls=group_of(COMMANDS),
     help="Detect anomalies in whole sensor sequences (batches, movements): alerts with a calibrated false-alarm rate "
     "and their most likely channels.\n\n"
     "First steps with a simulated plant: `streamad simulate --out demo`, then in that folder `streamad train` and "

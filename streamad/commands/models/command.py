@@ -8,20 +8,30 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from streamad.commands.models.compare import compare
-from streamad.commands.models.prune import prune
-from streamad.commands.models.service import decline, promote, rollback
 from streamad.commands.models.show import show_page
-from streamad.commands.models.status import status
-from streamad.commands.models.training import relearn, retrain
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.lazy import group_of
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
 
-models = typer.Typer(help="List, show, compare, promote and retrain the versions of a model.", no_args_is_help=True)
+_OTHERS = {
+    "status": "streamad.commands.models.status",
+    "compare": "streamad.commands.models.compare",
+    "promote": "streamad.commands.models.service",
+    "decline": "streamad.commands.models.service",
+    "rollback": "streamad.commands.models.service",
+    "retrain": "streamad.commands.models.training",
+    "relearn": "streamad.commands.models.training",
+    "prune": "streamad.commands.models.prune",
+}
+models = typer.Typer(
+    cls=group_of(_OTHERS),
+    help="List, show, compare, promote and retrain the versions of a model.",
+    no_args_is_help=True,
+)
 
 
 def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
@@ -128,7 +138,3 @@ def show(
         print_json(manifest)
     else:
         show_page(manifest, current)
-
-
-for command in (status, compare, promote, decline, rollback, retrain, relearn, prune):
-    models.command()(command)
