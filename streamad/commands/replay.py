@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, parse_speed, print_json, run_async
+from streamad.commands.shared.certification import certification_of
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, parse_speed, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.monitor import Monitor
@@ -75,10 +77,15 @@ def replay(
         )
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
+        rate = plant.settings.alerts.false_alarm_rate
+        certification = certification_of(report, rate, None if nothing_yet else truth)
         if as_json:
-            print_json({**report.as_dict(), **({} if evaluation is None else asdict(evaluation))})
+            figures = {} if evaluation is None else asdict(evaluation)
+            print_json({**report.as_dict(), **figures, **certification.as_dict()})
         else:
-            print_summary(report, plant.settings.alerts.false_alarm_rate, evaluation)
+            print_summary(report, rate, evaluation)
+            for line in certification.lines:
+                out.print(f"[yellow]note[/]: {escape(line)}")
         if report.interrupted:
             raise typer.Exit(130)
         if not report.sequences and (kinds := unreadable_text(report.counters["dead_letters"])):

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from streamad.commands.shared.announcement import announce_promotion
+from streamad.commands.shared.certification import line_below_certified
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
@@ -18,7 +19,6 @@ from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import DetectorError, RegistryError, TrainingDataError
-from streamad.judge.calibration import certifiable_rate
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
@@ -119,7 +119,9 @@ class _Training:
         if promoted and plant.settings.learning is not None:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
-            _print_result(manifest, promoted, announced, plant.settings.alerts.false_alarm_rate, bar.elapsed_s)
+            terms = registry.calibration_terms(name, version)
+            below_certified = line_below_certified(terms, plant.settings.alerts.false_alarm_rate)
+            _print_result(manifest, promoted, announced, below_certified, bar.elapsed_s)
         return {
             "model": name,
             "version": version,
@@ -207,7 +209,9 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(manifest: Manifest, promoted: bool, announced: str, rate: float, took_s: float) -> None:
+def _print_result(
+    manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took_s: float
+) -> None:
     metrics = manifest.metrics
     how = "held out" if metrics.method == "split" else "scored out of fold"
     out.print(
@@ -222,10 +226,7 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, rate: floa
             "[yellow]note[/]: the model's own training sequences score above most calibration scores, so normal "
             "sequences may alert too often: train for more epochs or on more recordings"
         )
-    if rate < certifiable_rate(metrics.n_calibration):
-        out.print(
-            f"[yellow]note[/]: {metrics.n_calibration} calibration sequences certify a false-alarm rate of "
-            f"{certifiable_rate(metrics.n_calibration):.3f} at best; {rate:g} is extrapolated"
-        )
+    if below_certified is not None:
+        out.print(f"[yellow]note[/]: {escape(below_certified)}")
     if manifest.references is not None:
         print_references({"this model": manifest.references})

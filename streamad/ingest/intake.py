@@ -12,6 +12,7 @@ from streamad.errors import DecodeError, SourceError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
 from streamad.ingest.decode import Decoder
+from streamad.ingest.refused_streams import TOO_MANY_STREAMS, RefusedStreams
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, hash_of
 from streamad.messages import DeadLetter, LateRecord, Origin, OutputRecord
@@ -127,6 +128,7 @@ class Intake:
         channels = [channel.name for channel in settings.channels]
         self._channels = channels
         self._bad_values = BadValueWatch(channels, {} if progress is None else progress.bad_values)
+        self._refused = RefusedStreams(settings.sequences.max_streams)
         self._untold = {(stream, hashed): begin for stream, hashed, begin in progress.untold} if progress else {}
 
     @property
@@ -224,6 +226,10 @@ class Intake:
         """Return texts about the channels that since the last call got too many bad values."""
         return self._bad_values.take_over()
 
+    def take_refused_streams(self, now_us: int) -> str | None:
+        """Return the text of an event about streams above ``max_streams`` if one is due."""
+        return self._refused.take(now_us)
+
     def take_aside(self) -> list[OutputRecord]:
         """Return the dead letters and late records since the last call."""
         aside, self._aside = self._aside, []
@@ -269,6 +275,8 @@ class Intake:
             self._set_letter_aside(record, DecodeError(BAD_VALUE, error), now_us)
 
     def _set_letter_aside(self, record: Record, error: DecodeError, now_us: int) -> None:
+        if error.kind == TOO_MANY_STREAMS:
+            self._refused.note(str(error))
         self._counters.dead_letters[error.kind] += 1
         letter = dead_letter(record, self.partition, error, self._settings.decode, now_us)
         self._aside.append(OutputRecord("dead_letters", self.partition, letter))

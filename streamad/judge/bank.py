@@ -84,6 +84,11 @@ class ModelBank:
         more = [f"and {len(labels) - _LABELS} more"] if len(labels) > _LABELS else []
         return ", ".join(labels[:_LABELS] + more) or "none yet"
 
+    @property
+    def models(self) -> tuple[ModelInService, ...]:
+        """Return the models in service."""
+        return tuple(model for batcher in self._batchers.values() for model in batcher.models)
+
     async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
         """Return the batcher for a sequence with these routes, its model loaded if need be, or why there is none."""
         name = self._router.name_for(routes)

@@ -147,6 +147,23 @@ def certifiable_rate(n: int) -> float:
     return 1.0 / (n + 1)
 
 
+def calibration_sequences_for(rate: float) -> int:
+    """Return how many calibration sequences certify the false-alarm ``rate``: the smallest n with 1 / (n + 1) <= rate.
+
+    Raises ValueError unless 0 < rate < 1.
+    """
+    if not 0.0 < rate < 1.0:
+        raise ValueError(f"a false-alarm rate lies between 0 and 1, not {rate}")
+    n = max(1, math.ceil(1.0 / rate) - 1)
+    return n + 1 if certifiable_rate(n) > rate else n - (n > 1 and certifiable_rate(n - 1) <= rate)
+
+
+def _count_within(rate: float, n: int) -> int:
+    """Return the largest k with k / n <= rate, as floats divide."""
+    k = math.floor(rate * n)
+    return k + 1 if (k + 1) / n <= rate else k - (k / n > rate)
+
+
 def score_of(terms: FloatArray) -> float:
     """Return the score of the terms float32 [K]: their sum in float64."""
     return float(terms.sum(dtype=np.float64))
@@ -202,6 +219,29 @@ class Calibration:
             return self._tail.p_value(score), self.tail
         at_least = self.n - int(np.searchsorted(self.scores, score, side="left"))
         return (1 + at_least) / (self.n + 1), self.tail
+
+    def alert_score(self, rate: float) -> float:
+        """Return the lowest score whose p-value is at most ``rate``; infinity if none is."""
+        if self._tail is not None and rate < self.p_value(self._tail.threshold)[0]:
+            return self._on_tail(self._tail.threshold, rate)
+        rank = _count_within(rate, self.n + 1)  # of the lowest alert among n + 1 scores
+        if rank < 1:
+            return math.inf
+        if rank > self.n:
+            return -math.inf
+        return float(np.nextafter(self.scores[self.n - rank], math.inf))
+
+    def _on_tail(self, low: float, rate: float) -> float:
+        """Find by bisection the lowest score above ``low`` with a p-value of at most ``rate``."""
+        step = max(abs(low), 1.0)
+        while self.p_value(low + step)[0] > rate:
+            step *= 2.0
+            if not math.isfinite(low + step):
+                return math.inf
+        high = low + step
+        while (middle := low + (high - low) / 2) not in (low, high):
+            low, high = (low, middle) if self.p_value(middle)[0] <= rate else (middle, high)
+        return high
 
     def term_quantiles(self, terms: FloatArray) -> tuple[float, ...]:
         """Return for each of the terms [K] the share of held-out inliers whose own term lies below it."""

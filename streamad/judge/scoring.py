@@ -106,6 +106,11 @@ class Batchers(Protocol):
         """Return the models in service, for people."""
         ...
 
+    @property
+    def models(self) -> tuple[ModelInService, ...]:
+        """Return the models in service."""
+        ...
+
     async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher | Unscorable:
         """Return the batcher for a sequence with these routes (``FinishedSequence.routes``), or why there is none."""
         ...
@@ -173,6 +178,11 @@ class MicroBatcher:
     def label(self) -> str:
         """Return name and version of the model in service, for people."""
         return f"{self.name} {self._model.ref.version if self._model is not None else '(learning)'}"
+
+    @property
+    def models(self) -> tuple[ModelInService, ...]:
+        """Return the model in service, if there is one."""
+        return () if self._model is None else (self._model,)
 
     async def batcher_for(self, routes: tuple[str, ...]) -> MicroBatcher:
         """Return this batcher, whatever the routes."""

@@ -310,14 +310,16 @@ class Pipeline:
             self.emit("late_samples", message, partition=partition.name, stream=stream)
         for message in partition.intake.take_bad_channels():
             self.emit("bad_values", message, partition=partition.name)
+        if (refused := partition.intake.take_refused_streams(self._clock.now_us())) is not None:
+            self.emit("too_many_streams", refused, partition=partition.name)
         partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:
             sequence = closed.sequence
-            refused = None
+            split = None
             if self._homes.is_split(sequence.stream):
-                refused = "stream seen in two partitions: its samples are split between them; check the message key"
-            task = asyncio.create_task(self._judge.judge(sequence, refused))
+                split = "stream seen in two partitions: its samples are split between them; check the message key"
+            task = asyncio.create_task(self._judge.judge(sequence, split))
             task.add_done_callback(self._on_done)
             nbytes = sequence.values.nbytes + sequence.times_us.nbytes
             self._in_flight_bytes += nbytes

@@ -32,6 +32,7 @@ def _no_password(url: str) -> str:
     return url
 
 
+_IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 Url = Annotated[str, AfterValidator(_no_password)]
 
 
@@ -39,6 +40,15 @@ class ConfigSection(BaseModel):
     """A section of the config: frozen, unknown keys refused, docstrings of fields are their descriptions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_characters(cls, values: object) -> object:
+        """Refuse texts that no path, message or checkpoint can hold."""
+        for key, value in values.items() if isinstance(values, dict) else ():
+            if isinstance(value, str) and _IMPOSSIBLE.search(value):
+                raise ValueError(f"{key} holds a NUL character or half a character: write it without")
+        return values
 
 
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}

@@ -1,15 +1,25 @@
-"""The files of a config, and whether sinks would overwrite each other or be read back as recordings."""
+"""The places that a plant writes to, and whether one would overwrite another, the config, or be read as recordings."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from streamad.errors import Problem
 from streamad.messages import Role
 from streamad.plugins import split_url
+from streamad.settings.plant_yaml import Settings
+
+_NAMES = {
+    "model.registry": ("default/versions/0001/probe.npz", "default/versions/0001/manifest.json"),
+    "learning.store": ("default/accepted/sequences.npz", "default/marks/mark.json"),
+    "run.checkpoint": ("progress.json",),
+}
+"""Files as a plant writes them in each folder: a pattern of recordings must not match them."""
+_LOCAL_SCHEMES = ("file", "local")
 
 
 def place_key(role: Role) -> str:
@@ -20,52 +30,135 @@ def place_key(role: Role) -> str:
 def file_of(url: str, base_dir: Path) -> Path | None:
     """Return the file of the sink ``url``, links resolved; None if it is no file."""
     scheme, rest, _ = split_url(url)
-    return Path(os.path.realpath(base_dir / rest)) if scheme == "file" and rest else None
+    return _real(base_dir / rest) if scheme == "file" and rest else None
+
+
+def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
+    """Return the local folders that the plant writes, links resolved, by the key of the config."""
+    urls = {"model.registry": str(settings.model.registry)}
+    if settings.run.checkpoint is not None:
+        urls["run.checkpoint"] = str(settings.run.checkpoint)
+    if settings.learning is not None and (store := _local_path(settings.learning.store)) is not None:
+        urls["learning.store"] = store
+    return {key: _real(base_dir / path) for key, path in urls.items()}
+
+
+def _local_path(url: str) -> str | None:
+    scheme, rest, _ = split_url(url)
+    return rest if scheme in _LOCAL_SCHEMES and "::" not in url else None
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What a plant writes and reads: sinks by key of the config, folders (``folders_of``), inputs, and the config.
+
+    ``sinks`` and ``inputs`` are URLs, relative to ``base_dir``.
+    """
+
+    sinks: Mapping[str, str]
+    inputs: Mapping[str, str]
+    base_dir: Path
+    config: Path | None = None
+    folders: Mapping[str, Path] = field(default_factory=dict)
+
+    def problems(self) -> list[Problem]:
+        """Return the conflicts, at most one a key; a place that two have is reported at the later one.
+
+        Two sinks in one file would truncate each other's messages after a crash; a message would break the config, a
+        model or the progress of runs; what is written in an input folder would be read as recordings by the next run.
+        """
+        config_file = None if self.config is None else _real(self.config)
+        taken: dict[Path, str] = {} if config_file is None else {config_file: _CONFIG}
+        problems: list[Problem] = []
+        for key, path in self._written():
+            conflict = self._conflict(key, path, taken)
+            if conflict is None:
+                taken[path] = key
+            else:
+                problems.append(Problem(key, conflict))
+        return problems
+
+    def _written(self) -> Iterable[tuple[str, Path]]:
+        yield from self.folders.items()
+        for key, url in self.sinks.items():
+            if (path := file_of(url, self.base_dir)) is not None:
+                yield key, path
+
+    def _conflict(self, key: str, path: Path, taken: Mapping[Path, str]) -> str | None:
+        is_folder = key in self.folders
+        for other, owner in taken.items():
+            if _is_same(path, other):
+                return self._same(key, path, owner)
+            if owner in self.folders and other in path.parents:
+                return f"{path} lies in the folder of {owner} ({other}): {_advice(key, is_folder=is_folder)}"
+            if is_folder and path in other.parents:
+                what = "the config" if owner == _CONFIG else f"the folder of {owner}"
+                return f"{path} holds {what} ({other}): {_advice(key, is_folder=True)}"
+        return self._read_back(key, path)
+
+    def _same(self, key: str, path: Path, owner: str) -> str:
+        is_folder = key in self.folders
+        if owner == _CONFIG:
+            return f"{path} is the config itself: {_advice(key, is_folder=is_folder)}"
+        if owner in self.folders:
+            return f"{path} is also the folder of {owner}: {_advice(key, is_folder=is_folder)}"
+        return f"{path} is also the file of {owner}: give every role a file of its own"
+
+    def _read_back(self, key: str, path: Path) -> str | None:
+        if key not in self.folders and _is_folder(path):  # the sink reports that it cannot write there
+            return None
+        for where, url in self.inputs.items():
+            place = _input_of(url, self.base_dir)
+            if place is not None and _reads(place, key, path, is_folder=key in self.folders):
+                elsewhere = "name another folder" if key in self.folders else "write to another folder, such as out/"
+                return f"{path} would be read as recordings ({where}: {url}): {elsewhere}"
+        return None
+
+
+_CONFIG = "config"
+
+
+def _advice(key: str, *, is_folder: bool) -> str:
+    return "name a folder of its own" if is_folder else f"name another file, such as out/{key.rpartition('.')[2]}.jsonl"
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Return whether both are one file or folder, also by a second name (hard link) of an existing one."""
+    if path == other:
+        return True
+    try:
+        return path.samefile(other)
+    except (OSError, ValueError):
+        return False
 
 
 def _input_of(url: str, base_dir: Path) -> Path | None:
     """Return the file, folder or pattern of the source ``url``, in which ``~`` is the home folder."""
     scheme, rest, _ = split_url(url)
-    return Path(os.path.realpath(base_dir / Path(rest).expanduser())) if scheme == "file" and rest else None
+    try:
+        return _real(base_dir / Path(rest).expanduser()) if scheme == "file" and rest else None
+    except RuntimeError:  # there is no such user: the source reports it
+        return None
 
 
-def place_problems(
-    sinks: Mapping[Role, str], inputs: Mapping[str, str], base_dir: Path, config: Path | None = None
-) -> list[Problem]:
-    """Return the conflicts among the files of ``sinks`` (URL by role), with ``inputs`` (URL by key) and the config.
-
-    Two sinks in one file would truncate each other's messages after a crash; a sink in an input folder would be read
-    as recordings by the next run; a message would break the config.
-    """
-    problems: list[Problem] = []
-    config_file = None if config is None else Path(os.path.realpath(config))
-    roles: dict[Path, str] = {}
-    for role, url in sinks.items():
-        key, path = place_key(role), file_of(url, base_dir)
-        if path is None:
-            continue
-        if path == config_file:
-            problems.append(Problem(key, f"{path} is the config itself: name another file, such as out/{role}.jsonl"))
-            continue
-        if path in roles:
-            problems.append(
-                Problem(key, f"{path} is also the file of {roles[path]}: give every role a file of its own")
-            )
-            continue
-        roles[path] = key
-        problems += _read_back(key, path, inputs, base_dir)
-    return problems
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long: the sink reports it
+        return False
 
 
-def _read_back(key: str, path: Path, inputs: Mapping[str, str], base_dir: Path) -> list[Problem]:
-    if path.is_dir():  # the sink reports that it cannot write there
-        return []
-    for where, url in inputs.items():
-        place = _input_of(url, base_dir)
-        if place is not None and (place in (path, path.parent) or _matches(path.parts, place.parts)):
-            text = f"{path} would be read as recordings ({where}: {url}): write to another folder, such as out/"
-            return [Problem(key, text)]
-    return []
+def _reads(place: Path, key: str, path: Path, *, is_folder: bool) -> bool:
+    """Return whether the source at ``place`` reads what is written to ``path``."""
+    if not is_folder:
+        return place in (path, path.parent) or _matches(path.parts, place.parts)
+    if path == place or path in place.parents:
+        return True
+    return any(_matches((path / name).parts, place.parts) for name in _NAMES[key])
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

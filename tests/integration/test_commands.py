@@ -118,6 +118,39 @@ def test_a_signal_stops_run_in_bounded_time_with_exit_code_0_and_the_next_run_go
 # --- replay ----------------------------------------------------------------------------------------------------------
 
 
+def weaken_the_faults(plant: CliPlant, share: float) -> None:
+    """Leave ``share`` of the shift of the pressure in the anomalous recordings."""
+    recordings = plant.folder / "recordings" / "day.jsonl"
+    truth, messages = labels_of(plant), [json.loads(text) for text in recordings.read_text().splitlines()]
+    for message in messages:
+        if truth[message["sequence"]]:
+            message["values"] = [[temp, 3.25 + share * (pressure - 3.25)] for temp, pressure in message["values"]]
+    recordings.write_text("".join(f"{json.dumps(message)}\n" for message in messages))
+
+
+def test_replay_measures_what_an_extrapolated_rate_does_to_detection(plant: CliPlant) -> None:
+    assert "uncertified" not in plant("replay --labels labels.csv --json").last_json
+    nearest = {"detector": "nearest", "options": {}}
+    plant.write_config(model=nearest, alerts={"false_alarm_rate": 1e-9})
+    weaken_the_faults(plant, 0.1)
+    assert plant("train").code == 0
+    report = plant("replay --labels labels.csv --json").last_json
+    (below,) = report["uncertified"].values()
+    assert below["alert_score"] > below["highest_score"]
+    assert below["n_needed"] == 999_999_999
+    assert report["detection_rate"] < report["at_certified_rate"]["detection_rate"]
+    said = " ".join(plant("replay --labels labels.csv --quiet").out.split())
+    found, would = report["detection_rate"], report["at_certified_rate"]["detection_rate"]
+    rate = f"{below['certified_rate']:g}"
+    assert f"at {rate} {would:.1%} of the anomalous (now {found:.1%}) and" in said
+    assert f"or raise alerts.false_alarm_rate to {rate}" in said
+    plant.write_config(model=nearest, alerts={"false_alarm_rate": below["certified_rate"]})
+    promised = plant("replay --labels labels.csv --json").last_json
+    assert "uncertified" not in promised
+    assert promised["detection_rate"] == would
+    assert promised["false_alarm_rate"] == report["at_certified_rate"]["false_alarm_rate"]
+
+
 def test_replay_with_labels_reports_the_quality_of_detection(plant: CliPlant) -> None:
     outcome = plant("replay --labels labels.csv --json --out said")
     assert outcome.code == 0, outcome.err

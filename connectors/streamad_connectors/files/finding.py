@@ -42,7 +42,7 @@ def find_files(rest: str, options: FileOptions, base_dir: Path) -> list[FoundFil
     paths = matching_paths(rest, options, base_dir)
     base = _normal(base_dir)
     if not paths:
-        raise SourceError(_nothing_found(_normal(base / Path(rest).expanduser()), Path(rest)))
+        raise SourceError(_nothing_found(_normal(base / _expanded(rest)), Path(rest)))
     return [FoundFile(item, _partition(item, base), format_of(item, options)) for item in sorted(paths)]
 
 
@@ -50,7 +50,7 @@ def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path
     """Return the paths of the present files of ``rest`` (see ``find_files``). Raises SourceError."""
     if not rest:
         raise SourceError("the file source needs a path, a folder or a pattern, for example file:recordings/*.csv")
-    path = _normal(_normal(base_dir) / Path(rest).expanduser())
+    path = _normal(_normal(base_dir) / _expanded(rest))
     try:
         if path.is_file():
             return [path]
@@ -66,7 +66,7 @@ def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path
 def joined_name(rest: str, base_dir: Path) -> str:
     """Return the name of the partition that the files of ``rest`` are together."""
     base = _normal(base_dir)
-    return _partition(_normal(base / Path(rest).expanduser()), base)
+    return _partition(_normal(base / _expanded(rest)), base)
 
 
 def bare_name(path: Path) -> str:
@@ -74,6 +74,13 @@ def bare_name(path: Path) -> str:
     name = path.name.removesuffix(".gz")
     ending = next((known for known in _ENDINGS if name.lower().endswith(known)), Path(name).suffix)
     return name[: len(name) - len(ending)] or name
+
+
+def _expanded(rest: str) -> Path:
+    try:
+        return Path(rest).expanduser()
+    except RuntimeError as error:
+        raise SourceError(f"{rest}: there is no user of this name; write the path in full") from error
 
 
 def _normal(path: Path) -> Path:

@@ -189,7 +189,9 @@ class FileSource:
     def channel_names(self) -> tuple[str, ...] | None:
         """Return the channel names of npz recordings, None unless all files give the same."""
         try:
-            named = {npz.npz_channels(file.path) if file.format == "npz" else None for file in self.files()}
+            named = {
+                npz.npz_channels(file.path, self._options) if file.format == "npz" else None for file in self.files()
+            }
         except READ_FAILURES as error:
             raise read_error(Path(self._rest), error) from error
         return named.pop() if len(named) == 1 else None

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
 from streamad.commands.check.sample import Sample
+from streamad.commands.shared.certification import uncertified
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
-from streamad.judge.calibration import certifiable_rate
 from streamad.judge.routing import Router
 from streamad.learn.parts import check_references, detector_for, registry_of, versions_of
 from streamad.learn.registry.registry import NoModelError
@@ -109,11 +109,9 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return _no_model(plant, name, config)
     except StreamadError as error:
         return failure("model", error)
+    if (below := uncertified(model.calibration, rate)) is not None:
+        return [ok("model", f"{model.ref.name} {model.ref.version}"), warning("alerts", below.fact, below.remedy)]
     n = model.calibration.n
-    if rate < certifiable_rate(n):
-        message = f"{n} calibration sequences certify {certifiable_rate(n):.3g} at best; {rate:g} is extrapolated"
-        advice = f"train on more recordings ({-(-1 // rate) - 1:.0f} for calibration), or raise alerts.false_alarm_rate"
-        return [ok("model", f"{model.ref.name} {model.ref.version}"), warning("alerts", message, advice)]
     return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {n} sequences calibrate it for {rate:g}")]
 
 

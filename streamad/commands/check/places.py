@@ -46,7 +46,7 @@ def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
             findings.append(_file(plant, role, path))
         elif role not in broken:
             findings.append(ok(check, url))
-    return findings
+    return findings + misplaced_folder(plant, "model.registry")
 
 
 def _try(plant: Plant, role: Role, url: str) -> None:
@@ -64,7 +64,10 @@ def _file(plant: Plant, role: Role, path: Path) -> Finding:
     check = place_key(role)
     if role in exchange_urls(plant.settings) and is_other_kind(path):
         return failed(check, f"{path} is not a regular file (a FIFO, socket or device)", "name a regular file")
-    return (_followed_file if role == "feedback" else _writable_file)(check, path)
+    try:
+        return (_followed_file if role == "feedback" else _writable_file)(check, path)
+    except OSError as error:  # a name that is too long, a folder without permission
+        return failed(check, f"{path}: {error.strerror or error}", "choose another path")
 
 
 def _writable_file(check: str, path: Path) -> Finding:
@@ -101,15 +104,26 @@ def makeable(check: str, path: Path) -> Finding | None:
     return None
 
 
+def misplaced_folder(plant: Plant, key: str) -> list[Finding]:
+    """Return the finding about the folder of ``key`` if it is also another's place, an input's or the config's."""
+    return [failed(key, problem.message) for problem in misplaced(plant) if problem.path == key]
+
+
 def check_checkpoint(plant: Plant) -> list[Finding]:
     """Check that the checkpoint can be used and fits the existing outputs."""
+    if found := misplaced_folder(plant, "run.checkpoint"):
+        return found
     try:
         source = source_for(plant)
     except StreamadError:
         return []  # check_source reports it; without a source it is unknown whether a checkpoint is needed
     if isinstance(source, TransactionalSource):
         return [ok("checkpoint", "none needed: progress and outputs are one transaction of the source")]
-    return _local_checkpoint(plant)
+    try:
+        return _local_checkpoint(plant)
+    except OSError as error:  # a name that is too long, a folder without permission
+        reason = error.strerror or error
+        return [failed("checkpoint", f"{plant.settings.run.checkpoint}: {reason}", "choose another folder")]
 
 
 def _local_checkpoint(plant: Plant) -> list[Finding]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from fsspec.core import split_protocol
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
-from streamad.commands.check.places import makeable
+from streamad.commands.check.places import makeable, misplaced_folder
 from streamad.commands.shared.stored import open_store, stored_models
 from streamad.errors import StreamadError
 from streamad.plant import Plant
@@ -21,6 +21,8 @@ def check_store(plant: Plant) -> list[Finding]:
     """Return the counts of the inlier store, or why it cannot be used; no finding without learning."""
     if plant.settings.learning is None:
         return []
+    if found := misplaced_folder(plant, _CHECK):
+        return found
     url = plant.settings.learning.store
     protocol, path = split_protocol(url)
     problem = _unusable_folder(plant.base_dir / path) if protocol in _LOCAL else None

@@ -9,13 +9,16 @@ import typer
 from rich.table import Table
 
 from streamad.commands.models.show import show_page
+from streamad.commands.shared.certification import line_below_certified
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
 from streamad.commands.shared.lazy import group_of
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
+from streamad.errors import ArtifactError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
+from streamad.plant import Plant
 
 _OTHERS = {
     "status": "streamad.commands.models.status",
@@ -137,4 +140,13 @@ def show(
     if as_json:
         print_json(manifest)
     else:
-        show_page(manifest, current)
+        show_page(manifest, current, _below_certified(plant, manifest))
+
+
+def _below_certified(plant: Plant, manifest: Manifest) -> str | None:
+    """Return the line about a configured rate that the version's calibration cannot certify."""
+    try:
+        terms = registry_of(plant).calibration_terms(manifest.name, manifest.version)
+        return line_below_certified(terms, plant.settings.alerts.false_alarm_rate)
+    except ArtifactError as error:
+        return str(error)

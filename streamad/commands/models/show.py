@@ -9,9 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
+from streamad.commands.shared.certification import rounded_up
 from streamad.commands.shared.console import out, print_table
 from streamad.commands.shared.report import print_references
 from streamad.commands.shared.stored import time_text
+from streamad.judge.calibration import certifiable_rate
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 
 _SHOWN_CHALLENGES = 5
@@ -23,8 +25,8 @@ _METHODS = {
 }
 
 
-def show_page(manifest: Manifest, current: str | None) -> None:
-    """Print the page; ``current`` is the version in service."""
+def show_page(manifest: Manifest, current: str | None, below_certified: str | None = None) -> None:
+    """Print the page; ``current`` is the version in service, ``below_certified`` a note about the configured rate."""
     serves = "in service" if manifest.version == current else f"not in service ({current or 'none'} is)"
     out.print(f"[bold]model {manifest.name} {manifest.version}[/], {serves}")
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
@@ -42,6 +44,8 @@ def show_page(manifest: Manifest, current: str | None) -> None:
     _line("windows", _windows(manifest))
     _line("trained", _training(manifest))
     _line("calibrated", _calibration(manifest))
+    if below_certified is not None:
+        out.print(f"[yellow]{'note':<{_LABEL}}[/]{escape(below_certified)}")
     _line(
         "scores",
         _scores(manifest.metrics.score_quantiles) + f"; of training sequences {manifest.metrics.training_median:.4g}",
@@ -98,9 +102,8 @@ def _calibration(manifest: Manifest) -> str:
     metrics = manifest.metrics
     presumed = f"; {metrics.n_presumed} presumed anomalies left out" if metrics.n_presumed else ""
     n = metrics.n_calibration
-    return (
-        f"{n} sequences {_METHODS[metrics.method]}{presumed}; certifies a false-alarm rate of {1 / (n + 1):.2g} at best"
-    )
+    certified = f"certifies a false-alarm rate of {rounded_up(certifiable_rate(n)):g} at best"
+    return f"{n} sequences {_METHODS[metrics.method]}{presumed}; {certified}"
 
 
 def _scores(quantiles: Mapping[str, float]) -> str:

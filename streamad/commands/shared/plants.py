@@ -15,7 +15,7 @@ from streamad.learn.parts import check_references, detector_for, store_for
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for
-from streamad.settings.places import place_key, place_problems
+from streamad.settings.places import Places, folders_of, place_key
 from streamad.settings.plant_yaml import load_settings, located_problems
 from streamad.system.clock import SystemClock
 
@@ -84,7 +84,7 @@ def check_parts(plant: Plant) -> list[Problem]:
 
 
 def misplaced(plant: Plant, role: Role | None = None) -> list[Problem]:
-    """Return the outputs, feedback and control whose place is also that of another, of an input or of the config.
+    """Return the outputs, feedback, control and folders whose place is also another's, an input's or the config's.
 
     ``role``: only whether its place is one of them.
     """
@@ -92,7 +92,13 @@ def misplaced(plant: Plant, role: Role | None = None) -> list[Problem]:
     places = {**sink_urls(settings), **exchange_urls(settings)}
     if role is not None and role in places:
         places[role] = places.pop(role)  # a place that two have is reported for the later one
-    found = place_problems(places, input_urls(settings), plant.base_dir, plant.config)
+    found = Places(
+        {place_key(one): url for one, url in places.items()},
+        input_urls(settings),
+        plant.base_dir,
+        plant.config,
+        folders_of(settings, plant.base_dir),
+    ).problems()
     return found if role is None else [problem for problem in found if problem.path == place_key(role)]
 
 

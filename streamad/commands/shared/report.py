@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from streamad.commands.shared.console import out, print_table
 from streamad.commands.shared.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
+from streamad.judge.calibration import Calibration
 from streamad.judge.evaluation import Evaluation, evaluate
 from streamad.learn.feedback.exchange import Unread
 from streamad.learn.registry.manifest import ReferenceFigures, References
@@ -58,6 +59,11 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
     out.print(table)
+
+
+def is_alert(verdict: Verdict) -> bool:
+    """Return whether the verdict raised an alert."""
+    return verdict.decision == "anomalous"
 
 
 def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
@@ -107,6 +113,7 @@ class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
     ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
+    ``calibrations`` of the models in service at the end, by model name.
     """
 
     counters: dict[str, Any]
@@ -117,6 +124,7 @@ class RunReport:
     interrupted: bool = False
     unread: Unread | None = None
     malformed_feedback: int = 0
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
 
     @property
     def sequences(self) -> int:
@@ -127,8 +135,11 @@ class RunReport:
         """Return a quantile of the time from a sequence's end to its committed verdict."""
         return float(np.quantile(self.latencies_us, share)) / 1e3 if self.latencies_us else None
 
-    def evaluation(self, labels: Labels) -> Evaluation:
-        """Compare the verdicts with the labels. Raises SourceError if no judged sequence has a label."""
+    def evaluation(self, labels: Labels, alerts: Callable[[Verdict], bool] | None = None) -> Evaluation:
+        """Compare the verdicts, or what ``alerts`` says of them, with the labels.
+
+        Raises SourceError if no judged sequence has a label.
+        """
         truths = [labels.is_anomalous(verdict.stream, verdict.sequence) for verdict in self.verdicts]
         labelled = [(verdict, truth) for verdict, truth in zip(self.verdicts, truths, strict=True) if truth is not None]
         if self.verdicts and not labelled:
@@ -138,7 +149,7 @@ class RunReport:
             )
         return evaluate(
             [verdict.score for verdict, _ in labelled],
-            [verdict.decision == "anomalous" for verdict, _ in labelled],
+            [(alerts or is_alert)(verdict) for verdict, _ in labelled],
             [truth for _, truth in labelled],
         )
 

@@ -18,7 +18,7 @@ from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadErr
 from streamad.judge.attribution import Reference, printable
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.manifest import Manifest, read_manifest
-from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_files
+from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_file, verify_files
 from streamad.messages import ModelRef
 from streamad.plugins import make_detector
 from streamad.ports import Detector, Scorer
@@ -139,6 +139,13 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     reference = _reference(folder, shape, label)
     ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
     return LoadedModel(scorer, ref, manifest, terms, reference, ids)
+
+
+def read_calibration(folder: Path, label: str) -> FloatArray:
+    """Read the calibration terms float32 [n, K] of the version in ``folder`` alone. Raises ArtifactError."""
+    verify_file(folder, read_manifest(folder, label), CALIBRATION_FILE, label)
+    terms = read_npy(folder / CALIBRATION_FILE)
+    return _check_terms(terms, terms.shape[-1] if terms.ndim else 0, label)
 
 
 def _detector_of(manifest: Manifest, label: str) -> Detector:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from streamad.errors import ArtifactError, RegistryError
-from streamad.learn.registry.artifact import LoadedModel, load_artifact
+from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.learn.registry.staging import StagedVersion, staged_version
 from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, verify_files
@@ -24,6 +24,7 @@ from streamad.settings.plant_yaml import Settings
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import locked
 from streamad.system.opening import open_regular
+from streamad.types import FloatArray
 
 _LOCK_TIMEOUT_S = 10.0
 _CURRENT_MAX_BYTES = 256
@@ -154,6 +155,10 @@ class Registry:
         chosen = version if version is not None else self._in_service(name)
         folder = self._existing(name, chosen)
         return load_artifact(folder, ModelRef(name, chosen), settings, detector)
+
+    def calibration_terms(self, name: str, version: str) -> FloatArray:
+        """Return the calibration terms float32 [n, K] of a version. Raises RegistryError, ArtifactError."""
+        return read_calibration(self._existing(name, version), f"model {name} {version}")
 
     def _home(self, name: str) -> Path:
         return self.root / _plain(name, "model name")

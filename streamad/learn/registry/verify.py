@@ -57,6 +57,17 @@ def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
         ) from error
 
 
+def verify_file(folder: Path, manifest: Manifest, name: str, label: str) -> None:
+    """Check size and checksum of the one file ``name`` of an artifact. Raises ArtifactError."""
+    record = manifest.files.get(name)
+    try:
+        difference = "the manifest does not name it" if record is None else _difference(folder / name, record)
+    except OSError as error:
+        difference = error.strerror or str(error)
+    if difference:
+        raise ArtifactError(f"{label}: {name} is damaged ({difference}): restore {folder} from a backup or train anew")
+
+
 def _difference(path: Path, record: FileRecord) -> str | None:
     if not path.is_file():
         return "not a file"

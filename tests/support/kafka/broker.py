@@ -358,7 +358,10 @@ def _are_led(described: list[dict[str, object]], topics: list[NewTopic]) -> bool
 
 async def produce(bootstrap: str, topic: str, records: Iterable[bytes | Message]) -> list[RecordMetadata]:
     """Write records in order, outside any transaction; return where they lie."""
-    async with asyncio.timeout(CALL_S), AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+    async with (
+        asyncio.timeout(CALL_S),
+        AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer,
+    ):
         sent = []
         for record in records:
             message = record if isinstance(record, Message) else Message(record)

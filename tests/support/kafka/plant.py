@@ -172,7 +172,7 @@ class Flow:
         await self._feed(0)
 
     async def _feed(self, leave: int) -> None:
-        async with AIOKafkaProducer(bootstrap_servers=self._plant.bootstrap, acks="all") as producer:
+        async with AIOKafkaProducer(bootstrap_servers=self._plant.bootstrap, enable_idempotence=True) as producer:
             while len(self._waiting) > leave and not self._stopped:
                 step = len(self._waiting) if self.per_s is None else max(1, round(self.per_s / _STEPS_PER_S))
                 n = min(step, len(self._waiting) - leave)

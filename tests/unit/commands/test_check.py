@@ -104,6 +104,7 @@ def test_feedback_and_control_are_checked_like_sinks(tmp_path: Path) -> None:
         ("fifo", "is not a regular file (a FIFO, socket or device) -> name a regular file"),
         ("/dev/null", "is not a regular file (a FIFO, socket or device) -> name a regular file"),
         ("/proc/nope/x", "/proc"),
+        ("a" * 5_000, "File name too long -> choose another path"),
     ],
 )
 def test_places_that_cannot_be_used_are_findings(tmp_path: Path, role: str, place: str, problem: str) -> None:
@@ -165,6 +166,14 @@ ONE_FILE = {"alerts": "out/all.jsonl", "verdicts": "file:out/../out/all.jsonl"}
         (None, {"learning": {"feedback": "in"}}, FEEDBACK, "is a folder"),
         (None, {"learning": {"feedback": "x/../plant.yaml"}}, FEEDBACK, "is the config itself"),
         (None, {"sinks": {"alerts": "plant.yaml"}}, ALERTS, "is the config itself"),
+        (None, {"sinks": {"alerts": "hard.yaml"}}, ALERTS, "is the config itself"),
+        (None, {"sinks": {"alerts": "registry/alerts.jsonl"}}, ALERTS, "lies in the folder of model.registry"),
+        (None, {"run": {"checkpoint": "plant.yaml"}}, ("failed", "run.checkpoint"), "is the config itself"),
+        (None, {"run": {"checkpoint": "link"}}, ("failed", "run.checkpoint"), "also the folder of model.registry"),
+        (None, {"model": {"registry": "."}}, ("failed", "model.registry"), "holds the config"),
+        (None, {"learning": {"store": "registry/default"}}, STORE, "lies in the folder of model.registry"),
+        (None, {"learning": {"store": "file:checkpoint"}}, STORE, "also the folder of run.checkpoint"),
+        (None, {"learning": {"feedback": "checkpoint/desk.jsonl"}}, FEEDBACK, "in the folder of run.checkpoint"),
         (None, {"learning": {"control": "stdout:"}}, ("failed", "learning.control"), "no subscription 'stdout'"),
     ],
 )
@@ -172,6 +181,9 @@ def test_what_is_wrong_with_a_plant_is_one_finding(
     tmp_path: Path, messages: list[Any] | None, sections: dict[str, Any], found: tuple[str, str], words: str
 ) -> None:
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "plant.yaml").touch()
+    (tmp_path / "hard.yaml").hardlink_to(tmp_path / "plant.yaml")
+    (tmp_path / "link").symlink_to(tmp_path / "registry")
     outcome, name, text = the_one(plant(tmp_path, messages, **sections))
     assert (outcome, name) == found
     assert words in text
@@ -331,8 +343,9 @@ def test_no_model_is_a_warning_with_the_command_that_trains_one(tmp_path: Path) 
 def test_a_rate_below_what_the_calibration_certifies_is_extrapolated(trained: Path) -> None:
     report = json.loads(CliRunner().invoke(app, ["check", "-c", str(trained), "--json"]).stdout)
     assert [finding["outcome"] for finding in report["checks"][-2:]] == ["ok", "warning"]
-    assert "12 calibration sequences certify 0.0769 at best; 0.02 is extrapolated" in report["checks"][-1]["message"]
-    assert "49 for calibration" in report["checks"][-1]["advice"]
+    message = report["checks"][-1]["message"]
+    assert "12 calibration sequences certify a false-alarm rate of 0.077 at best; 0.02 is extrapolated" in message
+    assert report["checks"][-1]["advice"] == "calibrate with 49 sequences, or raise alerts.false_alarm_rate to 0.077"
 
 
 def test_outputs_deleted_without_their_checkpoint_fail(trained: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
@@ -21,6 +22,7 @@ from streamad.commands.models.figures import figures_table
 from streamad.commands.models.show import show_page
 from streamad.commands.models.status import progress_text
 from streamad.commands.models.training import how_to_resume, same_as_before
+from streamad.commands.shared.certification import rounded_up
 from streamad.errors import ArtifactError, ConfigError, RegistryError, StreamadError, TrainingDataError, UsageError
 from streamad.learn.registry.registry import NoModelError
 from streamad.learn.store.records import Mark, StoredSequence, is_reserved
@@ -394,6 +396,24 @@ def test_simple_kinds_stand_beside_both_versions_and_decide_nothing(trained: Pat
     assert "difference from 0002 (in service)" in text
     assert "(90 % interval)" in text
     assert "broken is left out: detector 'broken' (streamad_test_detector:Missing) cannot be loaded" in text
+
+
+def test_a_version_says_which_score_alerts_if_the_rate_cannot_be_certified(trained: Path) -> None:
+    assert "note" not in said(trained, "show")
+    settings = yaml.safe_load(trained.read_text())
+    trained.write_text(yaml.safe_dump({**settings, "alerts": {"false_alarm_rate": 0.001}}))
+    page = " ".join(said(trained, "show").split())
+    n = int(page.partition("note ")[2].split()[0])
+    assert "0.001 is extrapolated: an alert needs a score of" in page
+    assert f"where the highest of the calibration is {highest_score(trained):.4g}" in page
+    assert f"calibrate with 999 sequences, or raise alerts.false_alarm_rate to {rounded_up(1 / (n + 1)):g}" in page
+    calibration = next(trained.parent.rglob("0001/calibration.npy"))
+    calibration.write_bytes(calibration.read_bytes()[:-4])
+    assert "calibration.npy is damaged" in " ".join(said(trained, "show").split())
+
+
+def highest_score(config: Path) -> float:
+    return float(json_of(config, "show")["metrics"]["score_quantiles"]["1"])
 
 
 def test_a_version_shows_its_effort_and_its_members_weights(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """The p-value is exact with ties, its false-alarm rate holds, and the extrapolated tail behaves like one."""
 
 import bisect
+import math
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2, expon, gamma, genpareto, lognorm, norm
 
 from streamad.errors import ArtifactError
-from streamad.judge.calibration import Calibration, certifiable_rate, score_of
+from streamad.judge.calibration import Calibration, calibration_sequences_for, certifiable_rate, score_of
 
 
 def calibration(scores, false_alarm_rate=None) -> Calibration:
@@ -151,6 +152,34 @@ def test_p_value_never_rises_with_the_score_and_lies_in_0_1(scores, asked, rate)
     p_values = [table.p_value(score)[0] for score in sorted(asked)]
     assert p_values == sorted(p_values, reverse=True)
     assert all(0 < p <= 1 for p in p_values)
+
+
+@given(
+    scores=st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=60),
+    tail_rate=st.sampled_from([None, 0.2, 1e-3]),
+    rate=st.floats(1e-6, 0.999),
+)
+def test_alert_score_is_the_lowest_with_a_p_value_within_the_rate(scores, tail_rate, rate):
+    table = calibration(scores, tail_rate)
+    lowest = table.alert_score(rate)
+    if lowest == math.inf:
+        assert table.p_value(1e300)[0] > rate
+    elif lowest == -math.inf:
+        assert table.p_value(-1e300)[0] <= rate
+    else:
+        assert table.p_value(lowest)[0] <= rate < table.p_value(float(np.nextafter(lowest, -math.inf)))[0]
+
+
+@given(rate=st.floats(1e-6, 0.999))
+def test_the_sequences_for_a_rate_certify_it_and_one_fewer_do_not(rate):
+    n = calibration_sequences_for(rate)
+    assert certifiable_rate(n) <= rate
+    assert n == 1 or certifiable_rate(n - 1) > rate
+
+
+@pytest.mark.parametrize(("rate", "n"), [(0.02, 49), (0.01, 99), (0.001, 999), (0.05, 19), (0.1, 9), (0.5, 1)])
+def test_the_sequences_for_the_usual_rates(rate, n):
+    assert calibration_sequences_for(rate) == n
 
 
 def test_extrapolated_part_meets_the_empirical_part():

@@ -361,6 +361,16 @@ def batch(partition: str, offset: int, message: bytes) -> RecordBatch:
     return RecordBatch(partition, (Record(offset, message),), offset + 1)
 
 
+async def test_streams_above_the_limit_are_one_event() -> None:
+    lines = [batch("p", n, line(f"s{n:05d}", "1", [n])) for n in range(30)]
+    script = [PartitionAssigned("p"), *lines, PartitionEnded("p")]
+    run = await run_pipeline(ListSource(script), settings_of(sequences={"max_streams": 10}))
+    (event,) = run.events
+    assert (event.kind, event.stream, event.partition) == ("too_many_streams", None, "p")
+    assert event.message.startswith("1 record of further streams refused: sequences.max_streams is 10 (stream 's00010'")
+    assert run.pipeline.counters.dead_letters == {"too_many_streams": 20}
+
+
 @pytest.mark.parametrize("ends_first", ["p", "q"])
 async def test_a_stream_in_two_partitions_is_an_event_and_unscorable_never_half_a_verdict(ends_first: str) -> None:
     other = "q" if ends_first == "p" else "p"

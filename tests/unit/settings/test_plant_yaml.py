@@ -48,6 +48,16 @@ def problems(load: Load, text: str = MINIMAL, **environment: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
+@pytest.mark.parametrize("escape", ["\\0", "\\uDC80"])
+@pytest.mark.parametrize(
+    ("key", "section"),
+    [("registry", "model: {registry: %s}"), ("checkpoint", "run: {checkpoint: %s}"), ("alerts", "sinks: {alerts: %s}")],
+)
+def test_a_text_that_no_path_can_hold_is_refused(load: Load, escape: str, key: str, section: str) -> None:
+    (problem,) = problems(load, MINIMAL + section % f'"a{escape}b"' + "\n")
+    assert f"{key} holds a NUL character or half a character: write it without" in problem
+
+
 # --- the file --------------------------------------------------------------------------------------------------------
 
 

@@ -94,8 +94,14 @@ def read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list[
         )
     delimiter: str = options.delimiter
     if delimiter == "auto":
-        delimiter = max(_DELIMITERS, key=lambda mark: len(next(csv.reader([line], delimiter=mark))))
-    names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+        delimiter = max(_DELIMITERS, key=lambda mark: _n_cells(line, mark))
+    try:
+        names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error as error:
+        raise SourceError(
+            f"{path}: its header has a name of more than {csv.field_size_limit()} characters, or an open quote "
+            f"({error}); put a header line there"
+        ) from error
     named = [name for name in names if name]
     if all(_is_number(name, options.decimal) for name in named):
         raise SourceError(f"{path}: its first line holds no column names; put a header line there")
@@ -103,6 +109,14 @@ def read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list[
         twice = next(name for name in named if named.count(name) > 1)
         raise SourceError(f"{path}: column {twice!r} appears twice in the header; rename one")
     return names, delimiter
+
+
+def _n_cells(line: str, delimiter: str) -> int:
+    """Return into how many cells ``delimiter`` cuts ``line``; 0 if one is too long, as with a wrong delimiter."""
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter)))
+    except csv.Error:
+        return 0
 
 
 def rows_of(handle: TextIO, delimiter: str, limit: int) -> Iterator[Row]:

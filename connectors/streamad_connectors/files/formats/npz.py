@@ -5,36 +5,35 @@ The arrays may come in two parts, ``train_x`` ... and ``test_x`` ...
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import FloatArray, IntArray
+from streamad_connectors.files.formats.npz_arrays import Array, NpzArrays, opened_arrays
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.formats.reading import ReadRecord
 from streamad_connectors.files.formats.sequences import Recorded, channel_order, native_records
 
 _SEQUENCE_DIMENSIONS = 3
-_Array: TypeAlias = npt.NDArray[Any]
+_SHOWN_NAMES = 20
 
 
 def read_npz(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
     """Yield the selected sequences as native chunks; the offset is the running chunk number."""
-    with _opened(path) as archive:
+    with _opened(path, options) as archive:
         yield from native_records(archive.sequences(options, context), offset, path, options)
 
 
 def npz_labels(path: Path, options: FileOptions) -> dict[str, str]:
     """Return sequence id -> class name (its number if the file names no classes) of the selected sequences."""
-    with _opened(path) as archive:
+    with _opened(path, options) as archive:
         return {
             item.sequence: item.label
             for prefix in archive.parts(options)
@@ -43,21 +42,15 @@ def npz_labels(path: Path, options: FileOptions) -> dict[str, str]:
         }
 
 
-def npz_channels(path: Path) -> tuple[str, ...] | None:
+def npz_channels(path: Path, options: FileOptions) -> tuple[str, ...] | None:
     """Return the names of the channels in the file's order, None if it names none."""
-    with _opened(path) as archive:
+    with _opened(path, options) as archive:
         return archive.channels()
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_Archive]:
-    try:
-        arrays = np.load(path, allow_pickle=False)
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise SourceError(f"{path}: is no NumPy archive; write it with numpy.savez_compressed") from error
-    if not isinstance(arrays, np.lib.npyio.NpzFile):
-        raise SourceError(f"{path}: is a single array; write an archive with numpy.savez_compressed(x=..., len=...)")
-    with arrays:
+def _opened(path: Path, options: FileOptions) -> Iterator[_Archive]:
+    with opened_arrays(path, options.max_decompressed_bytes) as arrays:
         yield _Archive(path, arrays)
 
 
@@ -76,7 +69,7 @@ class _Archive:
     """The arrays of a file; ``prefix`` names a part of it: "train_", "test_" or ""."""
 
     path: Path
-    arrays: Mapping[str, _Array]
+    arrays: NpzArrays
 
     def parts(self, options: FileOptions) -> list[str]:
         """Return the prefixes of the parts to read."""
@@ -88,12 +81,13 @@ class _Archive:
         if there or "x" in self.arrays:
             splits = ", ".join(there) or "one part only"
             raise SourceError(f"{self.path}: has no {options.split} split ({splits}); use split=all")
-        found = ", ".join(sorted(self.arrays)) or "nothing"
+        names = self.arrays.names
+        found = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "") or "nothing"
         raise SourceError(f"{self.path}: has no array x, train_x or test_x (found: {found})")
 
     def channels(self) -> tuple[str, ...] | None:
         """Return the names of the channels, None if there are none."""
-        return tuple(str(name) for name in self._array("channels")) if "channels" in self.arrays else None
+        return self._names("channels")
 
     def sequences(self, options: FileOptions, context: ConnectorContext) -> Iterator[Recorded]:
         """Yield the sequences that the options keep."""
@@ -110,7 +104,7 @@ class _Archive:
         ids = self._ids(prefix, len(lengths))
         numbers = self._per_sequence(f"{prefix}y", len(lengths))
         numbers = None if numbers is None else _whole(numbers)
-        names = [str(name) for name in self._array("classes")] if "classes" in self.arrays else []
+        names = list(self._names("classes") or ())
         labels = None if numbers is None else [_label(number, names) for number in numbers.tolist()]
         kept = self._kept_classes(names, options)
         return [
@@ -119,28 +113,31 @@ class _Archive:
             if length > 0 and (kept is None or (numbers is not None and numbers[index] in kept))
         ]
 
-    def _array(self, key: str) -> _Array:
-        try:
-            return self.arrays[key]
-        except ValueError as error:
-            raise SourceError(
-                f"{self.path}: array {key!r} cannot be read without pickle ({error}); save plain numbers and text"
-            ) from error
+    def _names(self, key: str) -> tuple[str, ...] | None:
+        """Return the texts of a list of names, None without one."""
+        if key not in self.arrays:
+            return None
+        names = self.arrays.read(key)
+        if names.ndim != 1:
+            raise SourceError(f"{self.path}: {key} has shape {names.shape}, needed is one list of names")
+        return tuple(str(name) for name in names.tolist())
 
     def _values(self, prefix: str) -> FloatArray:
-        x = self._array(f"{prefix}x")
+        x = self.arrays.read(f"{prefix}x")
         if x.ndim != _SEQUENCE_DIMENSIONS or x.dtype.kind not in "fiub":
             raise SourceError(
                 f"{self.path}: {prefix}x is {x.dtype} with shape {x.shape}; "
                 "needed are numbers, sequences x channels x samples"
             )
+        if not x.shape[1]:
+            raise SourceError(f"{self.path}: {prefix}x with shape {x.shape} has no channel; save it anew")
         with np.errstate(over="ignore"):  # a value too large for float32 becomes infinite; the decoder refuses it
             return x.astype(np.float32, copy=False)
 
-    def _per_sequence(self, key: str, n_sequences: int) -> _Array | None:
+    def _per_sequence(self, key: str, n_sequences: int) -> Array | None:
         if key not in self.arrays:
             return None
-        array = self._array(key)
+        array = self.arrays.read(key)
         if array.shape != (n_sequences,):
             raise SourceError(
                 f"{self.path}: {key} has shape {array.shape}, needed is one value for each of {n_sequences} sequences"
@@ -151,7 +148,7 @@ class _Archive:
         """Return the lengths as stored, else up to each sequence's last sample that is not all NaN."""
         key = f"{prefix}len"
         if key in self.arrays:
-            lengths = self._array(key)
+            lengths = self.arrays.read(key)
             if lengths.ndim != 1 or lengths.dtype.kind not in "fiu":
                 raise SourceError(
                     f"{self.path}: {key} is {lengths.dtype} with shape {lengths.shape}; needed is one number each"
@@ -160,6 +157,8 @@ class _Archive:
                 raise SourceError(f"{self.path}: {key} does not fit {prefix}x with shape {x.shape}")
             return lengths.astype(np.int64)
         x = self._values(prefix) if x is None else x
+        if not x.shape[2]:
+            return np.zeros(len(x), dtype=np.int64)
         there = np.logical_not(np.isnan(x).all(axis=1))  # [N, L]
         return np.where(there.any(axis=1), x.shape[2] - there[:, ::-1].argmax(axis=1), 0).astype(np.int64)
 
@@ -183,7 +182,7 @@ class _Archive:
         keys = [key for key in ("y", "train_y", "test_y") if key in self.arrays]
         if not keys:
             raise SourceError(f"{self.path}: has no classes (array y); leave the option classes out")
-        numbers = {number for key in keys for number in _whole(self._array(key)).tolist()}
+        numbers = {number for key in keys for number in _whole(self.arrays.read(key)).tolist()}
         by_text = {str(number): number for number in [*range(len(names)), *sorted(numbers)]}
         by_text |= {name.removesuffix(".0"): number for number, name in enumerate(names)}
         by_text |= {name: number for number, name in enumerate(names)}
@@ -197,7 +196,7 @@ def _label(number: Any, names: list[str]) -> str:
     return names[number] if isinstance(number, int) and 0 <= number < len(names) else str(number)
 
 
-def _whole(numbers: _Array) -> _Array:
+def _whole(numbers: Array) -> Array:
     """Return class numbers that were stored as 0.0, 1.0, ... as integers."""
     if numbers.dtype.kind == "f" and np.equal(numbers, np.rint(numbers)).all():
         return numbers.astype(np.int64)

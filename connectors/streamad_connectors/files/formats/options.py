@@ -70,7 +70,13 @@ class FileOptions(ConfigSection):
         16 * 1024 * 1024,
         ge=1,
         description="jsonl, csv: lines longer than this are cut one byte above it, so that they become dead letters; "
-        "records: lines of twice this length are refused",
+        "records: lines of twice this length are refused; ts: longer lines are refused",
+    )
+    max_decompressed_bytes: Size = Field(
+        1 << 30,
+        ge=1 << 20,
+        description="npz, parquet, ts: memory that the arrays of a file (npz), a row group (parquet) or a case (ts) "
+        "may take once unpacked; what declares more ends the run before it is unpacked",
     )
     delimiter: Annotated[Literal["auto", ",", ";", "\t", "|"], BeforeValidator(_delimiter)] = Field(
         "auto", description="csv: what separates cells: , ; | or tab; auto takes the one that splits the header most"
@@ -126,7 +132,8 @@ def _is_one_byte(encoding: str) -> bool:
 
 _USED_BY: dict[str, tuple[FileFormat, ...]] = {
     "sort": ("jsonl", "csv", "parquet"),
-    "max_record_bytes": ("jsonl", "records", "csv"),
+    "max_record_bytes": ("jsonl", "records", "csv", "ts"),
+    "max_decompressed_bytes": ("parquet", "npz", "ts"),
     "delimiter": ("csv",),
     "decimal": ("csv",),
     "encoding": ("csv",),

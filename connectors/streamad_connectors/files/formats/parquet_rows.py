@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,15 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import Record
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import MAX_BATCH_RECORDS, ReadRecord, shrunk_error
+from streamad_connectors.files.formats.reading import (
+    MAX_BATCH_RECORDS,
+    ReadRecord,
+    read_error,
+    shrunk_error,
+    too_large_error,
+)
 
+_TICKS_PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000}
 _PANDAS_INDEX = "__index_level_"
 
 
@@ -31,11 +39,16 @@ def read_parquet(path: Path, offset: int, options: FileOptions, context: Connect
             if offset > total:
                 raise shrunk_error(path, offset, total, "rows")
             groups, number = _groups_from(file.metadata, offset)
+            _check_groups(path, file, groups, options.max_decompressed_bytes)
+            packed = _packed_texts(file.metadata)
+        with path.open("rb") as handle, parquet.ParquetFile(handle, read_dictionary=packed) as file:
             for batch in file.iter_batches(batch_size=MAX_BATCH_RECORDS, row_groups=groups):
                 for row in _rows(pyarrow, batch, "" if context.local_times else "UTC"):
                     if number >= offset:
                         yield Record(number, encoder.encode(row)), number + 1
                     number += 1
+    except MemoryError as error:  # pyarrow's is an ArrowException, too
+        raise read_error(path, error) from error
     except pyarrow.ArrowException as error:
         detail = " ".join(str(error).split())
         raise SourceError(f"{path}: cannot be read as Parquet ({detail}); write it anew") from error
@@ -61,26 +74,89 @@ def _groups_from(metadata: Any, offset: int) -> tuple[list[int], int]:
     return [], first
 
 
+def _check_groups(path: Path, file: Any, groups: list[int], limit: int) -> None:
+    """Raise SourceError if a row group would take more than ``limit`` bytes, or two columns have one name."""
+    names = Counter(file.schema_arrow.names)
+    twice = next((name for name, count in names.items() if count > 1), None)
+    if twice is not None:
+        raise SourceError(f"{path}: column {twice!r} appears twice; rename one")
+    for group in groups:
+        if file.metadata.row_group(group).total_byte_size > limit:
+            raise too_large_error(path, f"row group {group}", limit)
+
+
+def _packed_texts(metadata: Any) -> list[str]:
+    """Return the columns of text that stand as numbers of texts in the file.
+
+    They are read as that: some KB may stand for GB of one long text that comes again and again.
+    """
+    if not metadata.num_row_groups:
+        return []
+    columns = [metadata.row_group(0).column(i) for i in range(metadata.num_columns)]
+    return [
+        column.path_in_schema
+        for i, column in enumerate(columns)
+        if column.has_dictionary_page and "." not in column.path_in_schema and _is_text(metadata.schema.column(i))
+    ]
+
+
+def _is_text(column: Any) -> bool:
+    return column.physical_type == "BYTE_ARRAY" and column.logical_type.type in ("STRING", "NONE")
+
+
 def _rows(pyarrow: Any, batch: Any, zone: str) -> Iterator[dict[str, Any]]:
-    names = [name for name in batch.schema.names if not name.startswith(_PANDAS_INDEX)]
-    columns = [_plain(pyarrow, batch.column(batch.schema.get_field_index(name)), zone) for name in names]
+    kept = [(i, name) for i, name in enumerate(batch.schema.names) if not name.startswith(_PANDAS_INDEX)]
+    names = [name for _, name in kept]
+    columns = [_plain(pyarrow, batch.column(i), zone) for i, _ in kept]
     for cells in zip(*columns, strict=True):
         yield dict(zip(names, cells, strict=True))
 
 
 def _plain(pyarrow: Any, column: Any, zone: str) -> list[Any]:
-    """Return the cells of ``column`` as numbers, text, lists of them, or None; times without a zone are of ``zone``."""
+    """Return the cells of ``column`` as numbers, text, lists of them, or None; times without a zone are of ``zone``.
+
+    A text that is no UTF-8 becomes bytes, a time that no calendar of Python has a text that is no time: the decoder
+    refuses both.
+    """
+    if pyarrow.types.is_dictionary(column.type):
+        values = _plain(pyarrow, column.dictionary, zone)
+        return [None if index is None else values[index] for index in column.indices.to_pylist()]
+    try:
+        return _converted(pyarrow, column, zone)
+    except (UnicodeDecodeError, OverflowError, ValueError):  # pyarrow.ArrowInvalid is a ValueError
+        if len(column) == 1:
+            return [_unreadable(column)]
+        return [_plain(pyarrow, column.slice(i, 1), zone)[0] for i in range(len(column))]
+
+
+def _unreadable(column: Any) -> object:
+    cell = column[0]
+    if hasattr(cell, "as_buffer"):
+        return cell.as_buffer().to_pybytes()
+    value = getattr(cell, "value", None)
+    return f"{column.type} out of range" if value is None else f"{value} as {column.type}"
+
+
+def _converted(pyarrow: Any, column: Any, zone: str) -> list[Any]:
+    """Return the cells as ``_plain``. Raises UnicodeDecodeError, OverflowError, ValueError."""
     kind = column.type
     types = pyarrow.types
     if types.is_timestamp(kind):
-        times = column.cast(pyarrow.timestamp("us", tz=kind.tz or zone or None), safe=False)
+        # Nanoseconds are cut, which a safe cast refuses; coarser times must not wrap around.
+        is_finer = kind.unit == "ns"
+        times = column.cast(pyarrow.timestamp("us", tz=kind.tz or zone or None), safe=not is_finer)
         return [None if time is None else time.isoformat() for time in times.to_pylist()]
     if types.is_duration(kind):
-        spans = column.cast(pyarrow.duration("us"), safe=False).to_pylist()
-        return [None if span is None else span.total_seconds() for span in spans]
+        ticks = column.cast(pyarrow.int64()).to_pylist()
+        return [None if count is None else _seconds(count, kind.unit) for count in ticks]
     if types.is_decimal(kind):
         column = column.cast(pyarrow.float64())
     elif types.is_boolean(kind):
         column = column.cast(pyarrow.int8())
     plain: list[Any] = column.to_pylist()
     return plain
+
+
+def _seconds(count: int, unit: str) -> float:
+    """Return a duration in seconds, cut to microseconds."""
+    return count // 1_000 / 1_000_000 if unit == "ns" else count / _TICKS_PER_S[unit]

@@ -23,8 +23,8 @@ MAX_BATCH_BYTES = 1 << 20
 _BUFFER_BYTES = 1 << 18
 _MOST_AHEAD = 64
 
-READ_FAILURES = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
-"""The errors of reading a missing, forbidden or damaged file."""
+READ_FAILURES = (OSError, EOFError, zlib.error, zipfile.BadZipFile, MemoryError)
+"""The errors of reading a missing, forbidden or damaged file, or one for which there is not enough memory."""
 
 ReadRecord: TypeAlias = tuple[Record, int]
 """A record and the offset to read after it."""
@@ -119,10 +119,20 @@ def read_error(path: Path, error: BaseException) -> SourceError:
         return SourceError(f"{path}: no such file; check the path")
     if isinstance(error, IsADirectoryError):
         return SourceError(f"{path}: is a folder, not a file")
+    if isinstance(error, MemoryError):
+        return SourceError(f"{path}: there is not enough memory to read it; free some, or split the file")
     detail = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and error.errno is not None:
         detail = error.strerror or detail
     return SourceError(f"{path}: cannot be read ({detail}); the file may be damaged or still being written")
+
+
+def too_large_error(path: Path, what: str, limit: int) -> SourceError:
+    """Return the error that ``what`` in ``path`` would take more memory than the option allows."""
+    return SourceError(
+        f"{path}: {what} would take more than {limit / (1 << 20):.0f} MiB unpacked; if the file is good, raise the "
+        "option max_decompressed_bytes, or split the file"
+    )
 
 
 def shrunk_error(path: Path, offset: int, length: int, unit: str) -> SourceError:

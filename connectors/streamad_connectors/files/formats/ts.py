@@ -17,7 +17,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import FloatArray
 from streamad_connectors.files.formats.options import FileOptions
-from streamad_connectors.files.formats.reading import ReadRecord, open_bytes
+from streamad_connectors.files.formats.reading import ReadRecord, open_bytes, too_large_error
 from streamad_connectors.files.formats.sequences import Recorded, channel_order, native_records
 
 _MISSING = {"?", "nan", ""}
@@ -56,8 +56,9 @@ def ts_cases(path: Path) -> Iterator[tuple[FloatArray, str | None]]:
 
     Raises SourceError for a file that is no ``.ts``, and ``reading.READ_FAILURES``.
     """
-    for case in _selected_cases(path, FileOptions.model_validate({})):
-        yield _values(path, case), case.label
+    options = FileOptions.model_validate({})
+    for case in _selected_cases(path, options):
+        yield _values(path, case, options), case.label
 
 
 def _sequences(path: Path, options: FileOptions, context: ConnectorContext) -> Iterator[Recorded]:
@@ -67,7 +68,7 @@ def _sequences(path: Path, options: FileOptions, context: ConnectorContext) -> I
             order = channel_order(None, len(case.dimensions), context.channels, path)
         if len(order) != len(case.dimensions):
             raise SourceError(f"{path}, line {case.line}: has {len(case.dimensions)} dimensions, others {len(order)}")
-        values = _values(path, case)[order]
+        values = _values(path, case, options)[order]
         if values.shape[1]:
             yield Recorded(_sequence_id(path, case), values)
 
@@ -81,12 +82,13 @@ def _selected_cases(path: Path, options: FileOptions) -> Iterator[_Case]:
         if split != options.split:
             return
     with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="replace") as handle:
-        header, line = _read_header(handle, path)
+        lines = _bounded(handle, path, options.max_record_bytes)
+        header = _read_header(lines, path)
         unknown = [name for name in options.classes if name not in header.classes]
         if unknown:
             there = ", ".join(header.classes) or "none"
             raise SourceError(f"{path}: no class {unknown[0]!r} in its @classLabel line (there are: {there})")
-        for case in _cases(handle, path, header, line):
+        for case in _cases(lines, path, header):
             if not options.classes or case.label in options.classes:
                 yield case
 
@@ -101,16 +103,24 @@ def _sequence_id(path: Path, case: _Case) -> str:
     return f"{split}-{case.index:04d}" if split else f"{case.index:04d}"
 
 
-def _read_header(handle: TextIO, path: Path) -> tuple[_Header, int]:
-    """Read up to ``@data``; return the header and the number of lines read."""
+def _bounded(handle: TextIO, path: Path, limit: int) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers. Raises SourceError for one of more than ``limit`` characters."""
+    for number, line in enumerate(iter(lambda: handle.readline(limit + 1), ""), 1):
+        if len(line) > limit and not line.endswith("\n"):
+            raise SourceError(f"{path}: line {number} is too long; raise the option max_record_bytes")
+        yield number, line
+
+
+def _read_header(lines: Iterator[tuple[int, str]], path: Path) -> _Header:
+    """Read up to ``@data``."""
     header = _Header(labelled=False, classes=())
-    for number, raw in enumerate(handle, start=1):
+    for number, raw in lines:
         words = raw.split()
         if not words or words[0].startswith("#"):
             continue
         tag = words[0].lower()
         if tag == "@data":
-            return header, number
+            return header
         if not tag.startswith("@"):
             raise SourceError(f"{path}, line {number}: data before an @data line; is this a .ts recording?")
         if tag == "@timestamps" and words[1:2] and words[1].lower() == "true":
@@ -120,9 +130,9 @@ def _read_header(handle: TextIO, path: Path) -> tuple[_Header, int]:
     raise SourceError(f"{path}: has no @data line; is this a .ts recording?")
 
 
-def _cases(handle: TextIO, path: Path, header: _Header, line: int) -> Iterator[_Case]:
+def _cases(lines: Iterator[tuple[int, str]], path: Path, header: _Header) -> Iterator[_Case]:
     index = 0
-    for number, raw in enumerate(handle, start=line + 1):
+    for number, raw in lines:
         text = raw.strip()
         if not text or text.startswith("#"):
             continue
@@ -142,7 +152,7 @@ def _timestamps_error(path: Path, line: int) -> SourceError:
     )
 
 
-def _values(path: Path, case: _Case) -> FloatArray:
+def _values(path: Path, case: _Case, options: FileOptions) -> FloatArray:
     """Return float32 [C, n]; a dimension shorter than the longest is NaN at its end."""
     try:
         rows = [
@@ -153,7 +163,11 @@ def _values(path: Path, case: _Case) -> FloatArray:
         ]
     except ValueError as error:
         raise SourceError(f"{path}, line {case.line}: {error}") from error
-    values = np.full((len(rows), max(len(row) for row in rows)), np.nan, dtype=np.float32)
+    longest = max(len(row) for row in rows)
+    if 4 * len(rows) * longest > options.max_decompressed_bytes:
+        what = f"line {case.line} with {len(rows)} dimensions of up to {longest} values"
+        raise too_large_error(path, what, options.max_decompressed_bytes)
+    values = np.full((len(rows), longest), np.nan, dtype=np.float32)
     for row, cells in zip(values, rows, strict=True):
         row[: len(cells)] = cells
     return values

@@ -169,7 +169,7 @@ async def test_batch_ids_are_the_sequences(tmp_path: Path) -> None:
         ({"x": np.zeros((2, 2, 1))}, "?classes=1", r"has no classes \(array y\)"),
         ({"x": np.zeros((2, 2, 1))}, "?split=train", r"has no train split \(one part only\)"),
         ({"train_x": np.zeros((2, 2, 1))}, "?split=test", r"has no test split \(train\)"),
-        ({"x": np.array([[[object()]]])}, "", "cannot be read without pickle"),
+        ({"x": np.array([[[object()]]])}, "", "holds objects, which need pickle"),
     ],
 )
 async def test_archives_that_do_not_fit(arrays: dict[str, Any], query: str, message: str, tmp_path: Path) -> None:

@@ -218,3 +218,17 @@ def test_a_name_that_is_not_utf8_is_refused_by_its_name(tmp_path: Path, options:
     (tmp_path / "a\udcff.jsonl").write_bytes(b"{}\n")
     with pytest.raises(SourceError, match=r"a\\udcff\.jsonl': its name is not UTF-8"):
         source("*.jsonl", tmp_path, **options).files()
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/a.csv", "~nobody-of-this-name"])
+async def test_a_path_of_an_unknown_user(path: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        SourceError, match=r"nobody-of-this-name.*: there is no user of this name; write the path in full"
+    ):
+        await read_one(path, tmp_path)
+
+
+@pytest.mark.parametrize("path", ["a\0.csv", "a\udc80.csv", "a" * 5_000, "\0*"])
+async def test_a_path_that_no_file_can_have(path: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError):
+        await read_one(path, tmp_path)

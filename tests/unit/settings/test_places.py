@@ -1,0 +1,103 @@
+"""No two places that a plant writes overlap: sinks, feedback, registry, store, checkpoint, config and recordings."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamad.settings.places import Places, folders_of
+from streamad.settings.plant_yaml import Settings
+
+NAMES = st.sampled_from(
+    [
+        "plant.yaml",
+        "a",
+        "a/b",
+        "a/b/c",
+        "d",
+        "d/b",
+        "link",
+        "link/b",
+        "twin.yaml",
+        ".",
+        "..",
+        "a/../d",
+        "file:a",
+        "out/e",
+    ]
+)
+
+
+def problems(folder: Path, *, sinks: dict[str, str], source: str = "rec", **sections: Any) -> dict[str, str]:
+    config = Settings(channels=[{"name": "temp_c"}], source={"url": source}, **sections)  # type: ignore[list-item, arg-type]
+    places = Places(sinks, {"source.url": source}, folder, folder / "plant.yaml", folders_of(config, folder))
+    found = places.problems()
+    assert len({problem.path for problem in found}) == len(found)
+    return {problem.path: problem.message for problem in found}
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plant") / "inner"
+    folder.mkdir()
+    (folder / "plant.yaml").touch()
+    (folder / "twin.yaml").hardlink_to(folder / "plant.yaml")
+    (folder / "link").symlink_to(folder / "a")
+    return folder
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
+def test_what_is_accepted_does_not_overlap(plant: Path, names: tuple[str, str, str, str, str]) -> None:
+    registry, checkpoint, store, alerts, feedback = names
+    sections: dict[str, Any] = {
+        "model": {"registry": registry},
+        "run": {"checkpoint": checkpoint},
+        "learning": {"store": store},
+    }
+    if problems(plant, sinks={"sinks.alerts": alerts, "learning.feedback": feedback}, **sections):
+        return
+    files = [(plant / name.removeprefix("file:")).resolve() for name in (alerts, feedback, "plant.yaml")]
+    folders = [(plant / name).resolve() for name in (registry, checkpoint, store.removeprefix("file:"))]
+    for one, other in itertools.combinations([*files, *folders], 2):
+        assert one != other
+        assert not (one.exists() and other.exists() and one.samefile(other))
+    for one, other in itertools.product(folders, [*files, *folders]):
+        assert one == other or one not in other.parents
+
+
+@pytest.mark.parametrize(
+    ("source", "key"),
+    [
+        ("registry", "model.registry"),
+        ("registry/default/versions/0001", "model.registry"),
+        ("**/*.npz", "model.registry"),
+        ("inliers/**/*.npz", "learning.store"),
+        ("checkpoint/*.json", "run.checkpoint"),
+    ],
+)
+def test_no_recordings_are_read_from_a_folder_of_the_plant(plant: Path, source: str, key: str) -> None:
+    found = problems(plant, sinks={}, source=source, learning={"store": "inliers"})
+    assert (
+        found[key]
+        == f"{plant / key_folder(key)} would be read as recordings (source.url: {source}): name another folder"
+    )
+
+
+def key_folder(key: str) -> str:
+    return {"model.registry": "registry", "learning.store": "inliers", "run.checkpoint": "checkpoint"}[key]
+
+
+@pytest.mark.parametrize("source", ["rec", "rec/*.jsonl", "**/*.jsonl", "day.csv", "kafka://broker:9092/press"])
+def test_the_usual_places_are_accepted(plant: Path, source: str) -> None:
+    assert problems(plant, sinks={"sinks.alerts": "stdout:"}, source=source, learning={"store": "s3://bucket/a"}) == {}
+
+
+def test_a_store_of_another_system_is_no_folder(plant: Path) -> None:
+    config = Settings(channels=[{"name": "temp_c"}], source={"url": "rec"}, learning={"store": "zip::file.zip"})  # type: ignore[arg-type]
+    assert set(folders_of(config, plant)) == {"model.registry", "run.checkpoint"}
