@@ -9,26 +9,31 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.alerts import alerts
-from streamad.commands.check.command import check
-from streamad.commands.feedback import feedback
-from streamad.commands.init.command import init
-from streamad.commands.inliers.command import inliers
-from streamad.commands.models.command import models
-from streamad.commands.record import record
-from streamad.commands.replay import replay
-from streamad.commands.run.command import run
-from streamad.commands.schema import schema
-from streamad.commands.score import score
-from streamad.commands.shared.plants import name_config
-from streamad.commands.simulate.command import simulate
-from streamad.commands.topics import topics
-from streamad.commands.train import train
+from streamad.commands.shared.lazy import group_of
 from streamad.errors import StalledError, StreamadError
 from streamad.telemetry.logs import configure_logs
 
+COMMANDS = {
+    "run": "streamad.commands.run.command",
+    "replay": "streamad.commands.replay",
+    "record": "streamad.commands.record",
+    "train": "streamad.commands.train",
+    "score": "streamad.commands.score",
+    "feedback": "streamad.commands.feedback",
+    "check": "streamad.commands.check.command",
+    "schema": "streamad.commands.schema",
+    "simulate": "streamad.commands.simulate.command",
+    "init": "streamad.commands.init.command",
+    "models": "streamad.commands.models.command",
+    "inliers": "streamad.commands.inliers.command",
+    "alerts": "streamad.commands.alerts",
+    "topics": "streamad.commands.topics",
+}
+"""The module of each command, in which it has its own name; the order is that of the help."""
+
 app = typer.Typer(
     name="streamad",
+    cls=group_of(COMMANDS),
     help="Detect anomalies in whole sensor sequences (batches, movements): alerts with a calibrated false-alarm rate "
     "and their most likely channels.\n\n"
     "First steps with a simulated plant: `streamad simulate --out demo`, then in that folder `streamad train` and "
@@ -41,12 +46,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, replay, record, train, score, feedback, check, schema, simulate, init):
-    app.command()(command)
-app.add_typer(models, name="models")
-app.add_typer(inliers, name="inliers")
-app.add_typer(alerts, name="alerts")
-app.add_typer(topics, name="topics")
 
 
 def _print_version(wanted: bool) -> None:
@@ -79,6 +78,8 @@ def main() -> None:
     try:
         app()
     except StreamadError as error:
+        from streamad.commands.shared.plants import name_config  # noqa: PLC0415 - an error alone needs it
+
         typer.echo(f"error: {name_config(str(error))}", err=True)
         if isinstance(error, StalledError):
             sys.stdout.flush()

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from streamad_models.ensemble.detector import WEIGHTS, common_scale
+from streamad_models.ensemble.fitting import WEIGHTS, common_scale
 from streamad_models.ensemble.model import joined
 from streamad_models.ensemble.neighbours import LOCALITY
 

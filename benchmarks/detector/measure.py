@@ -18,7 +18,7 @@ from benchmarks.detector.sets import Case, fewer
 from benchmarks.paper.data.datasets import Task
 from streamad.judge.evaluation import auc
 from streamad_models.ensemble import Ensemble, EnsembleOptions
-from streamad_models.ensemble.detector import WEIGHTS
+from streamad_models.ensemble.fitting import WEIGHTS
 from streamad_models.ensemble.model import EnsembleModel
 from streamad_models.ensemble.neighbours import LOCALITY, Neighbours, fit_reference
 from streamad_models.ensemble.spaces import features_of, fit_spaces

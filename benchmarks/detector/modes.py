@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from streamad_models.ensemble.detector import WEIGHTS
+from streamad_models.ensemble.fitting import WEIGHTS
 from streamad_models.ensemble.neighbours import Reference, distances_of
 
 Matrix = npt.NDArray[np.float64]

@@ -9,11 +9,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar, cast
 
 import numpy as np
 import torch
-from pydantic import BaseModel
 from torch import Tensor
 
 from streamad.errors import ArtifactError, DetectorError
@@ -25,8 +23,6 @@ CPU_CHUNK = 16  # windows whose activations fit a core's second-level cache; mea
 _CPU_ROWS = 512  # rows of a table (windows of one sample), whose activations are as much smaller
 _CUDA_CHUNK = 1024  # bounds the memory of one call
 _WARM_UP_BATCHES = (1, 2, 8)
-
-OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
 def resolve_device(device: str) -> torch.device:
@@ -42,19 +38,6 @@ def resolve_device(device: str) -> torch.device:
     if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
         raise DetectorError(f"device {device!r} is not there (of {torch.cuda.device_count()}): use auto or cpu")
     return resolved
-
-
-class TorchScriptDetector(Generic[OptionsT]):
-    """The half of ``streamad.ports.Detector`` that loads: any detector whose artifact is one TorchScript file."""
-
-    options_model: type[BaseModel]
-
-    def __init__(self, options: OptionsT | None = None) -> None:
-        self.options = options or cast("OptionsT", self.options_model())
-
-    def load(self, folder: Path, *, device: str = "auto") -> TorchScriptScorer:
-        """Load the exported model in ``folder``; its sha256 must have been verified. Raises ArtifactError."""
-        return TorchScriptScorer(folder / FILE_NAME, device=resolve_device(device))
 
 
 class TorchScriptScorer:

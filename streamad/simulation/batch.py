@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
 
 from streamad.errors import StreamadError
 from streamad.simulation.faults import Injection
@@ -127,6 +126,8 @@ class _Integration:
                 return
 
     def _piece(self, end_h: float, watch: State | None, level: float) -> bool:
+        from scipy.integrate import solve_ivp  # noqa: PLC0415 - takes 0.3 s to import; a page of help needs none
+
         def crossing(_t: float, state: NDArray[np.float64]) -> float:
             return float(state[watch or 0]) - level
 

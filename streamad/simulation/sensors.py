@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 SensorShape = Literal["stuck", "bias", "drift", "spikes", "noise", "dropout"]
 
@@ -65,7 +65,7 @@ class Noise:
 def draw_noise(rng: np.random.Generator, n: int) -> Noise:
     """Return noise for up to `n` samples of all channels."""
     shape = (n, len(SENSORS))
-    wander = lfilter([1.0], [1.0, -_WANDER_MEMORY], rng.normal(size=shape), axis=0)
+    wander = np.array([*accumulate(rng.normal(size=shape), lambda before, step: step + _WANDER_MEMORY * before)])
     added = (
         rng.normal(size=shape) * [sensor.noise for sensor in SENSORS]
         + wander * [sensor.wander for sensor in SENSORS]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +19,12 @@ from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
 from streamad_models.ensemble.neighbours import Neighbours, fit_reference
 from streamad_models.ensemble.network import NetworkMember
+from streamad_models.ensemble.options import Effort
 from streamad_models.neutral_ad.data import MIN_SEQUENCES
 from streamad_models.neutral_ad.detector import NeutralAD
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.model import NeutralADModel
-from streamad_models.neutral_ad.options import NeutralADOptions
-from streamad_models.neutral_ad.transformations import Parametrisation
-
-Effort = Literal["quick", "normal", "thorough"]
+from streamad_models.neutral_ad.options import NeutralADOptions, Parametrisation
 
 NETWORKS: dict[Effort, tuple[tuple[Parametrisation, int], ...]] = {
     "quick": (),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 
-from streamad_models.ensemble.learned import Effort
+Effort = Literal["quick", "normal", "thorough"]
 
 
 class EnsembleOptions(BaseModel):

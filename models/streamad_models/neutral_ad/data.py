@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from streamad.errors import TrainingDataError
 from streamad.types import WindowSet
-from streamad_models.neutral_ad.transformations import MIN_LENGTH
 
 Scaling = Literal["standard", "range", "quantiles", "none"]
 
+MIN_LENGTH = 2  # the reflection of one step needs a second one
 MIN_SEQUENCES = 8  # a quarter of them is a batch of two
 MIN_ATTRIBUTES = 2
 AUTO_VALIDATION_FROM = 200

@@ -1,21 +1,23 @@
-"""NeuTraL AD as a detector: the application's kind ``neutral_ad``."""
+"""NeuTraL AD as a detector: the application's kind ``neutral_ad``. A fit imports torch, settings do not."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
 from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
-from streamad_models.fitted import FittedModule
+from streamad_models.detector import TorchScriptDetector
 from streamad_models.neutral_ad.data import check_training_data
-from streamad_models.neutral_ad.model import NeutralADModel
 from streamad_models.neutral_ad.options import NeutralADOptions, TrainingOptions
-from streamad_models.neutral_ad.training import TrainableModel, fit_model
-from streamad_models.torchscript import TorchScriptDetector
+
+if TYPE_CHECKING:
+    from streamad_models.fitted import FittedModule
+    from streamad_models.neutral_ad.model import NeutralADModel
+    from streamad_models.neutral_ad.training import TrainableModel
 
 OptionsT = TypeVar("OptionsT", bound=TrainingOptions)
 
@@ -47,6 +49,8 @@ class ContrastiveDetector(TorchScriptDetector[OptionsT], ABC):
         Raises TrainingDataError if the data cannot give a model, DetectorError for an unknown device, a foreign resume
         file or a loss that diverges, OutputError if the resume file cannot be written.
         """
+        from streamad_models.neutral_ad.training import fit_model  # noqa: PLC0415
+
         model = self.untrained(data, seed)
         return fit_model(model, data, self.options, seed=seed, device=device, progress=progress, resume=resume)
 
@@ -61,5 +65,7 @@ class NeutralAD(ContrastiveDetector[NeutralADOptions]):
 
     def untrained(self, data: WindowSet, seed: int) -> NeutralADModel:
         """Return the untrained model for windows [N, C, L]. Raises TrainingDataError."""
+        from streamad_models.neutral_ad.model import NeutralADModel  # noqa: PLC0415
+
         check_training_data(data)
         return NeutralADModel(data.values.shape[1], data.values.shape[2], self.options, seed)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from streamad.errors import DetectorError
+from streamad_models.neutral_ad.data import MIN_LENGTH
 from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.options import NeutralADOptions
-from streamad_models.neutral_ad.transformations import MIN_LENGTH, Transformations
+from streamad_models.neutral_ad.transformations import Transformations
 
 FORMAT = 1
 LARGEST_INPUT = 1e9  # keeps every product inside float32, so that finite windows always have finite terms

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from streamad_models.neutral_ad.data import Scaling
-from streamad_models.neutral_ad.transformations import Parametrisation
 
+Parametrisation = Literal["feed_forward", "residual", "multiplicative"]
 PresetName = Literal["spoken_arabic_digits", "natops", "character_trajectories", "epilepsy", "racket_sports"]
 TabularPresetName = Literal["arrhythmia", "thyroid", "kdd", "kdd_rev"]
 Width = Literal["auto"] | PositiveInt

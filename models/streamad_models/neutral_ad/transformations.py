@@ -5,18 +5,16 @@ Legend: B windows, K transformations, C channels, L window length, T taps (3).
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from streamad.errors import DetectorError
 from streamad_models.neutral_ad.kernels import convolve3, instance_norm_relu
-
-Parametrisation = Literal["feed_forward", "residual", "multiplicative"]
+from streamad_models.neutral_ad.options import Parametrisation
 
 N_RESIDUAL_BLOCKS = 3
-MIN_LENGTH = 2  # the reflection of one step needs a second one
 
 
 class Transformations(nn.Module):

@@ -1,43 +1,25 @@
-"""The shared half of the simple kinds: scaled windows, one distance from the training windows, one file.
+"""The simple kinds: one distance from the training windows each. A fit imports torch, settings do not.
 
-Legend: N training windows, n reference windows, B windows, C channels, L window length, K terms.
+Legend: n reference windows, C channels, L window length, K terms.
 """
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
-import torch
 from pydantic import BaseModel
-from torch import Tensor, nn
 
-from streamad.ports import TrainingProgress, TrainingSummary
+from streamad.ports import TrainingProgress
 from streamad.types import WindowSet
-from streamad_models.ensemble.model import WindowModel
-from streamad_models.fitted import FittedReference, reference_indexes
-from streamad_models.neutral_ad.data import check_training_data
-from streamad_models.torchscript import TorchScriptDetector, resolve_device
+from streamad_models.detector import OptionsT, TorchScriptDetector
+from streamad_models.simple.options import MiniRocketOptions, NearestOptions, PCAOptions, PointwiseOptions
 
-OptionsT = TypeVar("OptionsT", bound=BaseModel)
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
-N_FOLDS = 10
-
-
-class SimpleModel(WindowModel):
-    """Scaling, then ``distance``: scaled windows [B, C, L] with lengths [B] to terms [B, K]."""
-
-    def __init__(self, n_channels: int, length: int, n_terms: int) -> None:
-        super().__init__(n_channels, length, n_terms)
-        self.distance: nn.Module = nn.Identity()
-
-    def forward(self, windows_BCL: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return terms [B, K] of windows float32 [B, C, L] in engineering units with true lengths int64 [B]."""
-        terms_BK: Tensor = self.distance(self.prepare(windows_BCL, lengths_B), lengths_B)
-        return terms_BK
+    from streamad_models.fitted import FittedReference
 
 
 class SimpleDetector(TorchScriptDetector[OptionsT], ABC):
@@ -64,41 +46,79 @@ class SimpleDetector(TorchScriptDetector[OptionsT], ABC):
 
         Of more than 2,000 windows, 2,000 drawn by ``seed`` are the reference. Raises TrainingDataError.
         """
-        check_training_data(data)
-        target = resolve_device(device)
-        began_s = time.perf_counter()
-        kept = reference_indexes(len(data), seed)
-        known = data.take(kept)
-        n_channels, length = data.values.shape[1:]
-        names = self.term_names(n_channels)
-        model = SimpleModel(n_channels, length, len(names))
-        model.set_scaling(known)
-        lengths = torch.from_numpy(known.lengths)
-        with torch.inference_mode():
-            x_nCL = model.prepare(torch.from_numpy(known.values), lengths)
-            model.distance, own_terms = self.fit_distance(x_nCL, lengths, seed)
-        summary = TrainingSummary(
-            n_sequences=len(known),
-            n_epochs=0,
-            best_epoch=0,
-            best_loss=0.0,
-            duration_s=time.perf_counter() - began_s,
-            device=str(target),
-            settings={**self.options.model_dump(mode="json"), "seed": seed},
-            terms=names,
-        )
-        return FittedReference(model.to(target).eval(), summary, data, kept, own_terms.numpy())
+        from streamad_models.simple.fitting import fit_simple  # noqa: PLC0415
+
+        return fit_simple(self, data, seed=seed, device=device)
 
 
-def cross_fitted(readings: Tensor, fit: Callable[[Tensor], Callable[[Tensor], Tensor]]) -> Tensor:
-    """Return the terms [n, K] of ``readings`` [n, ...], each by a fit that did not see it.
+class Pointwise(SimpleDetector[PointwiseOptions]):
+    """Robust z by channel and place, after the course of a window is stretched to a common length.
 
-    Every tenth window is left out together, so up to ten windows are left out one by one.
+    Training windows score by medians of the other nine tenths of the windows (``cross_fitted``).
     """
-    n = len(readings)
-    n_folds, fold_n = min(n, N_FOLDS), torch.arange(n) % N_FOLDS
-    parts = [fit(readings[fold_n != fold])(readings[fold_n == fold]) for fold in range(n_folds)]
-    terms = torch.empty(n, parts[0].shape[1])
-    for fold, part in enumerate(parts):
-        terms[fold_n == fold] = part
-    return terms
+
+    options_model: type[BaseModel] = PointwiseOptions
+
+    def term_names(self, n_channels: int) -> tuple[str, ...]:
+        """Return one name for each channel, counted from 0 as in the config's order."""
+        return tuple(f"channel_{channel}.robust_z" for channel in range(n_channels))
+
+    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
+        """Return the deviation from the median course; ``seed`` is not used."""
+        from streamad_models.simple.pointwise import fit_deviation  # noqa: PLC0415
+
+        return fit_deviation(x_nCL, lengths_n, self.options)
+
+
+class PCA(SimpleDetector[PCAOptions]):
+    """Principal components of the scaled windows, each stretched to a common length.
+
+    Training windows score by components of the other nine tenths of the windows (``cross_fitted``).
+    """
+
+    options_model: type[BaseModel] = PCAOptions
+
+    def term_names(self, n_channels: int) -> tuple[str, ...]:
+        """Return the name of the one term."""
+        del n_channels
+        return ("pca.residual",)
+
+    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
+        """Return the residual; ``seed`` is not used."""
+        from streamad_models.simple.pca import fit_residual  # noqa: PLC0415
+
+        return fit_residual(x_nCL, lengths_n, self.options)
+
+
+class Nearest(SimpleDetector[NearestOptions]):
+    """Raw nearest neighbour (Cover and Hart 1967): sees any change of course at the same time, and no shape."""
+
+    options_model: type[BaseModel] = NearestOptions
+
+    def term_names(self, n_channels: int) -> tuple[str, ...]:
+        """Return the name of the one term."""
+        del n_channels
+        return ("nearest.distance",)
+
+    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
+        """Return the distance to the nearest of the windows; ``seed`` is not used."""
+        from streamad_models.simple.nearest import fit_windows  # noqa: PLC0415
+
+        return fit_windows(x_nCL)
+
+
+class MiniRocketNearest(SimpleDetector[MiniRocketOptions]):
+    """Nearest neighbour by MiniRocket's features (Dempster, Schmidt, Webb, KDD 2021): shapes, wherever they are."""
+
+    options_model: type[BaseModel] = MiniRocketOptions
+
+    def term_names(self, n_channels: int) -> tuple[str, ...]:
+        """Return the name of the one term."""
+        del n_channels
+        return ("minirocket.distance",)
+
+    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
+        """Return the distance to the nearest window's features; ``seed`` draws channels and biases."""
+        from streamad_models.simple.nearest import fit_features  # noqa: PLC0415
+
+        return fit_features(x_nCL, lengths_n, self.options.n_features, seed)

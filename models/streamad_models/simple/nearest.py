@@ -5,13 +5,10 @@ Legend: B windows, n reference windows, C channels, L window length, D readings 
 
 import numpy as np
 import torch
-from pydantic import BaseModel
 from torch import Tensor, nn
 
 from streamad_models.ensemble.minirocket import MiniRocket, fit_minirocket
 from streamad_models.ensemble.spaces import features_of
-from streamad_models.simple.detector import SimpleDetector
-from streamad_models.simple.options import MiniRocketOptions, NearestOptions
 
 _CANDIDATES = 4
 _ROWS = 64  # windows compared at once in training: bounds the memory
@@ -98,34 +95,17 @@ class NearestFeatures(nn.Module):
         return terms_B1
 
 
-class Nearest(SimpleDetector[NearestOptions]):
-    """Raw nearest neighbour (Cover and Hart 1967): sees any change of course at the same time, and no shape."""
-
-    options_model: type[BaseModel] = NearestOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the name of the one term."""
-        del n_channels
-        return ("nearest.distance",)
-
-    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
-        """Return the distance to the nearest of the windows; ``seed`` is not used."""
-        distance = NearestWindow(x_nCL)
-        return distance, distance.point.without_itself()
+def fit_windows(x_nCL: Tensor) -> tuple[NearestWindow, Tensor]:
+    """Return the distance to the nearest of the windows, and the terms [n, 1] of each without itself."""
+    distance = NearestWindow(x_nCL)
+    return distance, distance.point.without_itself()
 
 
-class MiniRocketNearest(SimpleDetector[MiniRocketOptions]):
-    """Nearest neighbour by MiniRocket's features (Dempster, Schmidt, Webb, KDD 2021): shapes, wherever they are."""
+def fit_features(x_nCL: Tensor, lengths_n: Tensor, n_features: int, seed: int) -> tuple[NearestFeatures, Tensor]:
+    """Return the distance to the nearest window's features, and the terms [n, 1] of each without itself.
 
-    options_model: type[BaseModel] = MiniRocketOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the name of the one term."""
-        del n_channels
-        return ("minirocket.distance",)
-
-    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
-        """Return the distance to the nearest window's features; ``seed`` draws channels and biases."""
-        rocket = fit_minirocket(x_nCL, self.options.n_features, np.random.default_rng(seed))
-        distance = NearestFeatures(rocket, torch.from_numpy(features_of(rocket, x_nCL, lengths_n)))
-        return distance, distance.point.without_itself()
+    ``seed`` draws channels and biases.
+    """
+    rocket = fit_minirocket(x_nCL, n_features, np.random.default_rng(seed))
+    distance = NearestFeatures(rocket, torch.from_numpy(features_of(rocket, x_nCL, lengths_n)))
+    return distance, distance.point.without_itself()

@@ -6,11 +6,10 @@ Legend: B windows, n reference windows, C channels, L window length, G places, D
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel
 from torch import Tensor, nn
 
 from streamad_models.ensemble.intervals import read_at
-from streamad_models.simple.detector import SimpleDetector, cross_fitted
+from streamad_models.simple.fitting import cross_fitted
 from streamad_models.simple.options import PCAOptions
 
 Matrix = npt.NDArray[np.float64]
@@ -61,21 +60,8 @@ def leading_components(rows: Matrix, explained: float) -> Matrix:
     return leading
 
 
-class PCA(SimpleDetector[PCAOptions]):
-    """Principal components of the scaled windows, each stretched to a common length.
-
-    Training windows score by components of the other nine tenths of the windows (``cross_fitted``).
-    """
-
-    options_model: type[BaseModel] = PCAOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return the name of the one term."""
-        del n_channels
-        return ("pca.residual",)
-
-    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
-        """Return the residual; ``seed`` is not used."""
-        readings_nCG = read_at(x_nCL, lengths_n, torch.linspace(0.0, 1.0, self.options.n_places))
-        own_n1 = cross_fitted(readings_nCG, lambda rest: Residual(rest, self.options.explained).of)
-        return Residual(readings_nCG, self.options.explained), own_n1
+def fit_residual(x_nCL: Tensor, lengths_n: Tensor, options: PCAOptions) -> tuple[Residual, Tensor]:
+    """Return the residual of the leading components, and the terms [n, 1] of each window without itself."""
+    readings_nCG = read_at(x_nCL, lengths_n, torch.linspace(0.0, 1.0, options.n_places))
+    own_n1 = cross_fitted(readings_nCG, lambda rest: Residual(rest, options.explained).of)
+    return Residual(readings_nCG, options.explained), own_n1

@@ -6,11 +6,10 @@ Legend: B windows, n reference windows, C channels, L window length, G places.
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel
 from torch import Tensor, nn
 
 from streamad_models.ensemble.intervals import read_at
-from streamad_models.simple.detector import SimpleDetector, cross_fitted
+from streamad_models.simple.fitting import cross_fitted
 from streamad_models.simple.options import PointwiseOptions
 
 NORMAL_MAD = 1.4826
@@ -46,20 +45,8 @@ class Deviation(nn.Module):
         return torch.sqrt((z_BCG * z_BCG).mean(dim=2))
 
 
-class Pointwise(SimpleDetector[PointwiseOptions]):
-    """Robust z by channel and place, after the course of a window is stretched to a common length.
-
-    Training windows score by medians of the other nine tenths of the windows (``cross_fitted``).
-    """
-
-    options_model: type[BaseModel] = PointwiseOptions
-
-    def term_names(self, n_channels: int) -> tuple[str, ...]:
-        """Return one name for each channel, counted from 0 as in the config's order."""
-        return tuple(f"channel_{channel}.robust_z" for channel in range(n_channels))
-
-    def fit_distance(self, x_nCL: Tensor, lengths_n: Tensor, seed: int) -> tuple[nn.Module, Tensor]:
-        """Return the deviation from the median course; ``seed`` is not used."""
-        readings_nCG = read_at(x_nCL, lengths_n, torch.linspace(0.0, 1.0, self.options.n_places))
-        own_nC = cross_fitted(readings_nCG, lambda rest: Deviation(rest, self.options.floor).of)
-        return Deviation(readings_nCG, self.options.floor), own_nC
+def fit_deviation(x_nCL: Tensor, lengths_n: Tensor, options: PointwiseOptions) -> tuple[Deviation, Tensor]:
+    """Return the deviation from the median course, and the terms [n, C] of each window without itself."""
+    readings_nCG = read_at(x_nCL, lengths_n, torch.linspace(0.0, 1.0, options.n_places))
+    own_nC = cross_fitted(readings_nCG, lambda rest: Deviation(rest, options.floor).of)
+    return Deviation(readings_nCG, options.floor), own_nC

@@ -8,14 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from streamad.commands.models.compare import compare
-from streamad.commands.models.prune import prune
-from streamad.commands.models.service import decline, promote, rollback
 from streamad.commands.models.show import show_page
-from streamad.commands.models.status import status
-from streamad.commands.models.training import relearn, retrain
 from streamad.commands.shared.certification import line_below_certified
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.lazy import group_of
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
 from streamad.errors import ArtifactError
@@ -24,7 +20,21 @@ from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
 from streamad.plant import Plant
 
-models = typer.Typer(help="List, show, compare, promote and retrain the versions of a model.", no_args_is_help=True)
+_OTHERS = {
+    "status": "streamad.commands.models.status",
+    "compare": "streamad.commands.models.compare",
+    "promote": "streamad.commands.models.service",
+    "decline": "streamad.commands.models.service",
+    "rollback": "streamad.commands.models.service",
+    "retrain": "streamad.commands.models.training",
+    "relearn": "streamad.commands.models.training",
+    "prune": "streamad.commands.models.prune",
+}
+models = typer.Typer(
+    cls=group_of(_OTHERS),
+    help="List, show, compare, promote and retrain the versions of a model.",
+    no_args_is_help=True,
+)
 
 
 def _row(manifest: Manifest, current: str | None) -> dict[str, Any]:
@@ -140,7 +150,3 @@ def _below_certified(plant: Plant, manifest: Manifest) -> str | None:
         return line_below_certified(terms, plant.settings.alerts.false_alarm_rate)
     except ArtifactError as error:
         return str(error)
-
-
-for command in (status, compare, promote, decline, rollback, retrain, relearn, prune):
-    models.command()(command)

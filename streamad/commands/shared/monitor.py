@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -15,14 +16,15 @@ from streamad.commands.shared.console import count, err, stop_on_signals
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.report import RunReport
 from streamad.errors import StalledError
-from streamad.judge.judging import JudgedSequence
-from streamad.judge.scoring import Batchers
-from streamad.learn.live.live_learning import LiveLearning, models_at_work
 from streamad.messages import Alert, Attribution, Event, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
-from streamad.runtime.pipeline import Pipeline
 from streamad.telemetry.events import EventLog
+
+if TYPE_CHECKING:
+    from streamad.judge.judging import JudgedSequence
+    from streamad.judge.scoring import Batchers
+    from streamad.runtime.pipeline import Pipeline
 
 _LATENCIES = 10_000
 _OBJECTS_BEFORE_COLLECTION = 20_000
@@ -104,6 +106,8 @@ class Monitor:
         learns: bool = False,
         on_start: Callable[[Callable[[], None]], float] | None = None,
     ) -> None:
+        from streamad.learn.live.live_learning import LiveLearning  # noqa: PLC0415 - help and wrong options need none
+
         self._on_start = on_start
         self._plant = plant
         self._quiet = quiet
@@ -125,6 +129,9 @@ class Monitor:
         self, source: Source, committer: Committer, *, explain: bool, with_verdicts: bool, version: str | None = None
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
+        from streamad.learn.live.live_learning import models_at_work  # noqa: PLC0415
+        from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
+
         plant = self._plant
         try:
             learning = self._learning

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scipy.stats import binom
-
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
 from streamad.settings.learning import PromotionSettings
 
@@ -95,6 +93,8 @@ def _refusals_by_marks(
 
 def _is_above(k: int, n: int, limit: float) -> bool:
     """Return whether ``k`` of ``n`` is more than the rate ``limit`` gives by chance."""
+    from scipy.stats import binom  # noqa: PLC0415 - scipy.stats takes 0.75 s to import
+
     return k > limit * n and float(binom.sf(k - 1, n, limit)) < _CHANCE
 
 

@@ -17,8 +17,7 @@ from streamad_models.baselines.networks.network import (
     mean_over_steps,
     valid_steps,
 )
-from streamad_models.neutral_ad.data import check_length
-from streamad_models.neutral_ad.transformations import MIN_LENGTH
+from streamad_models.neutral_ad.data import MIN_LENGTH, check_length
 
 _CHUNK = 1024  # windows at a time
 

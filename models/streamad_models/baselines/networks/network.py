@@ -18,6 +18,7 @@ from streamad.errors import DetectorError
 from streamad.ports import TrainingProgress, TrainingStep, TrainingSummary
 from streamad.types import WindowSet
 from streamad_models.baselines.data import MIN_SEQUENCES
+from streamad_models.detector import TorchScriptDetector
 from streamad_models.fitted import FittedModule
 from streamad_models.neutral_ad.data import check_windows
 from streamad_models.neutral_ad.encoder import Encoder, depth_for_length
@@ -25,7 +26,7 @@ from streamad_models.neutral_ad.model import ScaledModel
 from streamad_models.neutral_ad.options import MAX_AUTO_BATCH
 from streamad_models.neutral_ad.tabular.model import TabularEncoder
 from streamad_models.neutral_ad.training import set_scaling, tensors_of
-from streamad_models.torchscript import TorchScriptDetector, resolve_device
+from streamad_models.torchscript import resolve_device
 
 _LEAST_AUTO_BATCH = 2  # of one row, batch norm has no variance
 

@@ -11,8 +11,9 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from streamad_models.baselines.networks.network import Network, NetworkDetector, NetworkOptions, make_encoder
-from streamad_models.neutral_ad.data import check_length
-from streamad_models.neutral_ad.transformations import MIN_LENGTH, Parametrisation, Transformations
+from streamad_models.neutral_ad.data import MIN_LENGTH, check_length
+from streamad_models.neutral_ad.options import Parametrisation
+from streamad_models.neutral_ad.transformations import Transformations
 
 
 def prediction_terms(logits_BKK: Tensor) -> Tensor:

@@ -12,8 +12,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from streamad_models.baselines.networks.network import BaselineOptions, Network, NetworkDetector, mean_over_steps
-from streamad_models.neutral_ad.data import check_length
-from streamad_models.neutral_ad.transformations import MIN_LENGTH
+from streamad_models.neutral_ad.data import MIN_LENGTH, check_length
 
 
 class RnnOptions(BaselineOptions):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel
 
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.data import check_training_rows
 from streamad_models.neutral_ad.detector import ContrastiveDetector
 from streamad_models.neutral_ad.options import NeutralADTabularOptions
-from streamad_models.neutral_ad.tabular.model import TabularModel
+
+if TYPE_CHECKING:
+    from streamad_models.neutral_ad.tabular.model import TabularModel
 
 
 class NeutralADTabular(ContrastiveDetector[NeutralADTabularOptions]):
@@ -21,5 +25,7 @@ class NeutralADTabular(ContrastiveDetector[NeutralADTabularOptions]):
 
     def untrained(self, data: WindowSet, seed: int) -> TabularModel:
         """Return the untrained model for rows [N, D, 1]; unlike a channel, an attribute may be constant."""
+        from streamad_models.neutral_ad.tabular.model import TabularModel  # noqa: PLC0415
+
         check_training_rows(data)
         return TabularModel(data.values.shape[1], self.options, seed)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from streamad_models.neutral_ad.loss import contrastive_terms
 from streamad_models.neutral_ad.model import ScaledModel
-from streamad_models.neutral_ad.options import NeutralADTabularOptions
-from streamad_models.neutral_ad.transformations import Parametrisation, check_transformations
+from streamad_models.neutral_ad.options import NeutralADTabularOptions, Parametrisation
+from streamad_models.neutral_ad.transformations import check_transformations
 
 N_LAYERS = 5
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.detector.modes import chosen_weights, held_out_modes, measures, weights_of
-from streamad_models.ensemble.detector import WEIGHTS
+from streamad_models.ensemble.fitting import WEIGHTS
 from streamad_models.ensemble.neighbours import LOCALITY, N_NEIGHBOURS, distances_of, fit_reference
 
 PRIOR = {"minirocket": (1.0, 1.0), "hydra": (1.0, 1.0), "readings": (0.5, 0.0)}
