@@ -14,6 +14,7 @@ import msgspec
 from streamad.errors import ArtifactError
 from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
+from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
 from streamad.types import ChannelSpec
 
@@ -228,7 +229,7 @@ def read_manifest(folder: Path, label: str) -> Manifest:
     Raises ArtifactError: missing, damaged, not streamad's, or written by another version's schema.
     """
     try:
-        content = (folder / MANIFEST_FILE).read_bytes()
+        content = read_regular(folder / MANIFEST_FILE)
     except OSError as error:
         raise ArtifactError(
             f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): restore {folder} from a backup or train anew"
