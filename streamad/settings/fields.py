@@ -106,7 +106,10 @@ class SecretSource(ConfigSection):
         assert self.file is not None
         try:
             with self.file.open("rb") as file:
-                return SecretStr(file.readline(_LONGEST_SECRET).decode("utf-8").splitlines()[0])
+                line = file.readline(_LONGEST_SECRET)
+            if len(line) == _LONGEST_SECRET:
+                raise ValueError("the line does not end")
+            return SecretStr(line.decode("utf-8").splitlines()[0])
         except (OSError, IndexError, ValueError):
             # Without its cause: a decoding error holds the file's bytes.
             raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None

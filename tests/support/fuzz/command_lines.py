@@ -11,9 +11,9 @@ import typer.main
 
 from streamad.cli import app
 from tests.support.fuzz.calling import call, call_process
-from tests.support.fuzz.configs import TEXTS, URLS
 from tests.support.fuzz.law import broken
 from tests.support.fuzz.plant import FuzzPlant
+from tests.support.fuzz.values import TEXTS, URLS
 
 PROCESS_SHARE = 0.01
 """Share of the command lines that run in a process of their own."""

@@ -14,6 +14,7 @@ from streamad.settings.plant_yaml import ENV_PREFIX, Settings
 from tests.support.fuzz.calling import call
 from tests.support.fuzz.law import broken
 from tests.support.fuzz.plant import CONFIG, FuzzPlant
+from tests.support.fuzz.values import BOMB, CONTAINERS, NUMBERS, QUANTITIES, RAW, TEXTS, URLS
 from tests.support.ingest.mutations import damaged_bytes
 
 _COMMANDS = (
@@ -35,184 +36,6 @@ _COMMANDS = (
     ),
 )
 _ENDLESS = ("run", "tail", "record", "topics")
-TEXTS = (
-    *(
-        "",
-        " ",
-        "x",
-        "null",
-        "~",
-        "true",
-        "0",
-        "1e3",
-        "nan",
-        "-1",
-        "9" * 5_000,
-        "a" * 300,
-        "é",
-        "\u202ex",
-        "[red]x[/]",
-        "a\nb",
-        "a\x1bb",
-        ".",
-    ),
-    *(
-        "..",
-        "out",
-        "plant.yaml",
-        "recordings",
-        "out/alerts.jsonl",
-        "no/such",
-        "\x00",
-        "a\x00b",
-        "\ud800",
-        "~nobody-here/x",
-        "registry",
-        "*",
-        "[",
-        "**",
-    ),
-)
-URLS = (
-    *(
-        "kafka://127.0.0.1:1/t",
-        "kafka://",
-        "kafka:///t",
-        "kafka://user:secret@h/t",
-        "kafka://[::1/t",
-        "kafka://127.0.0.1:x/t",
-        "memory:m",
-    ),
-    *(
-        "file:",
-        "file://",
-        "file:recordings",
-        "stdout:",
-        "stdout:x",
-        "x://y",
-        "samples/b.csv",
-        "samples/*",
-        "recordings?files=joined",
-        "recordings?x=1",
-    ),
-    *(
-        "recordings?files=joined&order=time",
-        "recordings?delimiter=ab",
-        "recordings?encoding=utf-7",
-        "zip://a.zip",
-        "zip://x::file:y",
-        "memory://x",
-        "data:x",
-    ),
-    *(
-        "recordings?follow=true",
-        "http://[",
-        "samples/b.npz",
-        "kafka://127.0.0.1:1/a b",
-        "kafka://127.0.0.1:1/t?group=\u202e",
-        "?",
-        "a?=b",
-        "local://",
-    ),
-)
-_NUMBERS = (0, -1, 1, 2, 0.5, 1e308, -1e308, 2**63, 10**30, 1e-320, float("nan"), float("inf"), True, False, None)
-_QUANTITIES = (
-    "0s",
-    "1us",
-    "30s",
-    "10m",
-    "999999999d",
-    "1e99s",
-    "-1s",
-    "1 GB",
-    "64MB",
-    "1e5KiB",
-    "٣s",
-    "1.5.2s",
-    "s",
-    "9" * 60 + "s",
-)
-_CONTAINERS: tuple[Any, ...] = (
-    [],
-    {},
-    [[]],
-    [None],
-    {"a": 1},
-    {1: 2},
-    {None: 1},
-    [{}],
-    {"": ""},
-    [1, "x"],
-    {"x": {"y": {"z": []}}},
-    {True: 1},
-)
-_RAW = (
-    *(
-        "!!python/object/apply:os.system [id]",
-        "!!binary aGk=",
-        "!!binary '***'",
-        "!!timestamp 2020-13-45",
-        "2020-01-01",
-        "1:30:00",
-        "0o17",
-        "0x1F",
-        "!!set {a, b}",
-    ),
-    *(
-        "!!omap [a: 1]",
-        "!!pairs [a: 1]",
-        "!!int x",
-        "!!float x",
-        "!!bool maybe",
-        "!x y",
-        "&a [*a]",
-        "&a {x: *a}",
-        "*missing",
-        "[1, 2",
-        "{a: b",
-        "'unclosed",
-        '"\\ud800"',
-        '"\\x00"',
-    ),
-    *(
-        "|\n  a\n b",
-        ">",
-        "? x",
-        "- - - - -",
-        "[" * 60 + "]" * 60,
-        "[" * 3_000,
-        "{a: " * 500,
-        "1" * 5_000,
-        "-.inf",
-        ".nan",
-        "<<",
-        "%YAML 1.1",
-        "--- x",
-        "...",
-        "@x",
-        "`x",
-        "\tx",
-        "!!null x",
-    ),
-    *(
-        "!!str",
-        "!<tag:yaml.org,2002:int> 3",
-        "\ufeff",
-        "a: b: c",
-        "{? a}",
-        "1_000",
-        "0b11",
-        "!!float 1:2",
-        "!!int ''",
-        "=",
-        "!!value x",
-        "!!merge x",
-        "\x07",
-    ),
-)
-_BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
-)
 
 
 def run_config(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iterator[tuple[list[str], str | None]]:
@@ -264,7 +87,7 @@ _KEYS = keys()
 
 
 def _odd_value(rng: random.Random) -> Any:
-    return copy.deepcopy(rng.choice(rng.choice([TEXTS, URLS, _NUMBERS, _QUANTITIES, _CONTAINERS])))
+    return copy.deepcopy(rng.choice(rng.choice([TEXTS, URLS, NUMBERS, QUANTITIES, CONTAINERS])))
 
 
 def _set_odd(content: dict[str, Any], rng: random.Random) -> None:
@@ -299,12 +122,12 @@ def _raw_changed(text: str, rng: random.Random) -> str:
     """Put YAML that no dumper writes in place of a value, or beside it all."""
     lines = text.splitlines()
     place = rng.randrange(len(lines))
-    raw = rng.choice(_RAW)
+    raw = rng.choice(RAW)
     kind = rng.randrange(5)
     if kind == 0:
         lines.insert(place, rng.choice([raw, f"{raw}: x", f"? {raw}", f"  {raw}: {raw}", lines[place]]))
     elif kind == 1:
-        lines = [*_BOMB.splitlines(), *lines, "x: *a9"]
+        lines = [*BOMB.splitlines(), *lines, "x: *a9"]
     elif kind == 2:
         lines.append(f"<<: {raw}")
     else:
