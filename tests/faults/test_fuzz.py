@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from streamad.testing import ListSource
+from streamad.types import Record
 from tests.support.fuzz.calling import Answer
 from tests.support.fuzz.cells import run_case
 from tests.support.fuzz.law import broken
+from tests.support.fuzz.messages import imbalance
 from tests.support.fuzz.plant import FuzzPlant, build
+from tests.support.runtime.pipeline import messy_recordings, records_of, run_pipeline, settings_of
 
 SEED = 20
 CASES = {"messages": range(12), "files": range(60), "configs": range(60), "command-lines": range(60)}
@@ -24,6 +28,17 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> FuzzPlant:
 def test_no_case_breaks_the_law(family: str, plant: FuzzPlant, tmp_path: Path) -> None:
     found = [fault for number in CASES[family] for fault in run_case(family, number, SEED, plant, tmp_path)]
     assert found == []
+
+
+@pytest.mark.parametrize("name", ["records", "samples", "late_samples", "sequence_samples", "ignored", "held"])
+async def test_counts_that_are_off_by_one_do_not_add_up(name: str) -> None:
+    settings = settings_of()
+    partitions = {"t/0": [*records_of(messy_recordings(3, streams="ab")), Record(1_000, b"")]}
+    run = await run_pipeline(ListSource.of(partitions), settings)
+    assert imbalance(run, partitions, settings) is None
+    counters = run.pipeline.counters
+    setattr(counters, name, getattr(counters, name) + 1)
+    assert imbalance(run, partitions, settings) is not None
 
 
 @pytest.mark.parametrize(

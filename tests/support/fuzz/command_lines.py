@@ -107,7 +107,7 @@ def run_command_line(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iter
     words = _command_line(rng, plant)
     run = call_process if rng.random() < PROCESS_SHARE else call
     endless = {"tail", "--follow", "-f", "--speed", "--to", "run", "record", "topics", "-w", "--watch"} & set(words)
-    yield words, broken(run(words, place, stop_after_s=3.0 if endless else None), words)
+    yield words, broken(run(words, place, stop_after_s=1.5 if endless else None), words)
 
 
 def _commands() -> list[tuple[list[str], Any]]:

@@ -186,7 +186,7 @@ def _members(content: bytes, rng: random.Random) -> bytes:
     if kind == 0:
         del members[name]
     elif kind == 1:
-        members[rng.choice(["x.npy", "../x.npy", "", "a" * 300, "len.npy", "\u202e"])] = members[name]
+        members[rng.choice(["x.npy", "../x.npy", " ", "a" * 300, "len.npy", "\u202e"])] = members[name]
     elif kind == 2:
         members[name] = damaged_bytes(members[name], rng)
     elif kind == 3:

@@ -141,4 +141,4 @@ def run_file(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iterator[tup
         path = path.rename(place / role.moved_to)
     for _ in range(rng.choice([1, 1, 1, 1, 2])):
         words = rng.choice(role.commands).replace("{file}", str(path.relative_to(place))).split()
-        yield words, broken(call(words, place, stop_after_s=2.0 if "tail" in words else None), words)
+        yield words, broken(call(words, place, stop_after_s=1.5 if "tail" in words else None), words)
