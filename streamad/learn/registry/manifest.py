@@ -16,7 +16,7 @@ from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
 from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
-from streamad.types import ChannelSpec
+from streamad.types import ChannelSpec, UnixUs
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
@@ -134,8 +134,8 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reason: str
-    requested_us: int | None = None
-    since_us: int | None = None
+    requested_us: UnixUs | None = None
+    since_us: UnixUs | None = None
     uses_marks: bool = False
     n_feedback: int = 0
     feedback: tuple[str, ...] = ()
