@@ -25,6 +25,7 @@ __all__ = [
     "SampleBlock",
     "SourceEvent",
     "SourceNotice",
+    "UnixUs",
     "Window",
     "WindowSet",
     "from_us",
@@ -33,7 +34,7 @@ __all__ = [
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -44,6 +45,8 @@ from streamad.messages import EndReason
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+UnixUs: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
+"""Microseconds since the Unix epoch within the years 1 to 9999; msgspec decodes no other, so that it is a datetime."""
 
 _CONSTANT_SHARE = 1e-6  # of a channel's largest absolute value: below it, variation is float32 rounding
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

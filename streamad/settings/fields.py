@@ -54,6 +54,7 @@ class ConfigSection(BaseModel):
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _SIZE_BYTES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)\s*([A-Za-zµμ]*)\s*")
+_LONGEST_SECRET = 1 << 20  # bytes: a device never ends a line
 _LIMIT = 2**63  # values are int64
 
 
@@ -114,7 +115,11 @@ class SecretSource(ConfigSection):
             return SecretStr(os.environ[self.env])
         assert self.file is not None
         try:
-            return SecretStr(self.file.read_text(encoding="utf-8").splitlines()[0])
-        except (OSError, IndexError, UnicodeDecodeError):
+            with self.file.open("rb") as file:
+                line = file.readline(_LONGEST_SECRET)
+            if len(line) == _LONGEST_SECRET:
+                raise ValueError("the line does not end")
+            return SecretStr(line.decode("utf-8").splitlines()[0])
+        except (OSError, IndexError, ValueError):
             # Without its cause: a decoding error holds the file's bytes.
             raise ConfigError([Problem("secret", f"cannot read a secret from {self.file}")]) from None

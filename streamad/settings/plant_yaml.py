@@ -18,6 +18,7 @@ from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
 from streamad.settings.time_format import EXCEL, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
 from streamad.settings.yaml_file import (
+    deep_environment,
     environment_secrets,
     locate,
     nearest_key,
@@ -423,6 +424,8 @@ def load_settings(path: Path) -> Settings:
     # pydantic-settings takes keyword arguments such as _env_file for its own.
     private = [key for key in content if key.startswith("_")]
     problems += [Problem(key, nearest_key(Settings, (key,)), lines.get((key,))) for key in private]
+    if deep := deep_environment(ENV_PREFIX):
+        raise ConfigError([*problems, *deep], source=str(path))
     secrets = {*secret_variables(content), *environment_secrets(ENV_PREFIX)}
     stray = stray_environment(Settings, ENV_PREFIX, _FOREIGN_ENVIRONMENT | secrets)
     problems += stray.values()

@@ -23,6 +23,7 @@ Loc = tuple[int | str, ...]
 # More keys and items than any plant has: a larger number comes from aliases that multiply.
 _MAX_ENTRIES = 100_000
 _MAX_DEPTH = 50
+_MOST_BYTES = 1 << 24
 # Kubernetes sets these in every container if a service is named streamad.
 _KUBERNETES = re.compile(
     r"(?:[A-Z0-9]+_)*(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT(?:_[0-9]+_[A-Z]+(?:_[A-Z]+)?)?)"
@@ -49,12 +50,16 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int], list[Problem]
     Raises ConfigError if the file holds no mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        text = data.decode("utf-8")
     except OSError as error:
         hint = "; write one with: streamad init" if isinstance(error, FileNotFoundError) else ""
         raise ConfigError([Problem("", f"cannot read it: {error.strerror}{hint}")], source=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Problem("", "is not UTF-8 text")], source=str(path)) from error
+    if len(data) > _MOST_BYTES:
+        raise ConfigError([Problem("", f"is larger than {_MOST_BYTES >> 20} MiB")], source=str(path))
     try:
         content, located = _parse(text)
     except yaml.YAMLError as error:
@@ -178,6 +183,30 @@ def secret_variables(content: Any) -> Iterator[str]:
     elif isinstance(content, list):
         for item in content:
             yield from secret_variables(item)
+
+
+def deep_environment(prefix: str) -> list[Problem]:
+    """Return a problem for each environment variable whose JSON is nested more deeply than a file may be."""
+    problems = []
+    for name in environment_of(prefix).values():
+        try:
+            is_deep = _depth(json.loads(os.environ[name])) > _MAX_DEPTH
+        except ValueError:
+            continue  # reported when the key itself is read
+        except RecursionError:
+            is_deep = True
+        if is_deep:
+            problems.append(Problem(f"environment variable {name}", "is nested too deeply"))
+    return problems
+
+
+def _depth(value: Any) -> int:
+    """Return the number of mappings and lists around the innermost value."""
+    depth, level = 0, [value]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        depth += 1
+        level = [inner for each in level for inner in (each.values() if isinstance(each, dict) else each)]
+    return depth
 
 
 def environment_secrets(prefix: str) -> Iterator[str]:

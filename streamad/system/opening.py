@@ -65,7 +65,12 @@ def read_state(path: Path, *, most_bytes: int = _MOST_STATE_BYTES) -> bytes:
 
     Raises OSError, for a link, too.
     """
-    descriptor = open_regular(path, follows_links=False)
+    return read_regular(path, most_bytes=most_bytes, follows_links=False)
+
+
+def read_regular(path: Path, *, most_bytes: int = _MOST_STATE_BYTES, follows_links: bool = True) -> bytes:
+    """Return the content of the regular file ``path``. Raises OSError, also for more than ``most_bytes``."""
+    descriptor = open_regular(path, follows_links=follows_links)
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:

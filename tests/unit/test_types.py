@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamad.learn.registry.manifest import LearningRecord
+from streamad.learn.store.records import Mark
+from streamad.learn.trainer.requests import TrainingRequest
+from streamad.learn.trainer.status import TrainingStatus
+from streamad.system.untrusted_json import decode_json
 from streamad.types import FinishedSequence, Position, SampleBlock, WindowSet, from_us
 
 
@@ -80,3 +86,26 @@ def test_copies_of_a_window_are_one_whatever_lies_behind_its_end() -> None:
     data = WindowSet(values, np.array([2, 2, 1, 1]), ("a", "copy of a", "b", "copy of b"))
     assert data.distinct().ids == ("a", "b")
     assert WindowSet(values, np.array([2, 1, 1, 2]), data.ids).distinct().ids == data.ids
+
+
+@pytest.mark.parametrize("time_us", [-62_135_596_800_000_000, 0, 253_402_300_799_999_999])
+def test_every_time_that_state_may_hold_is_a_datetime(time_us: int) -> None:
+    content = b'{"reason": "command", "requested_us": %d}' % time_us
+    moment = from_us(decode_json(content, TrainingRequest).requested_us)
+    assert (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) == time_us
+
+
+@pytest.mark.parametrize("time_us", [-62_135_596_800_000_001, 253_402_300_800_000_000, 10**18, 10**30])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b'{"reason": "command", "requested_us": %d}', TrainingRequest),
+        (b'{"reason": "relearn", "requested_us": 0, "since_us": %d}', TrainingRequest),
+        *((b'{"%s": %%d}' % name, TrainingStatus) for name in (b"started_us", b"updated_us", b"last_ended_us")),
+        (b'{"reason": "recordings", "since_us": %d}', LearningRecord),
+        (b'{"id": "a", "judgement": "veto", "at_us": %d}', Mark),
+    ],
+)
+def test_no_other_time_is_read_from_state(content: bytes, kind: type, time_us: int) -> None:
+    with pytest.raises(msgspec.DecodeError, match=r"Expected `int`|out of range"):
+        decode_json(content % time_us, kind)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from streamad.errors import DetectorError, OutputError
 from streamad.system.files import replacing
+from streamad.system.opening import open_regular
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.options import TrainingOptions
 
@@ -65,9 +65,10 @@ def read_snapshot(path: Path, wanted: str) -> Snapshot | None:
     if not path.exists():
         return None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        with os.fdopen(open_regular(path), "rb") as stream:  # a FIFO would block
+            content = torch.load(stream, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's parser lets errors of zip, pickle and codecs through
         raise DetectorError(f"{path} is not a readable resume file: delete it or name another") from error
-    if not isinstance(content, dict) or content.pop("kind", None) != _KIND:
+    if not isinstance(content, dict) or content.pop("kind", None) != _KIND or set(content) != set(Snapshot.__slots__):
         raise DetectorError(f"{path} is not a resume file of this detector: delete it or name another")
     return Snapshot(**content) if content["fingerprint"] == wanted else None

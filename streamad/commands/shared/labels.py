@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,9 +14,11 @@ from rich.markup import escape
 from streamad.commands.shared.console import err
 from streamad.errors import SourceError
 from streamad.ports import LabelledSource, Source
+from streamad.system.opening import read_regular
 
 NORMAL = "0"
 
+_MOST_BYTES = 1 << 28
 _Key: TypeAlias = tuple[str | None, str]
 """Stream (None: any) and sequence id; ids are unique within a stream only."""
 
@@ -82,7 +85,7 @@ def _of_source(source: Source) -> Mapping[_Key, str]:
 
 def _of_csv(path: Path) -> Mapping[_Key, str]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with StringIO(read_regular(path, most_bytes=_MOST_BYTES).decode("utf-8-sig"), newline="") as file:
             header = file.readline()
             file.seek(0)
             reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))

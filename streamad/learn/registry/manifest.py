@@ -14,8 +14,9 @@ import msgspec
 from streamad.errors import ArtifactError
 from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
+from streamad.system.opening import read_regular
 from streamad.system.untrusted_json import decode_json
-from streamad.types import ChannelSpec
+from streamad.types import ChannelSpec, UnixUs
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
@@ -133,8 +134,8 @@ class LearningRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reason: str
-    requested_us: int | None = None
-    since_us: int | None = None
+    requested_us: UnixUs | None = None
+    since_us: UnixUs | None = None
     uses_marks: bool = False
     n_feedback: int = 0
     feedback: tuple[str, ...] = ()
@@ -228,7 +229,7 @@ def read_manifest(folder: Path, label: str) -> Manifest:
     Raises ArtifactError: missing, damaged, not streamad's, or written by another version's schema.
     """
     try:
-        content = (folder / MANIFEST_FILE).read_bytes()
+        content = read_regular(folder / MANIFEST_FILE)
     except OSError as error:
         raise ArtifactError(
             f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): restore {folder} from a backup or train anew"

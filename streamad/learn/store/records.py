@@ -10,7 +10,7 @@ import msgspec
 
 from streamad.messages import Decision, Feedback
 from streamad.settings.plant_yaml import WindowSettings
-from streamad.types import Window
+from streamad.types import UnixUs, Window
 
 Share: TypeAlias = Literal["accepted", "reserve", "aside"]
 """accepted: may train. reserve: calibrates and compares, never trains. aside: not accepted; kept for feedback and for
@@ -65,8 +65,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     judgement: MarkKind
     note: str = ""
     by: str = ""
-    at_us: int
-    received_us: int = 0
+    at_us: UnixUs
+    received_us: UnixUs = 0
     by_verified: bool = False
 
     @property

@@ -23,7 +23,7 @@ from streamad.learn.store.sampling import KeyArray, keys_of
 from streamad.learn.store.storage import UnreadableError
 from streamad.messages import Decision
 from streamad.system.untrusted_json import decode_json
-from streamad.types import ChannelSpec, IntArray, Window
+from streamad.types import ChannelSpec, IntArray, UnixUs, Window
 
 _SCHEMA_VERSION = 1
 _TAIL_BYTES = 1 << 17
@@ -97,8 +97,8 @@ class _IndexEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     stream: str
     sequence: str
-    time_us: int
-    stored_us: int
+    time_us: UnixUs
+    stored_us: UnixUs
     decision: Decision
     score: float | None = None
     p_value: float | None = None

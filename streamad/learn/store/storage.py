@@ -6,6 +6,7 @@ by one PUT.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from fsspec.core import split_protocol, url_to_fs
 
 from streamad.errors import OutputError, StoreError, StreamadError
 from streamad.system.files import sync_folder, write_atomically, writing
+from streamad.system.opening import open_regular
 
 _LOCAL = (None, "file", "local")
 _ABANDONED_AFTER_S = 3600
@@ -118,7 +120,7 @@ class _Folder:
 
     def read(self, name: str, start: int = 0) -> bytes:
         try:
-            with (self._root / name).open("rb") as file:
+            with os.fdopen(open_regular(self._root / name), "rb") as file:
                 file.seek(start)
                 return file.read()
         except FileNotFoundError:

@@ -15,6 +15,7 @@ from streamad.system.files import write_atomically, writing
 from streamad.system.opening import STATE_FOLDER, read_state
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
+from streamad.types import UnixUs
 
 TrainingReason: TypeAlias = Literal["first", "effort", "schedule", "inliers", "drift", "command", "relearn"]
 FailureKind: TypeAlias = Literal["failed", "refused", "interrupted"]
@@ -29,8 +30,8 @@ class TrainingRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reason: TrainingReason
-    requested_us: int
-    since_us: int | None = None
+    requested_us: UnixUs
+    since_us: UnixUs | None = None
     detail: str = ""
 
 

@@ -19,6 +19,7 @@ from streamad.ports import Clock
 from streamad.system.files import write_atomically
 from streamad.system.opening import read_state
 from streamad.system.untrusted_json import decode_json
+from streamad.types import UnixUs
 
 _WRITE_EVERY_S = 1.0
 
@@ -40,13 +41,13 @@ class TrainingStatus(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     n_epochs: int = 0
     loss: float | None = None
-    started_us: int | None = None
-    updated_us: int | None = None
+    started_us: UnixUs | None = None
+    updated_us: UnixUs | None = None
     pid: int | None = None
     host: str | None = None
     last: TrainingResult | None = None
-    last_started_us: int | None = None
-    last_ended_us: int | None = None
+    last_started_us: UnixUs | None = None
+    last_ended_us: UnixUs | None = None
 
 
 def read_status(registry: Registry, name: str) -> TrainingStatus:

@@ -15,18 +15,18 @@ from typing import Literal, TypeAlias
 import msgspec
 import numpy as np
 
-from streamad.errors import ArtifactError, RegistryError
-from streamad.learn.registry.artifact import read_npy
+from streamad.errors import RegistryError
 from streamad.learn.registry.manifest import package_versions
 from streamad.learn.training.checks import check_not_constant
 from streamad.ports import Detector, FittedDetector, Scorer, TrainingStep
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import write_atomically, writing
 from streamad.system.locks import try_lock
-from streamad.system.opening import STATE_FOLDER
+from streamad.system.opening import STATE_FOLDER, read_state
 from streamad.types import FloatArray, IntArray, WindowSet
 
 _ROWS = 256
+_DIGEST_BYTES = 16
 _BATCH_VALUES = 4_000_000  # bounds a batch of wide or long windows to 16 MB
 
 
@@ -119,6 +119,23 @@ def _clear(trainings: Path) -> None:
             os.close(lock)
 
 
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _stored_terms(path: Path) -> FloatArray | None:
+    """Return the terms that ``Fits`` stored in ``path``; None if they are not there, or were changed since."""
+    try:
+        stored = read_state(path)
+    except OSError:
+        return None
+    digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+    if digest != _digest(content):
+        return None
+    terms: FloatArray = np.load(BytesIO(content), allow_pickle=False)
+    return terms
+
+
 @dataclass(frozen=True, slots=True)
 class Fits:
     """Runs the fits of one training in ``folder`` and reports to ``progress``."""
@@ -162,14 +179,14 @@ class Fits:
         return self._kept(f"fold-{fit}" + ("" if trial is None else "-trial"), terms)
 
     def _kept(self, name: str, terms_of: Callable[[], FloatArray]) -> FloatArray:
-        path = self.folder / f"{name}.npy"
-        try:
-            return read_npy(path)
-        except ArtifactError:
-            terms = terms_of()
+        """Return the terms in a file of the work folder; if it is not there or damaged, compute and store them."""
+        path = self.folder / f"{name}.terms"
+        if (stored := _stored_terms(path)) is not None:
+            return stored
+        terms = terms_of()
         content = BytesIO()
         np.save(content, terms, allow_pickle=False)
-        write_atomically(path, content.getvalue(), is_state=True)
+        write_atomically(path, _digest(content.getvalue()) + content.getvalue(), is_state=True)
         return terms
 
     def _fit(self, data: WindowSet, phase: Phase, fit: int) -> FittedDetector:

@@ -63,14 +63,29 @@ def mutated_messages(count: int, seed: int = 0) -> Iterator[bytes]:
         if rng.random() < 0.1:
             yield _encoded(content, rng)
             continue
-        n_damages = rng.randrange(1, 4)
-        n_content = rng.randrange(n_damages + 1)
-        for _ in range(n_content):
-            content = rng.choice(_CONTENT_DAMAGES)(content, rng)
-        value = _encoded(content, rng)
-        for _ in range(n_damages - n_content):
-            value = rng.choice(_BYTE_DAMAGES)(value, rng)
-        yield value
+        yield damaged_message(content, rng)
+
+
+def damaged_message(content: Any, rng: random.Random) -> bytes:
+    """Return ``content``, which may be changed, encoded and damaged in one to three ways."""
+    n_damages = rng.randrange(1, 4)
+    n_content = rng.randrange(n_damages + 1)
+    for _ in range(n_content):
+        content = damaged_content(content, rng)
+    value = _encoded(content, rng)
+    for _ in range(n_damages - n_content):
+        value = damaged_bytes(value, rng)
+    return value
+
+
+def damaged_content(content: Any, rng: random.Random) -> Any:
+    """Return ``content``, which may be changed, with one damage."""
+    return rng.choice(_CONTENT_DAMAGES)(content, rng)
+
+
+def damaged_bytes(value: bytes, rng: random.Random) -> bytes:
+    """Return ``value`` with one damage."""
+    return rng.choice(_BYTE_DAMAGES)(value, rng)
 
 
 def _encoded(content: Any, rng: random.Random) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,15 @@ def read(tmp_path: Path, text: str, normal: str | None = None) -> Labels:
     path = tmp_path / "labels.csv"
     path.write_text(text)
     return read_labels(str(path), ListSource([]), normal)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    path = {"fifo": tmp_path / "fifo", "device": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "fifo":
+        os.mkfifo(path)
+    with pytest.raises(SourceError, match=r"cannot read the labels \((not a regular file|Is a directory)"):
+        read_labels(str(path), ListSource([]))
 
 
 def test_without_a_stream_a_label_holds_in_any(tmp_path: Path) -> None:

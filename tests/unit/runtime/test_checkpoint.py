@@ -118,6 +118,8 @@ DAMAGED = "cannot be read .* to begin anew"
     ("content", "text"),
     [
         *((content, DAMAGED) for content in (b"", b"{", b"{}", b"\xff", b'[{"number": 1}]')),
+        (b'{"outputs": {"\xff": 1}}', DAMAGED),
+        pytest.param(b'{"x": ' + b"[" * 100_000, DAMAGED, id="tower"),
         (b'{"number": "one", "outputs": {}}', DAMAGED),
         (b'{"number": 1, "outputs": {}, "schema_version": 2}', "written by another version"),
     ],

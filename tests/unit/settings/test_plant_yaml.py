@@ -229,6 +229,20 @@ def test_wrong_values_name_their_variable_among_the_problems_of_the_file(load: L
     ]
 
 
+DEEP = ("[" * 100_000, '{"a":' * 100_000, "[" * 60 + "]" * 60, '{"env":' * 51 + "1" + "}" * 51)
+
+
+@pytest.mark.parametrize("text", DEEP, ids=["lists", "mappings", "closed", "one too deep"])
+@pytest.mark.parametrize("variable", ["STREAMAD_MODEL", "STREAMAD_SOURCE__OPTIONS", "STREAMAD_NAME", "STREAMAD_NMAE"])
+def test_json_that_is_nested_too_deeply_is_one_problem(load: Load, variable: str, text: str) -> None:
+    assert problems(load, **{variable: text}) == [f"environment variable {variable}: is nested too deeply"]
+
+
+def test_json_as_deep_as_a_file_may_be_is_read(load: Load) -> None:
+    text = '{"a":' * 50 + "1" + "}" * 50
+    assert str(load(STREAMAD_SOURCE__OPTIONS=text).source.options).count("'a'") == 50
+
+
 def test_typos_are_reported_once_each(load: Load) -> None:
     found = problems(load, STREAMAD_NMAE="x", STREAMAD_SEQUENCES__GPA="1s", STREAMAD_CHANNELS__0__NAME="b")
     assert found == [
@@ -285,6 +299,12 @@ def test_a_missing_secret_names_its_place(tmp_path: Path) -> None:
         SecretSource(file=tmp_path / "nowhere").resolve()
     with pytest.raises(ConfigError, match="cannot read a secret from"):
         SecretSource(file=tmp_path).resolve()
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "a\0b", "/"])
+def test_a_secret_that_no_file_holds(file: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read a secret from"):
+        SecretSource(file=Path(file)).resolve()
 
 
 def test_an_unreadable_secret_stays_out_of_the_error(tmp_path: Path) -> None:

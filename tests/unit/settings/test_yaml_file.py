@@ -59,6 +59,12 @@ def test_a_folder_is_no_config(tmp_path: Path) -> None:
         read_yaml(tmp_path)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no /dev/zero")
+def test_a_device_without_end_is_no_config() -> None:
+    with pytest.raises(ConfigError, match="is larger than 16 MiB"):
+        read_yaml(Path("/dev/zero"))
+
+
 NO_MAPPINGS = ("", "# nothing\n", "- a\n- b\n", "just text", "3", "1: x\n", "on: x\n", "null")
 BOTTOMLESS = ("a: &a [*a]\n", "a: &a {b: *a}\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -56,6 +57,14 @@ def edit_manifest(root: Path, change: Callable[[dict[str, Any]], object]) -> Non
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_a_manifest_that_is_no_regular_file_is_refused_at_once(root: Path, kind: str) -> None:
+    path = folder_of(root) / "manifest.json"
+    path.unlink()
+    os.mkfifo(path) if kind == "fifo" else path.symlink_to("/dev/zero")
+    assert "cannot be read (not a regular file" in refused(root)
 
 
 def reseal(root: Path, name: str) -> None:

@@ -55,6 +55,19 @@ def test_a_window_of_another_shape_is_refused(tmp_path: Path) -> None:
         store_of(tmp_path).offer(sequence_of(1, window=Window(np.zeros((C, 5), np.float32), 5)), "accepted")
 
 
+def test_a_file_of_the_store_that_became_a_fifo_blocks_no_reader(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    add(store, [1])
+    (shard,) = (path for path in tmp_path.glob("**/accepted/*") if path.is_file())
+    content = shard.read_bytes()
+    shard.unlink()
+    os.mkfifo(shard)
+    assert store_of(tmp_path).read("accepted") == []
+    shard.unlink()
+    shard.write_bytes(content)
+    assert len(store_of(tmp_path).read("accepted")) == 1
+
+
 def test_models_do_not_see_each_other(tmp_path: Path) -> None:
     first, second = store_of(tmp_path, model="press"), store_of(tmp_path, model="press.b")
     add(first, [1])

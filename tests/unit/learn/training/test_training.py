@@ -88,6 +88,31 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "default" / "training").iterdir()) == []
 
 
+@pytest.mark.parametrize("damage", ["bit", "cut", "other", "link"])
+def test_stored_terms_that_were_changed_are_computed_anew(tmp_path: Path, damage: str) -> None:
+    data = windows_of(30)
+
+    def interrupt(step: FitStep) -> None:
+        if step.fit == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "a", data=data, progress=interrupt)
+    (stored,) = (tmp_path / "a").glob("**/fold-1.terms")
+    content = stored.read_bytes()
+    if damage == "link":
+        stored.unlink()
+        stored.symlink_to("/dev/zero")
+    else:
+        stored.write_bytes({"bit": content[:-1] + b"\x01", "cut": content[:20], "other": b"x" * 100}[damage])
+    detector = MeanDetector()
+    train(tmp_path / "a", data=data, detector=detector)
+    assert len(detector.fits) == 5  # folds 1 and 3 to 5, and the final model
+    train(tmp_path / "b", data=data)
+    manifests = [Registry(tmp_path / root).manifest("default", "0001") for root in "ab"]
+    assert manifests[0] == manifests[1]
+
+
 @pytest.mark.parametrize("change", ["data", "seed", "folds"])
 def test_other_data_or_settings_start_over_and_success_clears_what_was_left(tmp_path: Path, change: str) -> None:
     def interrupt(step: FitStep) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,23 @@ def test_a_foreign_resume_file_is_refused_and_left_alone(tmp_path: Path, content
     with pytest.raises(DetectorError, match="not a readable resume file"):
         _fit(resume=resume)
     assert resume.read_bytes() == content
+
+
+def test_a_fifo_as_resume_file_blocks_no_training(tmp_path: Path) -> None:
+    resume = tmp_path / "run.resume"
+    os.mkfifo(resume)
+    with pytest.raises(DetectorError, match="not a readable resume file"):
+        _fit(resume=resume)
+
+
+def test_a_resume_file_without_all_of_its_parts_is_refused(tmp_path: Path) -> None:
+    resume = tmp_path / "run.resume"
+    _fit(resume=resume)
+    content = torch.load(resume, weights_only=True)
+    del content["fingerprint"]
+    torch.save(content, resume)
+    with pytest.raises(DetectorError, match="not a resume file of this detector"):
+        _fit(resume=resume)
 
 
 def test_another_torch_file_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""Every file of a plant, damaged, and the commands that read it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.fuzz.calling import call
+from tests.support.fuzz.damage import damage_file
+from tests.support.fuzz.law import broken
+from tests.support.fuzz.plant import FuzzPlant
+
+_SAMPLE = (
+    "init {file} --force --out new.yaml",
+    "init {file} --json --force --out new.yaml",
+    "score {file}",
+    "replay -q {file}",
+)
+_FLAT = ("check --fast --config flat.yaml", "replay -q {file} --config flat.yaml", *_SAMPLE[:2])
+_LABELS = (
+    "replay -q --labels labels.csv",
+    "train --labels labels.csv",
+    "replay -q --json --labels labels.csv --normal 0,x",
+)
+_MODELS = (
+    *(
+        "models list",
+        "models show 0002",
+        "models show",
+        "models status",
+        "models compare 0001 0002",
+        "models list --json",
+    ),
+    *(
+        "models promote 0002",
+        "models rollback",
+        "models prune --keep 1 --yes",
+        "check",
+        "score",
+        "run -q",
+        "train",
+        "models decline 0002",
+    ),
+)
+_STORE = (
+    *(
+        "inliers list",
+        "inliers list --each",
+        "inliers list --each --json",
+        "inliers export --out x.npz",
+        "inliers export --out x.jsonl",
+    ),
+    *(
+        "inliers purge --before 1d --yes",
+        "models status",
+        "run -q",
+        "inliers veto --stream r1 --sequence B-4",
+        "check --fast",
+    ),
+)
+_STATE = ("run -q", "run -q --json", "check --fast")
+_FEEDBACK = (
+    "run -q",
+    "models status",
+    "feedback --stream r1 --sequence B-4 --confirmed",
+    "check --fast",
+    "inliers list --each",
+)
+_TAIL = (
+    "alerts tail --from-start --limit 5",
+    "alerts tail --from-start --json --limit 5",
+    "alerts tail --group g --limit 1",
+    "run -q",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Files of one kind: their pattern in the plant, and the commands that read them."""
+
+    name: str
+    pattern: str
+    commands: tuple[str, ...]
+    moved_to: str = ""
+    """Where it lies when they run, if not where it is in the plant, which would act on it in every case."""
+
+
+ROLES = (
+    Role(
+        "jsonl",
+        "recordings/day.jsonl",
+        ("check --fast", "replay -q", "run -q", "score", "init {file} --force --out new.yaml"),
+    ),
+    Role("jsonl.gz", "samples/b.jsonl.gz", _SAMPLE),
+    Role("records", "samples/b.records.jsonl", _SAMPLE),
+    Role("csv", "samples/b.csv", _FLAT),
+    Role("csv.gz", "samples/b.csv.gz", _FLAT),
+    Role("parquet", "samples/b.parquet", _FLAT),
+    Role("npz", "samples/b.npz", (*_SAMPLE, "replay -q {file} --labels source")),
+    Role("ts", "samples/b.ts", (*_SAMPLE, "replay -q {file} --labels source")),
+    Role("labels", "labels.csv", _LABELS),
+    Role(
+        "feedback table", "marks.csv", ("feedback --import marks.csv", "feedback --import marks.csv --skip-bad --json")
+    ),
+    Role("feedback", "feedback.jsonl*", _FEEDBACK),
+    Role("feedback position", "feedback.jsonl.*position", _FEEDBACK),
+    Role("control", "control.jsonl", ("run -q", "models promote 0001", "models rollback")),
+    Role("manifest", "registry/default/versions/*/manifest.json", _MODELS),
+    Role("artifact", "registry/default/versions/*/*.np*", _MODELS),
+    Role("model", "registry/default/versions/*/model.ts", ("check", "models compare 0001 0002", "score", "run -q")),
+    Role("CURRENT", "registry/default/CURRENT", _MODELS),
+    Role(
+        "training state",
+        "registry/default/training/**/*",
+        ("models status", "run -q", "models status --json", "models list"),
+    ),
+    Role("request", "spare/request.json", ("run -q", "models status"), "registry/default/training/requests/a.json"),
+    Role("lease", "spare/lease", ("models status", "models list"), "registry/default/training/lease"),
+    Role("store", "inliers/**/*.npz", _STORE),
+    Role("marks", "inliers/**/*.json", _STORE),
+    Role("checkpoint", "checkpoint/*.json", _STATE),
+    Role("start", "checkpoint/start.json", _STATE),
+    Role("outputs", "out/*.jsonl", (*_TAIL, "inliers veto b2f4c9", "feedback --alert b2f4c9 --confirmed")),
+    Role("resume", "resumed/**/*.resume", ("train --config resumed.yaml",)),
+    Role("fold", "resumed/**/*.terms", ("train --config resumed.yaml",)),
+)
+
+
+def run_file(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iterator[tuple[list[str], str | None]]:
+    """Damage one file of a copy of the plant and call one or two commands; yield each with how it broke the law."""
+    place = plant.copy(folder)
+    role = rng.choice(ROLES)
+    files = sorted(path for path in place.glob(role.pattern) if path.is_file() and path.stat().st_size)
+    if not files:
+        raise RuntimeError(f"the fuzzer's plant has no file {role.pattern}")
+    path = rng.choice(files)
+    damage_file(path, rng)
+    if role.moved_to and path.exists():
+        path = path.rename(place / role.moved_to)
+    for _ in range(rng.choice([1, 1, 1, 1, 2])):
+        words = rng.choice(role.commands).replace("{file}", str(path.relative_to(place))).split()
+        # The tail of alerts has no end, and the training that a request starts takes as long as the machine is busy.
+        stop_after_s = 1.5 if "tail" in words else 10.0 if role.name == "request" else None
+        yield words, broken(call(words, place, stop_after_s=stop_after_s), words)
