@@ -25,6 +25,7 @@ from streamad.commands.simulate.command import simulate
 from streamad.commands.topics import topics
 from streamad.commands.train import train
 from streamad.errors import StalledError, StreamadError
+from streamad.safe_text import visible
 from streamad.telemetry.logs import configure_logs
 
 app = typer.Typer(
@@ -79,7 +80,7 @@ def main() -> None:
     try:
         app()
     except StreamadError as error:
-        typer.echo(f"error: {name_config(str(error))}", err=True)
+        typer.echo(visible(f"error: {name_config(str(error))}"), err=True)
         if isinstance(error, StalledError):
             sys.stdout.flush()
             os._exit(error.exit_code)  # a hanging thread would keep the interpreter from ending

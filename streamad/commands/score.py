@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands.shared.console import ConfigOption, err, out, run_async
+from streamad.commands.shared.console import ConfigOption, err, print_json, print_table, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import p_text
 from streamad.commands.shared.plants import load_whole_plant
@@ -24,6 +23,7 @@ from streamad.judge.verdicts import scored, unscorable
 from streamad.learn.parts import versions_of
 from streamad.messages import ModelRef, Verdict
 from streamad.plant import Plant
+from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence
 
@@ -63,19 +63,19 @@ def score(
         err.print("warning: " + KNOWN_SEQUENCES.format(n_known, len(verdicts)))
     if as_json:
         for verdict in verdicts:
-            typer.echo(msgspec.json.encode(verdict).decode())
+            print_json(verdict)
         return
     table = Table("stream", "sequence", "samples", "score", "p", "decision", box=None)
     for verdict in verdicts:
         table.add_row(
-            verdict.stream,
-            verdict.sequence,
+            visible_name(verdict.stream),
+            visible_name(verdict.sequence),
             str(verdict.n_samples),
             "" if verdict.score is None else f"{verdict.score:.4f}",
             "" if verdict.p_value is None else p_text(verdict.p_value),
             verdict.decision + (f": {verdict.detail}" if verdict.detail else ""),
         )
-    out.print(table)
+    print_table(table, whole=("stream", "sequence", "score", "p"))
 
 
 class _Models:

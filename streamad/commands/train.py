@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, notice, out, print_json, run_async
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.plants import load_whole_plant
@@ -27,6 +26,7 @@ from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.ports import Detector
+from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
 from streamad.types import WindowSet
 
@@ -69,7 +69,7 @@ def train(
     _check_count(sets, plant.settings)
     _warn(data, plant)
     if url is None:
-        err.print(f"training on {escape(plant.settings.source.url)} (the source; model.recordings is not set)")
+        err.print(f"training on {plant.settings.source.url} (the source; model.recordings is not set)")
     training = _Training(plant, detector, promote=promote, as_json=as_json)
     if plant.settings.models is None:
         ((name, windows),) = sets.items()
@@ -97,7 +97,7 @@ class _Training:
         registry = registry_of(plant)
         n_all, windows = len(windows), windows.distinct()
         if len(windows) < n_all:
-            err.print(f"[yellow]left out[/] {n_all - len(windows)} of {n_all} sequences: copies of others")
+            err.print(notice("left out", f" {n_all - len(windows)} of {n_all} sequences: copies of others"))
         with Bar(f"{label}training", quiet=self.as_json, is_kept=True) as bar:
             shown = FitsShown(bar, label)
             try:
@@ -141,7 +141,7 @@ class _Training:
             results.append(result)
             if "error" in result:
                 wrong.append(name)
-                err.print(f"[yellow]model {name}[/]: {escape(result['error'])}")
+                err.print(notice(f"model {name}", f": {result['error']}"))
         if self.as_json:
             print_json({"models": results})
         if wrong:
@@ -193,17 +193,19 @@ def _check_count(sets: dict[str, WindowSet], settings: Settings) -> None:
 
 def _warn(data: Recordings, plant: Plant) -> None:
     for sequence, why in data.unscorable[:5]:
-        err.print(f"[yellow]left out[/] {sequence.stream} {sequence.sequence}: {why}")
+        err.print(notice("left out", f" {visible_name(sequence.stream)} {visible_name(sequence.sequence)}: {why}"))
     if len(data.unscorable) > 5:
-        err.print(f"[yellow]left out[/] {len(data.unscorable) - 5} more")
+        err.print(notice("left out", f" {len(data.unscorable) - 5} more"))
     if kinds := unreadable_text(data.counters.dead_letters):
-        err.print(f"[yellow]unreadable messages[/]: {kinds}")
+        err.print(notice("unreadable messages", f": {kinds}"))
     if data.counters.bad_values:
-        err.print(f"[yellow]bad values[/]: {escape(bad_values_text(data.counters.bad_values))}")
+        err.print(notice("bad values", f": {bad_values_text(data.counters.bad_values)}"))
     if data.counters.late_samples:
         err.print(
-            f"[yellow]{data.counters.late_samples} samples came too late[/] and are left out; "
-            "see sequences.allowed_lateness"
+            notice(
+                f"{data.counters.late_samples} samples came too late",
+                " and are left out; see sequences.allowed_lateness",
+            )
         )
 
 
@@ -216,16 +218,20 @@ def _print_result(manifest: Manifest, promoted: bool, announced: str, rate: floa
         + (f"now in service{announced}" if promoted else "not in service")
     )
     for remark in manifest.training.remarks:
-        out.print(f"[yellow]note[/]: {escape(remark)}")
+        out.print(note(remark))
     if metrics.score_quantiles["0.75"] < metrics.training_median <= metrics.score_quantiles["1"]:
         out.print(
-            "[yellow]note[/]: the model's own training sequences score above most calibration scores, so normal "
-            "sequences may alert too often: train for more epochs or on more recordings"
+            note(
+                "the model's own training sequences score above most calibration scores, so normal sequences may alert "
+                "too often: train for more epochs or on more recordings"
+            )
         )
     if rate < certifiable_rate(metrics.n_calibration):
         out.print(
-            f"[yellow]note[/]: {metrics.n_calibration} calibration sequences certify a false-alarm rate of "
-            f"{certifiable_rate(metrics.n_calibration):.3f} at best; {rate:g} is extrapolated"
+            note(
+                f"{metrics.n_calibration} calibration sequences certify a false-alarm rate of "
+                f"{certifiable_rate(metrics.n_calibration):.3f} at best; {rate:g} is extrapolated"
+            )
         )
     if manifest.references is not None:
         print_references({"this model": manifest.references})

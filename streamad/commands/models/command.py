@@ -14,7 +14,7 @@ from streamad.commands.models.service import decline, promote, rollback
 from streamad.commands.models.show import show_page
 from streamad.commands.models.status import status
 from streamad.commands.models.training import relearn, retrain
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table, styled
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
 from streamad.learn.parts import registry_of
@@ -58,7 +58,7 @@ def list_versions(
         return
     for one in found:
         if plant.settings.models is not None:
-            out.print(f"model [bold]{one['model']}[/]")
+            out.print(styled("model ", (one["model"], "bold")))
         if one["versions"]:
             print_table(_table(one["versions"]))
         else:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, print_json, print_table
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.report import print_references
@@ -22,6 +21,7 @@ from streamad.learn.promotion.comparison import Comparison, compare_versions
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.promotion.silenced import Silenced
 from streamad.learn.registry.registry import NoModelError
+from streamad.safe_text import visible_name
 
 _SHOWN_SILENCED = 20
 _ORDER = {"confirmed": 0, None: 1, "withdrawn": 1, "veto": 2, "false_alarm": 3}
@@ -71,8 +71,8 @@ def compare(
         waiting = waiting_version(registry, name, current)
         if waiting is not None and waiting.version == b:
             which = "" if plant.settings.models is None else f" --model {name}"
-            out.print(escape(f"to take it: streamad models promote {b}{which}"))
-            out.print(escape(f"to leave it: streamad models decline {b}{which}"))
+            out.print(f"to take it: streamad models promote {b}{which}")
+            out.print(f"to leave it: streamad models decline {b}{which}")
 
 
 def _in_order(a: str, b: str | None, current: str | None, name: str) -> tuple[str, str]:
@@ -93,12 +93,13 @@ def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> N
     print_references({heads[who]: record for who, record in found.references.items()})
     if found.n_sequences < least:
         out.print(
-            f"[yellow]note[/]: {found.n_sequences} sequences are few: a promotion needs {least} "
-            "(learning.promotion.min_comparison)"
+            note(
+                f"{found.n_sequences} sequences are few: a promotion needs {least} (learning.promotion.min_comparison)"
+            )
         )
     if found.raised_threshold:
         who = heads["champion"]
-        out.print(f"[yellow]note[/]: {who} alerts too often; its detections are counted at a raised threshold")
+        out.print(note(f"{who} alerts too often; its detections are counted at a raised threshold"))
 
 
 def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
@@ -112,7 +113,7 @@ def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
     for each in sorted(found.alerts, key=lambda one: _ORDER.get(one.judgement, 0))[:_SHOWN_SILENCED]:
         table.add_row(
             each.alert_id[:12],
-            escape(f"{each.stream}/{each.sequence}"),
+            visible_name(f"{each.stream}/{each.sequence}"),
             f"{each.ended_at:%Y-%m-%d %H:%M}",
             "-" if each.judgement is None else each.judgement.replace("_", " "),
             f"{each.p_champion:.3g}",

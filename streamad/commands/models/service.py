@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
 from streamad.errors import ArtifactError, UsageError
@@ -56,7 +55,7 @@ def decline(
     if as_json:
         print_json({"model": name, "declined": version})
         return
-    out.print(escape(f"model {name} {version} is declined: the same marks make no other version"))
+    out.print(f"model {name} {version} is declined: the same marks make no other version")
 
 
 def rollback(
@@ -107,9 +106,9 @@ def _put_into_service(
         print_json({"model": name, "current": version, "before": before})
         return
     if silences:
-        err.print(f"[yellow]note[/]: {escape(silences)}")
+        err.print(note(silences))
     was = f" (before: {before})" if before and before != version else ""
-    out.print(escape(f"model {name} {version} is now in service{was}; {announced}"))
+    out.print(f"model {name} {version} is now in service{was}; {announced}")
 
 
 def _silences(registry: Registry, name: str, version: str) -> str:

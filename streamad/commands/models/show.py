@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import out, print_table
+from streamad.commands.shared.console import out, print_table, styled
 from streamad.commands.shared.report import print_references
 from streamad.commands.shared.stored import time_text
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
+from streamad.safe_text import one_line
 
 _SHOWN_CHALLENGES = 5
 _LABEL = 12
@@ -26,7 +26,7 @@ _METHODS = {
 def show_page(manifest: Manifest, current: str | None) -> None:
     """Print the page; ``current`` is the version in service."""
     serves = "in service" if manifest.version == current else f"not in service ({current or 'none'} is)"
-    out.print(f"[bold]model {manifest.name} {manifest.version}[/], {serves}")
+    out.print(styled((f"model {manifest.name} {manifest.version}", "bold"), f", {serves}"))
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
     _line(
         "made",
@@ -58,7 +58,7 @@ def show_page(manifest: Manifest, current: str | None) -> None:
 
 
 def _line(label: str, text: str) -> None:
-    out.print(f"{label:<{_LABEL}}{escape(text)}")
+    out.print(f"{label:<{_LABEL}}{one_line(text)}")
 
 
 def _members(settings: Mapping[str, Any]) -> None:
@@ -121,5 +121,5 @@ def _decision(manifest: Manifest, decision: PromotionDecision) -> None:
 def _files(manifest: Manifest) -> Table:
     table = Table("file", "bytes", "sha256", box=None)
     for name, record in manifest.files.items():
-        table.add_row(escape(name), str(record.size_bytes), f"{record.sha256[:16]}...")
+        table.add_row(name, str(record.size_bytes), f"{record.sha256[:16]}...")
     return table

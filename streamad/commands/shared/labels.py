@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from rich.markup import escape
-
-from streamad.commands.shared.console import err
+from streamad.commands.shared.console import err, note
 from streamad.errors import SourceError
 from streamad.ports import LabelledSource, Source
 
@@ -57,8 +55,10 @@ def read_labels(where: str, source: Source, normal: str | None = None) -> Labels
         if normal is not None:
             raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
         err.print(
-            f"[yellow]note[/]: no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
-            f"if some are normal, name their labels with --normal: {escape(listed)}"
+            note(
+                f"no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
+                f"if some are normal, name their labels with --normal: {listed}"
+            )
         )
     return Labels({key: _plain(label) not in normal_labels for key, label in labels.items()})
 

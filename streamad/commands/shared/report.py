@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
 
-from streamad.commands.shared.console import out, print_table
+from streamad.commands.shared.console import note, out, print_table
 from streamad.commands.shared.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
@@ -40,12 +39,12 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         if count:
             table.add_row(name.replace("_", " "), str(count))
     if report.counters.get("bad_values"):
-        table.add_row("bad values", escape(bad_values_text(report.counters["bad_values"])))
+        table.add_row("bad values", bad_values_text(report.counters["bad_values"]))
     if held := report.counters.get("held"):
         what = "sequence" if held == 1 else "sequences"
         table.add_row("open", f"{held} {what} held: the next run may bring the rest")
     if report.unread is not None:
-        table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({escape(report.unread.why)})")
+        table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({report.unread.why})")
     if n := report.malformed_feedback:
         table.add_row("skipped", f"{n} malformed feedback message{'s' * (n != 1)}")
     if report.counters.get("trained_model"):
@@ -57,7 +56,7 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
-    out.print(table)
+    print_table(table)
 
 
 def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
@@ -174,10 +173,10 @@ def print_references(found: Mapping[str, References]) -> None:
     print_table(_table(found))
     for one in first.others:
         if one.left_out is not None:
-            out.print(f"{one.kind} is left out: {escape(one.left_out)}")
+            out.print(f"{one.kind} is left out: {one.left_out}")
     for name, record in found.items():
         if (line := better_line(name, record)) is not None:
-            out.print(f"[yellow]note[/]: {escape(line)}")
+            out.print(note(line))
 
 
 def better_line(name: str, record: References) -> str | None:
@@ -195,16 +194,16 @@ def better_line(name: str, record: References) -> str | None:
 
 def _table(found: Mapping[str, References]) -> Table:
     faults = list(dict.fromkeys(fault for record in found.values() for fault in record.by_fault))
-    differences = [f"difference from {name}\n(90 % interval)" for name in map(escape, found)]
+    differences = [f"difference from {name}\n(90 % interval)" for name in found]
     table = Table("", "mean AUC", *differences, *(fault.replace("_", " ") for fault in faults), box=None)
     for name, record in found.items():
-        table.add_row(escape(name), f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
+        table.add_row(name, f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
     kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)
     for kind in kinds:
         beside = [next((one for one in record.others if one.kind == kind), None) for record in found.values()]
         figures = next(one for one in beside if one is not None)
         differs = ("" if one is None else _difference(one) for one in beside)
-        table.add_row(escape(kind), f"{figures.auc:.3f}", *differs, *_by_fault(figures.by_fault, faults))
+        table.add_row(kind, f"{figures.auc:.3f}", *differs, *_by_fault(figures.by_fault, faults))
     return table
 
 

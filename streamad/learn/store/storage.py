@@ -19,6 +19,7 @@ from streamad.system.files import sync_folder, write_atomically, writing
 
 _LOCAL = (None, "file", "local")
 _ABANDONED_AFTER_S = 3600
+_CHECK = "check that it exists, the credentials and rights, and the network"
 _EXTRAS = {"s3": "pip install 'streamad-monitor[s3]'", "s3a": "pip install 'streamad-monitor[s3]'"}
 
 
@@ -70,6 +71,8 @@ def open_storage(url: str, base_dir: Path) -> Storage:
     except (ImportError, ValueError) as error:
         advice = _EXTRAS.get(protocol or "", "install its fsspec package or correct learning.store")
         raise StoreError(f"the inlier store {url} cannot be opened ({_line(error)}): {advice}") from error
+    except Exception as error:  # some backends connect here, and every one has errors of its own
+        raise StoreError(f"the inlier store {url} cannot be opened ({_line(error)}); {_CHECK}") from error
 
 
 def _line(error: BaseException) -> str:
@@ -201,10 +204,7 @@ class _ObjectStore:
         except (_GoneError, UnreadableError, StreamadError):
             raise
         except Exception as error:  # every backend has errors of its own
-            raise StoreError(
-                f"cannot {verb} the inlier store {self.label}: {_line(error)}; "
-                "check that it exists, the credentials and rights, and the network"
-            ) from error
+            raise StoreError(f"cannot {verb} the inlier store {self.label}: {_line(error)}; {_CHECK}") from error
 
 
 class _GoneError(FileNotFoundError):
