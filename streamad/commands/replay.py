@@ -13,8 +13,8 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.commands.shared.report import print_summary, unreadable_text
-from streamad.errors import SourceError, UsageError
+from streamad.commands.shared.report import check_usable, print_summary
+from streamad.errors import UsageError
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
@@ -81,8 +81,7 @@ def replay(
             print_summary(report, plant.settings.alerts.false_alarm_rate, evaluation)
         if report.interrupted:
             raise typer.Exit(130)
-        if not report.sequences and (kinds := unreadable_text(report.counters["dead_letters"])):
-            raise SourceError(f"no sequence: all messages are unreadable ({kinds}); see: streamad check")
+        check_usable(report.counters)
 
     run_async(work())
 

@@ -16,8 +16,6 @@ from streamad.plant import Plant
 from streamad.safe_text import one_line, visible_name
 from streamad.types import from_us
 
-_ID_CHARACTERS = 32  # never cut off, so that it can be copied
-
 
 class StoreReport:
     """The content of one model's store."""
@@ -76,7 +74,7 @@ class StoreReport:
             )
         print_table(table)
         if each:
-            print_table(_sequences(self.stored, self.marks))
+            print_table(_sequences(self.stored, self.marks), whole=("id", "stream", "sequence"))
         if self.marks:
             gone = len(self.marks.keys() - {one.sequence.id for one in self.stored})
             words = counted(Counter(sorted(mark.judgement.replace("_", " ") for mark in self.marks.values())))
@@ -91,10 +89,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def _sequences(stored: Sequence[StoreView], marks: Mapping[str, Mark]) -> Table:
-    table = Table(box=None)
-    table.add_column("id", overflow="fold", min_width=_ID_CHARACTERS)
-    for name in ("stream", "sequence", "ended (UTC)", "share", "decision", "p", "mark"):
-        table.add_column(name)
+    table = Table("id", "stream", "sequence", "ended (UTC)", "share", "decision", "p", "mark", box=None)
     for one in sorted(stored, key=lambda one: one.sequence.time_us):
         sequence = one.sequence
         table.add_row(

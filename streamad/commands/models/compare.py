@@ -48,7 +48,8 @@ def compare(
     least = learning_of(plant).promotion.min_comparison
     name = one_model(plant, model)
     registry = registry_of(plant)
-    a, b = _in_order(a, b, registry.current(name), name)
+    a, other = registry.named(name, a), None if b is None else registry.named(name, b)
+    a, b = _in_order(a, other, registry.current(name), name)
     with Bar("comparing", quiet=as_json) as bar:
         found = compare_versions(
             registry,
@@ -119,6 +120,6 @@ def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
             f"{each.p_champion:.3g}",
             f"{each.p_challenger:.3g}",
         )
-    print_table(table)
+    print_table(table, whole=("alert", "sequence", "ended (UTC)"))
     if len(found.alerts) > _SHOWN_SILENCED:
         out.print(f"... and {len(found.alerts) - _SHOWN_SILENCED} more (all: --json)")

@@ -32,6 +32,7 @@ def promote(
     plant = load_plant(config)
     name = one_model(plant, model)
     registry = registry_of(plant)
+    version = registry.named(name, version)
     _put_into_service(plant, registry, name, version, registry.current(name), as_json=as_json)
 
 
@@ -48,6 +49,7 @@ def decline(
     plant = load_plant(config)
     name = one_model(plant, model)
     registry = registry_of(plant)
+    version = registry.named(name, version)
     if version == registry.current(name):
         raise UsageError(f"{version} is in service: streamad models rollback")
     if not registry.decline(name, version):
@@ -78,6 +80,7 @@ def rollback(
     current = registry.current(name)
     if current is None:
         raise NoModelError(f"model {name!r} has no version in service: there is nothing to roll back")
+    to = None if to is None else registry.named(name, to)
     if to == current:
         raise UsageError(f"--to {to}: this is the version in service")
     _put_into_service(plant, registry, name, to or _parent(registry, name, current), current, as_json=as_json)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from streamad.commands.shared.console import err, note
 from streamad.errors import SourceError
 from streamad.ports import LabelledSource, Source
+from streamad.system.rights import reason
 
 NORMAL = "0"
 
@@ -99,6 +100,6 @@ def _of_csv(path: Path) -> Mapping[_Key, str]:
                 raise SourceError(f"{path}: holds no labels")
             return labels
     except OSError as error:
-        raise SourceError(f"{path}: cannot read the labels ({error.strerror})") from error
+        raise SourceError(f"{path}: cannot read the labels ({reason(error, path, 'read')})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{path}: is not a CSV file in UTF-8 ({error})") from error

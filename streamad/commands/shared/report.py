@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from streamad.commands.shared.console import note, out, print_table
+from streamad.commands.shared.console import err, note, out, print_table
 from streamad.commands.shared.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
@@ -19,6 +19,7 @@ from streamad.learn.registry.manifest import ReferenceFigures, References
 from streamad.messages import Verdict
 
 _CHANNELS_SHOWN = 5
+_REASONS_SHOWN = 5
 KNOWN_SEQUENCES = "{} of {} have the id of one that trained or calibrated the model: figures on them are too good"
 
 
@@ -30,19 +31,7 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.interrupted:
         table.add_row("interrupted", "the figures cover the sequences judged until then")
     table.add_row("sequences", f"{report.sequences}" + (f" ({verdicts})" if verdicts else ""))
-    for name, learned in report.counters.get("learning", {}).items():
-        what = "learned" if len(report.counters["learning"]) == 1 else f"learned ({name})"
-        table.add_row(what, _learned(learned))
-    for name in ("dead_letters", "late_samples"):
-        value = report.counters[name]
-        count = sum(value.values()) if isinstance(value, dict) else value
-        if count:
-            table.add_row(name.replace("_", " "), str(count))
-    if report.counters.get("bad_values"):
-        table.add_row("bad values", bad_values_text(report.counters["bad_values"]))
-    if held := report.counters.get("held"):
-        what = "sequence" if held == 1 else "sequences"
-        table.add_row("open", f"{held} {what} held: the next run may bring the rest")
+    _add_counters(table, report.counters)
     if report.unread is not None:
         table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({report.unread.why})")
     if n := report.malformed_feedback:
@@ -59,6 +48,25 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     print_table(table)
 
 
+def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
+    """Add what became of sequences and samples that have no score."""
+    if reasons := unscorable_text(counters.get("unscorable", {})):
+        table.add_row("unscorable", reasons)
+    for name, learned in counters.get("learning", {}).items():
+        what = "learned" if len(counters["learning"]) == 1 else f"learned ({name})"
+        table.add_row(what, _learned(learned))
+    for name in ("dead_letters", "late_samples"):
+        value = counters[name]
+        count = sum(value.values()) if isinstance(value, dict) else value
+        if count:
+            table.add_row(name.replace("_", " "), str(count))
+    if counters.get("bad_values"):
+        table.add_row("bad values", bad_values_text(counters["bad_values"]))
+    if held := counters.get("held"):
+        what = "sequence" if held == 1 else "sequences"
+        table.add_row("open", f"{held} {what} held: the next run may bring the rest")
+
+
 def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
     """Return the counts of values that cannot be used for people: the channels with most of them, and the reasons."""
     ranked = sorted(((name, of) for name, of in counts.items() if of), key=lambda item: -sum(item[1].values()))
@@ -71,6 +79,27 @@ def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
 def unreadable_text(dead_letters: Mapping[str, int]) -> str:
     """Return the counts of records of which nothing was read, by kind; "" if there are none."""
     return ", ".join(f"{count} {kind}" for kind, count in dead_letters.items() if kind != BAD_VALUE)
+
+
+def unscorable_text(reasons: Mapping[str, int]) -> str:
+    """Return the counts of unscorable sequences by reason for people, the most frequent first; "" if there are none."""
+    ranked = sorted(reasons.items(), key=lambda item: -item[1])
+    rest = sum(n for _, n in ranked[_REASONS_SHOWN:])
+    shown = [f"{n} {why}" for why, n in ranked[:_REASONS_SHOWN]]
+    return "; ".join([*shown, f"{rest} for other reasons"] if rest else shown)
+
+
+def check_usable(counters: Mapping[str, Any]) -> None:
+    """Raise SourceError if records were read and none of them holds a sample; print a note if there was no record."""
+    n, kinds = counters["records"], unreadable_text(counters["dead_letters"])
+    if not n and not kinds:
+        err.print(note("no record was read: is the path or URL right, and the range of --since and --until?"))
+    if counters["samples"] or not (kinds or counters["ignored"]):
+        return
+    parts = [f"{kinds}: unreadable"] if kinds else []
+    if counters["ignored"]:
+        parts.append(f"{counters['ignored']} hold no channel of the plant")
+    raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see streamad check --config FILE")
 
 
 def _learned(counters: dict[str, Any]) -> str:
@@ -98,7 +127,7 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
         )
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
     if evaluation.n_unscorable:
-        table.add_row("unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
+        table.add_row("  unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import msgspec
 from streamad.errors import ArtifactError
 from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
+from streamad.system.rights import is_refusal, missing_right
 from streamad.system.untrusted_json import decode_json
 from streamad.types import ChannelSpec
 
@@ -230,9 +231,9 @@ def read_manifest(folder: Path, label: str) -> Manifest:
     try:
         content = (folder / MANIFEST_FILE).read_bytes()
     except OSError as error:
-        raise ArtifactError(
-            f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): restore {folder} from a backup or train anew"
-        ) from error
+        repair = f"restore {folder} from a backup or train anew"
+        remedy = missing_right(folder / MANIFEST_FILE, "read") if is_refusal(error) else repair
+        raise ArtifactError(f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): {remedy}") from error
     try:
         form = decode_json(content, _Form)
         if form.format != "streamad-model":

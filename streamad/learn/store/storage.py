@@ -16,6 +16,7 @@ from fsspec.core import split_protocol, url_to_fs
 
 from streamad.errors import OutputError, StoreError, StreamadError
 from streamad.system.files import sync_folder, write_atomically, writing
+from streamad.system.rights import reason
 
 _LOCAL = (None, "file", "local")
 _ABANDONED_AFTER_S = 3600
@@ -127,7 +128,7 @@ class _Folder:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise UnreadError(error.strerror or str(error)) from error
+            raise UnreadError(reason(error, self._root / name, "read")) from error
 
     def write(self, name: str, content: bytes) -> None:
         path = self._root / name
@@ -149,7 +150,7 @@ def _listing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:  # such as a stale handle of a network share, which recovers by itself
         raise StoreError(
-            f"cannot read the inlier store: {path}: {error.strerror}; check learning.store and its permissions"
+            f"cannot read the inlier store: {path}: {reason(error, path, 'read')}; check learning.store"
         ) from error
 
 
