@@ -86,8 +86,8 @@ def _standing(row: dict[str, Any]) -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    heads = ("version", "", "created (UTC)", "detector", "trained", "calibrated", "because of", "parent")
-    table = Table(*heads, box=None)
+    heads = ("version", "", "created (UTC)", "detector", "trained", "calibrated", "why", "parent")
+    table = Table(*heads, box=None, padding=(0, 1, 0, 0))
     for row in rows:
         table.add_row(
             row["version"],

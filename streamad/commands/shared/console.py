@@ -139,9 +139,10 @@ def print_table(table: Table, *, whole: Collection[str] = ()) -> None:
     console = out if out.is_terminal else VisibleConsole(width=_WIDEST)
     for column in table.columns:
         column.overflow = "fold"
+        column.min_width = max(map(cell_len, str(column.header).split()), default=0)
         if column.header in whole:
             widest = max((cell_len(printed(str(cell))) for cell in column.cells), default=0)
-            column.min_width = min(widest, console.width - len(table.columns) * 2)
+            column.min_width = min(max(widest, column.min_width), console.width - len(table.columns) * 2)
     console.print(table)
 
 
