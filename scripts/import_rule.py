@@ -22,14 +22,21 @@ PACKAGES = {
 # Third parties' libraries that the application must not need.
 FOREIGN = {"streamad": frozenset({"torch", "aiokafka"})}
 
-_VOCABULARY = ("streamad.errors", "streamad.messages", "streamad.types", "streamad.partition_progress")
+_VOCABULARY = (
+    "streamad.safe_text",
+    "streamad.errors",
+    "streamad.messages",
+    "streamad.types",
+    "streamad.partition_progress",
+)
 _MACHINE = (*_VOCABULARY, "streamad.ports", "streamad.plugins", "streamad.system", "streamad.telemetry")
 _PLANT = (*_MACHINE, "streamad.settings", "streamad.plant", "streamad.ranges")
 _JUDGE = (*_PLANT, "streamad.judge")
 _VERSIONS = (*_JUDGE, "streamad.learn.store", "streamad.learn.registry")
 
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "streamad.errors": (),
+    "streamad.safe_text": (),
+    "streamad.errors": ("streamad.safe_text",),
     "streamad.messages": (),
     "streamad.types": ("streamad.messages",),
     "streamad.partition_progress": (),
@@ -90,7 +97,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.live",
         "streamad.commands.shared",
     ),
-    "streamad.cli": ("streamad.errors", "streamad.telemetry", "streamad.commands.shared", "streamad.commands"),
+    "streamad.cli": (
+        "streamad.safe_text",
+        "streamad.errors",
+        "streamad.telemetry",
+        "streamad.commands.shared",
+        "streamad.commands",
+    ),
     "streamad.__main__": ("streamad.cli",),
     "streamad_connectors": (
         *_MACHINE,

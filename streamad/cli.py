@@ -11,6 +11,7 @@ import typer
 
 from streamad.commands.shared.lazy import group_of
 from streamad.errors import StalledError, StreamadError
+from streamad.safe_text import visible
 from streamad.telemetry.logs import configure_logs
 
 COMMANDS = {
@@ -80,7 +81,7 @@ def main() -> None:
     except StreamadError as error:
         from streamad.commands.shared.plants import name_config  # noqa: PLC0415 - an error alone needs it
 
-        typer.echo(f"error: {name_config(str(error))}", err=True)
+        typer.echo(visible(f"error: {name_config(str(error))}"), err=True)
         if isinstance(error, StalledError):
             sys.stdout.flush()
             os._exit(error.exit_code)  # a hanging thread would keep the interpreter from ending

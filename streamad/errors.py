@@ -26,11 +26,19 @@ __all__ = [
 from dataclasses import dataclass
 from typing import Any
 
+from streamad.safe_text import masked
+
 
 class StreamadError(Exception):
-    """Base of every error that streamad raises on purpose; its text is one line that says what to do."""
+    """Base of every error that streamad raises on purpose; its text is one line that says what to do.
+
+    Secrets in it are masked: an error may go to a terminal, a log, an event or a file.
+    """
 
     exit_code = 1
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(masked(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,10 @@ class Problem:
     path: str
     message: str
     line: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("path", "message"):
+            object.__setattr__(self, name, masked(getattr(self, name)))
 
     def __str__(self) -> str:
         where = self.path or "(file)"

@@ -14,6 +14,7 @@ __all__ = [
     "load",
     "make_detector",
     "option_problems",
+    "secret_in",
     "split_url",
 ]
 
@@ -30,6 +31,7 @@ from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, PluginError, Problem
 from streamad.ports import Clock, Detector, Feed, Sink, Source, Subscription
+from streamad.safe_text import is_secret_name
 from streamad.types import ChannelSpec, Record
 
 Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
@@ -92,6 +94,19 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     return scheme.lower(), rest.removeprefix("//"), options
 
 
+def secret_in(url: str) -> str | None:
+    """Return "a password" or "the secret NAME" if ``url`` holds one, None if not; never the secret itself.
+
+    A secret is what stands behind a colon before the last ``@``, and a parameter such as ``password`` or ``token``.
+    """
+    scheme, rest, options = split_url(url)
+    user, at, _ = rest.rpartition("@")
+    is_path = scheme == "file" and (url.startswith("file:") or "://" not in url)
+    if not is_path and at and ":" in user:
+        return "a password"
+    return next((f"the secret {name}" for name in options if is_secret_name(name)), None)
+
+
 def available(group: Group) -> dict[str, EntryPoint]:
     """Return the entry points of ``group`` by name."""
     return {entry.name: entry for entry in entry_points(group=f"streamad.{group}")}
@@ -140,6 +155,8 @@ def option_problems(error: ValidationError, model: type[BaseModel], where: str) 
 
 
 def _connect(group: Group, url: str, options: Mapping[str, Any], context: ConnectorContext, where: str) -> Any:
+    if (what := secret_in(url)) is not None:
+        raise ConfigError([Problem(where, f"the URL holds {what}: secrets come from the environment or a file")])
     scheme, rest, in_url = split_url(url)
     plugin = load(group, scheme)
     return plugin(rest, _options(plugin, {**options, **in_url}, where), context)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.shared.console import err, out, print_json, run_async, stop_on_signals
 from streamad.commands.shared.monitor import alert_line, unscorable_line
@@ -71,7 +70,7 @@ def tail(
         plant = load_plant(config or Path("plant.yaml"))
         subscription = _of_plant(plant.settings, plant.context, wanted)
         place = plant.settings.sinks.alerts
-    err.print(f"following {escape(place.partition('?')[0])}, Ctrl-C ends", emoji=False)
+    err.print(f"following {place.partition('?')[0]}, Ctrl-C ends")
     run_async(_until_signal(_print(subscription, as_json=as_json, limit=limit)))
 
 

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, err
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, notice
 from streamad.commands.shared.marks.marked import print_marked
 from streamad.commands.shared.marks.marking import (
     ByOption,
@@ -129,7 +128,7 @@ def _of_table(writer: MarkWriter, path: Path, skew_us: int, *, skip_bad: bool) -
         except UsageError as error:
             problems.append(f"line {row.line}: {error}")
     for problem in sorted(problems, key=lambda text: int(text.removeprefix("line ").partition(":")[0])):
-        err.print(f"[yellow]{'left out' if skip_bad else 'wrong'}[/] {escape(problem)}")
+        err.print(notice("left out" if skip_bad else "wrong", f" {problem}"))
     if problems and (not skip_bad or not found):
         then = "" if skip_bad else ": correct that, or import the others with --skip-bad"
         wrong = "1 line is wrong" if len(problems) == 1 else f"{len(problems)} lines are wrong"

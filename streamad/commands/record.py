@@ -7,9 +7,18 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
-from rich.markup import escape
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async, stop_on_signals
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    err,
+    note,
+    notice,
+    out,
+    print_json,
+    run_async,
+    stop_on_signals,
+)
 from streamad.commands.shared.input import SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
@@ -94,8 +103,8 @@ def _show(bar: Bar, recorder: Recorder) -> None:
     bar.show(text, share or 0.0, None if share is None else 1.0)
 
 
-def _emit(notice: SourceNotice) -> None:
-    err.print(f"[yellow]{escape(notice.kind)}[/] {escape(notice.message)}")
+def _emit(told: SourceNotice) -> None:
+    err.print(notice(told.kind, f" {told.message}"))
 
 
 def _result(recorder: Recorder, folder: Path, wall_s: float, follow: bool) -> dict[str, Any]:
@@ -129,10 +138,10 @@ def _print_result(result: dict[str, Any]) -> None:
     out.print(
         ("interrupted; " if result["interrupted"] else "")
         + f"recorded {result['records']} records ({result['value_bytes'] / 1e6:.1f} MB) of {count} "
-        f"partition{'' if count == 1 else 's'} in {escape(result['folder'])}"
+        f"partition{'' if count == 1 else 's'} in {result['folder']}"
         + ("" if first is None else f", {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC")
         + f", {result['wall_s']:.1f} s"
         + (f", {result['records_per_s']:.0f} records/s" if result["records_per_s"] else "")
     )
     if not result["records"]:
-        out.print("[yellow]note[/]: no record in this range")
+        out.print(note("no record in this range"))

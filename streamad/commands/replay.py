@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from streamad.commands.shared.certification import certification_of
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, parse_speed, print_json, run_async
+from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, parse_speed, print_json, run_async
+from streamad.commands.shared.figures.certification import certification_of
+from streamad.commands.shared.figures.labels import NORMAL, read_labels
+from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
-from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.commands.shared.report import print_summary, unreadable_text
-from streamad.errors import SourceError, UsageError
+from streamad.errors import UsageError
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink
@@ -85,11 +84,10 @@ def replay(
         else:
             print_summary(report, rate, evaluation)
             for line in certification.lines:
-                out.print(f"[yellow]note[/]: {escape(line)}")
+                out.print(note(line))
         if report.interrupted:
             raise typer.Exit(130)
-        if not report.sequences and (kinds := unreadable_text(report.counters["dead_letters"])):
-            raise SourceError(f"no sequence: all messages are unreadable ({kinds}); see: streamad check")
+        check_usable(report.counters)
 
     run_async(work())
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands.shared.console import ConfigOption, err, out, run_async
+from streamad.commands.shared.console import ConfigOption, err, notice, print_json, print_table, run_async
+from streamad.commands.shared.figures.report import KNOWN_SEQUENCES, check_usable, unscorable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import p_text
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.commands.shared.report import KNOWN_SEQUENCES
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, RegistryError, StreamadError, UsageError
 from streamad.ingest.windowing import Unscorable
@@ -24,6 +24,7 @@ from streamad.judge.verdicts import scored, unscorable
 from streamad.learn.parts import versions_of
 from streamad.messages import ModelRef, Verdict
 from streamad.plant import Plant
+from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence
 
@@ -57,25 +58,28 @@ def score(
         models.get(settings.model.name)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     data = run_async(read_windows(plant, source))
+    check_usable(data.counters.as_dict())
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())
     judged_by = [(models.get(each.model.name), each) for each in verdicts if each.model and each.score is not None]
     if n_known := sum(model.knows(verdict) for model, verdict in judged_by):
         err.print("warning: " + KNOWN_SEQUENCES.format(n_known, len(verdicts)))
     if as_json:
         for verdict in verdicts:
-            typer.echo(msgspec.json.encode(verdict).decode())
+            print_json(verdict)
         return
     table = Table("stream", "sequence", "samples", "score", "p", "decision", box=None)
     for verdict in verdicts:
         table.add_row(
-            verdict.stream,
-            verdict.sequence,
+            visible_name(verdict.stream),
+            visible_name(verdict.sequence),
             str(verdict.n_samples),
             "" if verdict.score is None else f"{verdict.score:.4f}",
             "" if verdict.p_value is None else p_text(verdict.p_value),
             verdict.decision + (f": {verdict.detail}" if verdict.detail else ""),
         )
-    out.print(table)
+    if reasons := unscorable_text(Counter(Unscorable(why).reason for _, why in data.unscorable)):
+        err.print(notice("unscorable", f": {reasons}"))
+    print_table(table, whole=("stream", "sequence", "score", "p"))
 
 
 class _Models:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, run_async
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, run_async, styled
 from streamad.commands.shared.plants import load_whole_plant, name_config
 from streamad.commands.shared.topics import merged_errors, topics_of
 from streamad.errors import UsageError
@@ -80,7 +79,7 @@ def _report(findings: Sequence[TopicFinding], as_json: bool) -> None:
     else:
         width = max((len(finding.topic) for finding in findings), default=0)  # merged lines may be longer
         for finding in merged_errors(findings):
-            mark = f"[{_COLOURS[finding.level]}]{finding.level:<8}[/]"
-            out.print(f"{mark} {escape(f'{finding.topic:<{width}}  {finding.text}')}")
+            mark = (f"{finding.level:<8}", _COLOURS[finding.level])
+            out.print(styled(mark, f" {finding.topic:<{width}}  {finding.text}"))
     if not is_right:
         raise typer.Exit(1)

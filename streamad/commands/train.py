@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.certification import line_below_certified
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, notice, out, print_json, run_async
+from streamad.commands.shared.figures.certification import line_below_certified
+from streamad.commands.shared.figures.labels import NORMAL, read_labels
+from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
-from streamad.commands.shared.labels import NORMAL, read_labels
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import DetectorError, RegistryError, TrainingDataError
 from streamad.judge.routing import settings_for
@@ -27,6 +26,7 @@ from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.messages import ModelRef
 from streamad.plant import Plant
 from streamad.ports import Detector
+from streamad.safe_text import visible_name
 from streamad.settings.plant_yaml import Settings
 from streamad.types import WindowSet
 
@@ -69,7 +69,7 @@ def train(
     _check_count(sets, plant.settings)
     _warn(data, plant)
     if url is None:
-        err.print(f"training on {escape(plant.settings.source.url)} (the source; model.recordings is not set)")
+        err.print(f"training on {plant.settings.source.url} (the source; model.recordings is not set)")
     training = _Training(plant, detector, promote=promote, as_json=as_json)
     if plant.settings.models is None:
         ((name, windows),) = sets.items()
@@ -97,7 +97,7 @@ class _Training:
         registry = registry_of(plant)
         n_all, windows = len(windows), windows.distinct()
         if len(windows) < n_all:
-            err.print(f"[yellow]left out[/] {n_all - len(windows)} of {n_all} sequences: copies of others")
+            err.print(notice("left out", f" {n_all - len(windows)} of {n_all} sequences: copies of others"))
         with Bar(f"{label}training", quiet=self.as_json, is_kept=True) as bar:
             shown = FitsShown(bar, label)
             try:
@@ -143,7 +143,7 @@ class _Training:
             results.append(result)
             if "error" in result:
                 wrong.append(name)
-                err.print(f"[yellow]model {name}[/]: {escape(result['error'])}")
+                err.print(notice(f"model {name}", f": {result['error']}"))
         if self.as_json:
             print_json({"models": results})
         if wrong:
@@ -195,17 +195,19 @@ def _check_count(sets: dict[str, WindowSet], settings: Settings) -> None:
 
 def _warn(data: Recordings, plant: Plant) -> None:
     for sequence, why in data.unscorable[:5]:
-        err.print(f"[yellow]left out[/] {sequence.stream} {sequence.sequence}: {why}")
+        err.print(notice("left out", f" {visible_name(sequence.stream)} {visible_name(sequence.sequence)}: {why}"))
     if len(data.unscorable) > 5:
-        err.print(f"[yellow]left out[/] {len(data.unscorable) - 5} more")
+        err.print(notice("left out", f" {len(data.unscorable) - 5} more"))
     if kinds := unreadable_text(data.counters.dead_letters):
-        err.print(f"[yellow]unreadable messages[/]: {kinds}")
+        err.print(notice("unreadable messages", f": {kinds}"))
     if data.counters.bad_values:
-        err.print(f"[yellow]bad values[/]: {escape(bad_values_text(data.counters.bad_values))}")
+        err.print(notice("bad values", f": {bad_values_text(data.counters.bad_values)}"))
     if data.counters.late_samples:
         err.print(
-            f"[yellow]{data.counters.late_samples} samples came too late[/] and are left out; "
-            "see sequences.allowed_lateness"
+            notice(
+                f"{data.counters.late_samples} samples came too late",
+                " and are left out; see sequences.allowed_lateness",
+            )
         )
 
 
@@ -220,13 +222,15 @@ def _print_result(
         + (f"now in service{announced}" if promoted else "not in service")
     )
     for remark in manifest.training.remarks:
-        out.print(f"[yellow]note[/]: {escape(remark)}")
+        out.print(note(remark))
     if metrics.score_quantiles["0.75"] < metrics.training_median <= metrics.score_quantiles["1"]:
         out.print(
-            "[yellow]note[/]: the model's own training sequences score above most calibration scores, so normal "
-            "sequences may alert too often: train for more epochs or on more recordings"
+            note(
+                "the model's own training sequences score above most calibration scores, so normal sequences may alert "
+                "too often: train for more epochs or on more recordings"
+            )
         )
     if below_certified is not None:
-        out.print(f"[yellow]note[/]: {escape(below_certified)}")
+        out.print(note(below_certified))
     if manifest.references is not None:
         print_references({"this model": manifest.references})

@@ -5,6 +5,7 @@ Shapes: n samples, C channels, L window length, G points in time at which a wind
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,6 +19,9 @@ from streamad.types import ChannelSpec, FinishedSequence, IntArray, Window
 MAX_GRID_POINTS = 1_000_000
 """A sequence with a longer grid is unscorable: its times or the period are wrong."""
 _MAX_SPAN_US = 2**53  # 285 years: float64 holds every whole microsecond below
+_MISSING = re.compile(r"(channel .*): [0-9]+% ")
+_SETTING = re.compile(r"\((window\.[a-z_.]+)")
+_REASON_CHARACTERS = 100
 _LATE_READING = 1.5  # usual intervals without a reading after which a channel is silent
 
 _Times: TypeAlias = npt.NDArray[np.float64]
@@ -28,6 +32,15 @@ class Unscorable:
     """The reason why a sequence gets no score, for the engineer of the plant."""
 
     detail: str
+
+    @property
+    def reason(self) -> str:
+        """Return the detail without the sequence's own figures, so that equal reasons can be counted."""
+        if channel := _MISSING.match(self.detail):
+            return f"{channel[1]}: too much is missing (window.max_missing)"
+        head, colon, _ = self.detail.partition(": ")
+        setting = _SETTING.search(self.detail)
+        return f"{head} ({setting[1]})" if colon and setting else head[:_REASON_CHARACTERS]
 
 
 class _RefusedError(Exception):

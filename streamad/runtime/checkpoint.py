@@ -19,6 +19,7 @@ from streamad.ports import DurableSink, Sink
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import STATE_FOLDER, read_state
+from streamad.system.rights import is_refusal, missing_right
 from streamad.system.tasks import look_at
 from streamad.system.untrusted_json import decode_json
 
@@ -64,9 +65,10 @@ def _read(path: Path) -> _Commit:
     try:
         commit = decode_json(read_state(path), _Commit)
     except (OSError, msgspec.MsgspecError) as error:
-        raise CheckpointError(
-            f"{path}: cannot be read ({error}); move the folder and the outputs away to begin anew"
-        ) from error
+        remedy = "move the folder and the outputs away to begin anew"
+        if is_refusal(error):
+            remedy = missing_right(path, "read")
+        raise CheckpointError(f"{path}: cannot be read ({error}); {remedy}") from error
     if commit.schema_version != SCHEMA_VERSION:
         raise CheckpointError(f"{path}: written by another version of streamad; finish with that version first")
     return commit

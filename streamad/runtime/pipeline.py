@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from streamad.errors import PartitionLost
 from streamad.ingest.sequences.sequence_ends import Closed
+from streamad.ingest.windowing import Unscorable
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
 from streamad.partition_progress import ProgressUpdate
@@ -439,6 +440,8 @@ class Pipeline:
         self.counters.commits += 1
         for waiting, sequence in zip(commit.done, commit.judged, strict=True):
             self.counters.verdicts[sequence.verdict.decision] += 1
+            if sequence.verdict.decision == "unscorable":
+                self.counters.count_unscorable(Unscorable(sequence.verdict.detail or "unknown").reason)
             self.counters.trained_model += sequence.trained_model
             self.counters.alerts += sequence.alert is not None
             if waiting.record_us is not None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Collection
 
 from streamad.errors import StalledError
+from streamad.plugins import split_url
 from streamad.ports import Clock
 from streamad.runtime.partition import Partition
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_status_logger
 from streamad.telemetry.metrics import Counters, Gauges, Latencies
+
+
+def worker_name(settings: Settings) -> str:
+    """Return the name of this worker in its group (``instance``), else machine and process: workers share a log."""
+    options = {**settings.source.options, **split_url(settings.source.url)[2]}
+    return str(options.get("instance") or f"{platform.node()}-{os.getpid()}")
 
 
 class Status:
@@ -19,7 +28,7 @@ class Status:
         self._settings = settings
         self._clock = clock
         self._counters = counters
-        self._log = get_status_logger().bind(plant=settings.name)
+        self._log = get_status_logger().bind(plant=settings.name, worker=worker_name(settings))
         self._moved_us = self._reported_us = clock.monotonic_us()
         self.latencies = Latencies()
 

@@ -20,15 +20,15 @@ from pydantic import (
 )
 
 from streamad.errors import ConfigError, Problem
+from streamad.plugins import secret_in
 
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-_PASSWORD_IN_URL = re.compile(r"//[^/?#@]*:[^/?#@]+@")
 
 
 def _no_password(url: str) -> str:
-    if _PASSWORD_IN_URL.search(url):
-        raise ValueError("holds a password: secrets come from the environment or a file, never from the config")
+    if (what := secret_in(url)) is not None:
+        raise ValueError(f"holds {what}: secrets come from the environment or a file, never from the config")
     return url
 
 

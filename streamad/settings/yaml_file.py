@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, Problem
+from streamad.system.rights import reason
 
 Loc = tuple[int | str, ...]
 
@@ -55,7 +56,9 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Loc, int], list[Problem]
         text = data.decode("utf-8")
     except OSError as error:
         hint = "; write one with: streamad init" if isinstance(error, FileNotFoundError) else ""
-        raise ConfigError([Problem("", f"cannot read it: {error.strerror}{hint}")], source=str(path)) from error
+        raise ConfigError(
+            [Problem("", f"cannot read it: {reason(error, path, 'read')}{hint}")], source=str(path)
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Problem("", "is not UTF-8 text")], source=str(path)) from error
     if len(data) > _MOST_BYTES:

@@ -15,14 +15,13 @@ from pathlib import Path
 from streamad.errors import OutputError
 from streamad.system.locks import lock_open_file
 from streamad.system.opening import STATE_FILE, NotRegularError, open_regular
+from streamad.system.rights import is_refusal, missing_right
 
 _ADVICE = {
     errno.ENOSPC: "free disk space and try again",
     errno.EDQUOT: "free disk space or raise the quota and try again",
     errno.EFBIG: "raise the file size limit (ulimit -f) and try again",
     errno.EISDIR: "it is a folder: name a file in it",
-    errno.EACCES: "give this user write permission",
-    errno.EPERM: "give this user write permission",
     errno.EROFS: "the file system is read-only: mount it writable or choose another folder",
     errno.ENOTDIR: "a file is in the way where a folder is needed: move it or choose another folder",
     errno.EEXIST: "a file is in the way where a folder is needed: move it or choose another folder",
@@ -44,6 +43,8 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, "check the disk and try again")
+        if is_refusal(error):
+            advice = missing_right(path, "write")
         if isinstance(error, NotRegularError):
             advice = "name a regular file"
         raise OutputError(f"cannot write {path}: {error.strerror or error}; {advice}") from error

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from streamad.messages import Event, ModelRef, OutputRecord
 from streamad.ports import Clock
+from streamad.safe_text import masked
 from streamad.telemetry.logs import get_status_logger
 from streamad.types import from_us
 
@@ -59,7 +60,7 @@ class EventLog:
         """Emit an event of ``kind``, a stable identifier; the log shows it at any verbosity, at ``level``."""
         event = Event(
             kind=kind,
-            message=message,
+            message=masked(message),
             partition=partition,
             stream=stream,
             model=model,
@@ -73,7 +74,7 @@ class EventLog:
         version = None if model is None else f"{model.name} {model.version}"
         named = {"partition": partition, "stream": stream, "model": version}
         where = {key: name for key, name in named.items() if name is not None}
-        getattr(self._log, level)(kind, message=message, **where, **event.figures)
+        getattr(self._log, level)(kind, message=event.message, **where, **event.figures)
 
     def take(self) -> list[Event]:
         """Return the events that wait for a commit, and forget them."""

@@ -12,6 +12,7 @@ import numpy as np
 from streamad.types import BAD_REASONS, BadValues
 
 _LATENCIES = 10_000
+_REASONS = 100
 
 
 @dataclass(slots=True)
@@ -46,7 +47,8 @@ class Counters:
     read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
     counts the aborted ones. ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
     those left open at the end of a finite input. ``bad_values`` counts values that cannot be used, by channel and
-    reason; only some of them become dead letters. ``learning`` is by model, and empty if the plant does not learn.
+    reason; only some of them become dead letters.
+    ``unscorable`` counts verdicts by reason. ``learning`` is by model, and empty if the plant does not learn.
     """
 
     def __init__(self) -> None:
@@ -68,7 +70,13 @@ class Counters:
         self.bad_values: dict[str, Counter[str]] = {}
         self.sequences: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
+        self.unscorable: Counter[str] = Counter()
         self.learning: dict[str, LearningCounters] = {}
+
+    def count_unscorable(self, reason: str) -> None:
+        """Count a verdict ``unscorable``; reasons beyond the first hundred count as "other"."""
+        known = reason in self.unscorable or len(self.unscorable) < _REASONS
+        self.unscorable[reason if known else "other"] += 1
 
     def count_bad_values(self, bad: BadValues, channels: Sequence[str]) -> None:
         """Add the bad values of a block."""

@@ -248,7 +248,7 @@ def test_a_table_of_other_channels_is_dead_letters_never_verdicts(plant: CliPlan
     (plant.folder / "other.csv").write_text("stream,sequence,time,volume\nr1,a,2026-01-01T00:00:00Z,3\n")
     outcome = plant("replay --quiet --json --out said", plant.folder / "other.csv")
     assert outcome.code == 1
-    assert "all messages are unreadable (1 missing_field)" in outcome.err
+    assert "none of 1 records is usable (1 missing_field: unreadable)" in outcome.err
     assert outcome.last_json["counters"]["dead_letters"] == {"missing_field": 1}
     assert outcome.last_json["sequences"] == 0
     (letter,) = [json.loads(text) for text in (plant.folder / "said" / "dead_letters.jsonl").read_text().splitlines()]

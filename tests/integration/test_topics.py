@@ -186,7 +186,7 @@ async def test_a_progress_topic_with_other_partitions_is_an_error(kafka: Broker)
         kafka, {plant.inputs[0]: 3, **with_settings(plant.progress[0], cleanup_policy="compact")}, plant
     )
     (told,) = texts(findings, plant.progress[0])
-    assert told.startswith("has 2 partitions, its input has 3: with another number of partitions begin under a new")
+    assert told.startswith("has 2 partitions, its input has 3: go on under a new group")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamad.errors import SourceError
+from streamad.system.rights import reason
 from streamad_connectors.files.formats.options import FileFormat, FileOptions
 
 _ENDINGS: dict[str, FileFormat] = {
@@ -60,7 +61,7 @@ def matching_paths(rest: str, options: FileOptions, base_dir: Path) -> list[Path
             raise SourceError(f"{path}: is neither a file nor a folder; name a regular file")
         return _matches(path)
     except OSError as error:
-        raise SourceError(f"{path}: cannot be listed ({error.strerror}); check the rights of the folder") from error
+        raise SourceError(f"{path}: cannot be listed ({reason(error, error.filename or path, 'read')})") from error
 
 
 def joined_name(rest: str, base_dir: Path) -> str:

@@ -12,6 +12,7 @@ from streamad.errors import SourceError
 from streamad.system.files import clear_leftovers, write_atomically
 from streamad.system.locks import try_lock
 from streamad.system.opening import read_state
+from streamad.system.rights import is_refusal, reason
 
 _MOST_BYTES = 1 << 22
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=1 << 61)]
@@ -53,7 +54,7 @@ class GroupPosition:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = try_lock(path.with_name(f".{path.name}.lock"))
         except OSError as error:
-            raise SourceError(f"cannot keep the position in {path}: {error.strerror or error}") from error
+            raise SourceError(f"cannot keep the position in {path}: {reason(error, path, 'write')}") from error
         if self._lock is None:
             raise SourceError(f"{path}: another program reads with this group; choose another group")
         clear_leftovers(path.parent, path.name)
@@ -62,6 +63,8 @@ class GroupPosition:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if isinstance(error, OSError) and is_refusal(error):
+                raise SourceError(f"cannot read {path}: {reason(error, path, 'read')}") from error
             why = (error.strerror if isinstance(error, OSError) else None) or error
             raise SourceError(f"{path} is damaged ({why}): delete it to begin anew") from error
 

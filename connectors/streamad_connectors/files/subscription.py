@@ -20,6 +20,7 @@ from streamad.plugins import ConnectorContext
 from streamad.ports import StoredMessage
 from streamad.settings.fields import ConfigSection, Duration, Size
 from streamad.system.opening import NotRegularError, open_regular
+from streamad.system.rights import reason
 from streamad.system.tasks import finished
 from streamad.telemetry.logs import get_logger
 from streamad_connectors.files.group_position import GroupPosition, Position, TakenLine
@@ -181,7 +182,7 @@ class FileSubscription:
             advice = "; it is a folder: name a file in it"
         elif isinstance(error, NotRegularError):
             advice = "; name a regular file"
-        return SourceError(f"cannot read {self._path}: {error.strerror or error}{advice}")
+        return SourceError(f"cannot read {self._path}: {reason(error, self._path, 'read')}{advice}")
 
     def _read(self) -> list[tuple[TakenLine, bytes | None]]:
         """Return some whole new lines, without the content of those that are too long."""

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.check.findings import Finding, ok
 from streamad.commands.check.models import check_models
 from streamad.commands.check.places import check_checkpoint, check_sinks
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.store import check_store
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, styled
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
 
@@ -71,10 +70,10 @@ def _check_source_and_sinks(plant: Plant) -> list[Finding]:
 
 def _print(findings: list[Finding]) -> None:
     for finding in findings:
-        mark = f"[{_COLOURS[finding.outcome]}]{finding.outcome:<8}[/]"
-        out.print(f"{mark} {escape(f'{finding.check:<20} {finding.message}')}")
+        mark = (f"{finding.outcome:<8}", _COLOURS[finding.outcome])
+        out.print(styled(mark, f" {finding.check:<20} {finding.message}"))
         if finding.advice:
-            out.print(f"{'':30}{escape(f'-> {finding.advice}')}")
+            out.print(f"{'':30}-> {finding.advice}")
 
 
 def _summary(n_failed: int, n_warnings: int) -> str:

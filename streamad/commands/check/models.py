@@ -9,7 +9,7 @@ from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
 from streamad.commands.check.sample import Sample
-from streamad.commands.shared.certification import uncertified
+from streamad.commands.shared.figures.certification import uncertified
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router

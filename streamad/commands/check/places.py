@@ -21,6 +21,7 @@ from streamad.runtime.wiring import sink_urls, source_for
 from streamad.settings.places import file_of, place_key
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
+from streamad.system.rights import missing_right, reason
 
 
 def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:
@@ -75,7 +76,7 @@ def _writable_file(check: str, path: Path) -> Finding:
         return failed(check, f"{path} is a folder", "name a file in it")
     if path.exists():
         if not os.access(path, os.W_OK):
-            return failed(check, f"{path} cannot be written", "give this user write permission")
+            return failed(check, f"{path} cannot be written", missing_right(path, "write"))
         return ok(check, f"{path} (exists, is appended to)")
     return makeable(check, path) or ok(check, f"{path} (will be made)")
 
@@ -96,11 +97,11 @@ def makeable(check: str, path: Path) -> Finding | None:
     if not home.is_dir():
         return failed(check, f"{home} is a file, {path} needs a folder there", "move it or write elsewhere")
     if not os.access(home, os.W_OK | os.X_OK):
-        return failed(check, f"{home} cannot be written", "give this user write permission, or write elsewhere")
+        return failed(check, f"{home} cannot be written", f"{missing_right(path, 'write')}; or write elsewhere")
     try:
         Path(tempfile.mkdtemp(prefix=".streamad-check-", dir=home)).rmdir()  # some file systems, as /proc, take none
     except OSError as error:
-        return failed(check, f"nothing can be made in {home}: {error.strerror or error}", "write elsewhere")
+        return failed(check, f"nothing can be made in {home}: {reason(error, home, 'write')}", "write elsewhere")
     return None
 
 
@@ -136,7 +137,7 @@ def _local_checkpoint(plant: Plant) -> list[Finding]:
     if not folder.exists():
         return [makeable(check, folder) or ok(check, f"{folder} (will be made; the first run reads from the start)")]
     if not os.access(folder, os.W_OK | os.X_OK):
-        return [failed(check, f"{folder} cannot be written", "give this user write permission")]
+        return [failed(check, f"{folder} cannot be written", missing_right(folder, "write"))]
     if _is_locked(folder / "lock"):
         return [failed(check, f"{folder} is in use by a running streamad", "stop it first, or use another folder")]
     return _fits_outputs(check, folder, plant)

@@ -10,8 +10,8 @@ from streamad.commands.check.findings import Finding, Outcome, failed, failure, 
 from streamad.commands.check.models import check_routes
 from streamad.commands.check.sample import Sample, is_sorted, read_sample
 from streamad.commands.shared.console import count, run_async
+from streamad.commands.shared.figures.report import bad_values_text
 from streamad.commands.shared.plants import name_config
-from streamad.commands.shared.report import bad_values_text
 from streamad.commands.shared.topics import merged_errors, topics_of
 from streamad.errors import StreamadError
 from streamad.ingest.bad_values import BAD_VALUE

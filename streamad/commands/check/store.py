@@ -12,6 +12,7 @@ from streamad.commands.check.places import makeable, misplaced_folder
 from streamad.commands.shared.stored import open_store, stored_models
 from streamad.errors import StreamadError
 from streamad.plant import Plant
+from streamad.system.rights import missing_right
 
 _CHECK = "learning.store"
 _LOCAL = (None, "file", "local")
@@ -46,5 +47,5 @@ def _unusable_folder(folder: Path) -> Finding | None:
     if not folder.is_dir():
         return failed(_CHECK, f"{folder} is a file", "name a folder: learning.store")
     if not os.access(folder, os.W_OK | os.X_OK):
-        return failed(_CHECK, f"{folder} cannot be written", "give this user write permission")
+        return failed(_CHECK, f"{folder} cannot be written", missing_right(folder, "write"))
     return None

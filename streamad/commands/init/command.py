@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.check.source import check_source
 from streamad.commands.init.config import config_text, duration_text, trial_settings
@@ -18,7 +17,7 @@ from streamad.commands.init.layout import Layout, find_layout
 from streamad.commands.init.order import read_sorted
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
-from streamad.commands.shared.console import JsonOption, err, local_url, out, print_json
+from streamad.commands.shared.console import JsonOption, err, local_url, notice, out, print_json
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import OutputError, UsageError
 from streamad.plugins import ConnectorContext, connect_source, split_url
@@ -125,15 +124,15 @@ def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, a
     if as_json:
         print_json(_report(config, raw, layout, rhythm) | {"checks": concerns})
         return
-    for label, value in _found(raw, layout, rhythm, plant.settings.decode.default_stream):
-        out.print(escape(f"{label:<12} {value}"))
+    for name, value in _found(raw, layout, rhythm, plant.settings.decode.default_stream):
+        out.print(f"{name:<12} {value}")
     for note in _notes(layout):
-        err.print(f"[yellow]guessed[/]      {escape(note)}")
+        err.print(notice("guessed", f"      {note}"))
     for path, why in layout.left_out:
-        err.print(f"[yellow]left out[/]     {escape(f'{path}: {why}')}")
+        err.print(notice("left out", f"     {path}: {why}"))
     for finding in concerns:
-        err.print(f"[yellow]{finding.outcome:<12}[/] {escape(f'{finding.message} -> {finding.advice}')}")
-    out.print(escape(f"wrote {config}; read it through, then: streamad check --config {config}"))
+        err.print(notice(f"{finding.outcome:<12}", f" {finding.message} -> {finding.advice}"))
+    out.print(f"wrote {config}; read it through, then: streamad check --config {config}")
 
 
 def _notes(layout: Layout) -> list[str]:

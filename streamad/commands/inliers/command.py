@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.inliers.export import Route, jsonl_bytes, npz_bytes
 from streamad.commands.inliers.listing import StoreReport, counted
@@ -118,7 +117,7 @@ def export(
         return
     first, last = (pick(one.sequence.time_us for one in chosen) for pick in (min, max))
     span_text = f"{time_text(first)} to {time_text(last)} UTC"
-    out.print(escape(f"wrote {to}: {len(chosen)} sequences ({counted(counts)}), ended {span_text}"))
+    out.print(f"wrote {to}: {len(chosen)} sequences ({counted(counts)}), ended {span_text}")
     period = plant.settings.window.resample.period if plant.settings.window.resample is not None else None
     if to.suffix.lower() == ".npz" and period is not None:
         out.print(f"its times are generated: read it as '{to}?period={period / 1e6:g}s', the grid of window.resample")

@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
-from streamad.commands.shared.console import err, one_line, out, print_table
+from streamad.commands.shared.console import err, notice, out, print_table, styled
 from streamad.commands.shared.monitor import p_text
 from streamad.commands.shared.stored import StoreView, learning_of, open_store, time_text
 from streamad.learn.store.records import SHARES, Mark, Share
 from streamad.plant import Plant
+from streamad.safe_text import one_line, visible_name
 from streamad.types import from_us
-
-_ID_CHARACTERS = 32  # never cut off, so that it can be copied
 
 
 class StoreReport:
@@ -61,7 +59,7 @@ class StoreReport:
 
     def print(self, *, each: bool) -> None:
         """Print the report for people."""
-        out.print(f"model [bold]{self.model}[/]")
+        out.print(styled("model ", (self.model, "bold")))
         table = Table("share", "sequences", "at most", "from (UTC)", "to", "judged by", "decisions", box=None)
         for share in SHARES:
             found = self._share(share)
@@ -76,13 +74,13 @@ class StoreReport:
             )
         print_table(table)
         if each:
-            print_table(_sequences(self.stored, self.marks))
+            print_table(_sequences(self.stored, self.marks), whole=("id", "stream", "sequence"))
         if self.marks:
             gone = len(self.marks.keys() - {one.sequence.id for one in self.stored})
             words = counted(Counter(sorted(mark.judgement.replace("_", " ") for mark in self.marks.values())))
             out.print(f"marks: {words}" + (f"; {gone} of them without a stored window" if gone else ""))
         for problem in self.problems:
-            err.print(f"[yellow]not used[/] {escape(problem)}")
+            err.print(notice("not used", f" {problem}"))
 
 
 def counted(counts: Mapping[str, int]) -> str:
@@ -91,21 +89,18 @@ def counted(counts: Mapping[str, int]) -> str:
 
 
 def _sequences(stored: Sequence[StoreView], marks: Mapping[str, Mark]) -> Table:
-    table = Table(box=None)
-    table.add_column("id", overflow="fold", min_width=_ID_CHARACTERS)
-    for name in ("stream", "sequence", "ended (UTC)", "share", "decision", "p", "mark"):
-        table.add_column(name)
+    table = Table("id", "stream", "sequence", "ended (UTC)", "share", "decision", "p", "mark", box=None)
     for one in sorted(stored, key=lambda one: one.sequence.time_us):
         sequence = one.sequence
         table.add_row(
             sequence.id,
-            escape(sequence.stream),
-            escape(sequence.sequence),
+            visible_name(sequence.stream),
+            visible_name(sequence.sequence),
             time_text(sequence.time_us),
             one.share,
             sequence.decision,
             "" if sequence.p_value is None else p_text(sequence.p_value),
-            escape(_said(marks[sequence.id])) if sequence.id in marks else "",
+            _said(marks[sequence.id]) if sequence.id in marks else "",
         )
     return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +10,8 @@ import typer
 from rich.table import Table
 
 from streamad.commands.models.show import show_page
-from streamad.commands.shared.certification import line_below_certified
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table, styled
+from streamad.commands.shared.figures.certification import line_below_certified
 from streamad.commands.shared.lazy import group_of
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
@@ -71,9 +72,9 @@ def list_versions(
         return
     for one in found:
         if plant.settings.models is not None:
-            out.print(f"model [bold]{one['model']}[/]")
+            out.print(styled("model ", (one["model"], "bold")))
         if one["versions"]:
-            print_table(_table(one["versions"]))
+            print_table(_table(one["versions"]), whole=("version", "created (UTC)", "parent"))
         else:
             out.print(f"no version of model {one['model']!r} yet; train one with: streamad train --config {config}")
     if not found:
@@ -98,15 +99,15 @@ def _standing(row: dict[str, Any]) -> str:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    heads = ("version", "", "created", "detector", "trained on", "calibrated on", "because of", "parent")
-    table = Table(*heads, box=None)
+    heads = ("version", "", "created (UTC)", "detector", "trained", "calibrated", "why", "parent")
+    table = Table(*heads, box=None, padding=(0, 1, 0, 0))
     for row in rows:
         table.add_row(
             row["version"],
             _standing(row),
-            row["created_at"],
+            f"{datetime.fromisoformat(row['created_at']).astimezone(UTC):%Y-%m-%d %H:%M}",
             row["detector"],
-            f"{row['n_training']} sequences",
+            f"{row['n_training']}",
             f"{row['n_calibration']}",
             row["trained_because_of"] or "train",
             row["parent"] or "",
@@ -131,7 +132,7 @@ def show(
     name = one_model(plant, model)
     registry = registry_of(plant)
     current = registry.current(name)
-    chosen = version or current
+    chosen = current if version is None else registry.named(name, version)
     if chosen is None:
         raise NoModelError(
             f"model {name!r} has no version in service; train one with: streamad train --config {config}"

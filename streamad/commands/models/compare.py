@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table
+from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, print_json, print_table
+from streamad.commands.shared.figures.report import print_references
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.report import print_references
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model, open_store
 from streamad.errors import UsageError
 from streamad.judge.routing import settings_for
@@ -22,6 +21,7 @@ from streamad.learn.promotion.comparison import Comparison, compare_versions
 from streamad.learn.promotion.review import waiting_version
 from streamad.learn.promotion.silenced import Silenced
 from streamad.learn.registry.registry import NoModelError
+from streamad.safe_text import visible_name
 
 _SHOWN_SILENCED = 20
 _ORDER = {"confirmed": 0, None: 1, "withdrawn": 1, "veto": 2, "false_alarm": 3}
@@ -48,7 +48,8 @@ def compare(
     least = learning_of(plant).promotion.min_comparison
     name = one_model(plant, model)
     registry = registry_of(plant)
-    a, b = _in_order(a, b, registry.current(name), name)
+    a, other = registry.named(name, a), None if b is None else registry.named(name, b)
+    a, b = _in_order(a, other, registry.current(name), name)
     with Bar("comparing", quiet=as_json) as bar:
         found = compare_versions(
             registry,
@@ -71,8 +72,8 @@ def compare(
         waiting = waiting_version(registry, name, current)
         if waiting is not None and waiting.version == b:
             which = "" if plant.settings.models is None else f" --model {name}"
-            out.print(escape(f"to take it: streamad models promote {b}{which}"))
-            out.print(escape(f"to leave it: streamad models decline {b}{which}"))
+            out.print(f"to take it: streamad models promote {b}{which}")
+            out.print(f"to leave it: streamad models decline {b}{which}")
 
 
 def _in_order(a: str, b: str | None, current: str | None, name: str) -> tuple[str, str]:
@@ -93,12 +94,13 @@ def _print(found: Comparison, name: str, least: int, heads: dict[str, str]) -> N
     print_references({heads[who]: record for who, record in found.references.items()})
     if found.n_sequences < least:
         out.print(
-            f"[yellow]note[/]: {found.n_sequences} sequences are few: a promotion needs {least} "
-            "(learning.promotion.min_comparison)"
+            note(
+                f"{found.n_sequences} sequences are few: a promotion needs {least} (learning.promotion.min_comparison)"
+            )
         )
     if found.raised_threshold:
         who = heads["champion"]
-        out.print(f"[yellow]note[/]: {who} alerts too often; its detections are counted at a raised threshold")
+        out.print(note(f"{who} alerts too often; its detections are counted at a raised threshold"))
 
 
 def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
@@ -112,12 +114,12 @@ def _print_silenced(found: Silenced, heads: dict[str, str]) -> None:
     for each in sorted(found.alerts, key=lambda one: _ORDER.get(one.judgement, 0))[:_SHOWN_SILENCED]:
         table.add_row(
             each.alert_id[:12],
-            escape(f"{each.stream}/{each.sequence}"),
+            visible_name(f"{each.stream}/{each.sequence}"),
             f"{each.ended_at:%Y-%m-%d %H:%M}",
             "-" if each.judgement is None else each.judgement.replace("_", " "),
             f"{each.p_champion:.3g}",
             f"{each.p_challenger:.3g}",
         )
-    print_table(table)
+    print_table(table, whole=("alert", "sequence", "ended (UTC)"))
     if len(found.alerts) > _SHOWN_SILENCED:
         out.print(f"... and {len(found.alerts) - _SHOWN_SILENCED} more (all: --json)")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
 from streamad.commands.shared.plants import load_plant
@@ -47,7 +46,7 @@ def prune(
         print_json({"model": name, "removed": removed, "dry_run": dry_run, "versions": left})
         return
     if not removed:
-        out.print(escape(f"model {name}: nothing to remove, {len(left)} versions"))
+        out.print(f"model {name}: nothing to remove, {len(left)} versions")
         return
     done = "would remove" if dry_run else "removed"
-    out.print(escape(f"model {name}: {done} {len(removed)} versions: {', '.join(removed)}"))
+    out.print(f"model {name}: {done} {len(removed)} versions: {', '.join(removed)}")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
 from streamad.errors import ArtifactError, UsageError
@@ -33,6 +32,7 @@ def promote(
     plant = load_plant(config)
     name = one_model(plant, model)
     registry = registry_of(plant)
+    version = registry.named(name, version)
     _put_into_service(plant, registry, name, version, registry.current(name), as_json=as_json)
 
 
@@ -49,6 +49,7 @@ def decline(
     plant = load_plant(config)
     name = one_model(plant, model)
     registry = registry_of(plant)
+    version = registry.named(name, version)
     if version == registry.current(name):
         raise UsageError(f"{version} is in service: streamad models rollback")
     if not registry.decline(name, version):
@@ -56,7 +57,7 @@ def decline(
     if as_json:
         print_json({"model": name, "declined": version})
         return
-    out.print(escape(f"model {name} {version} is declined: the same marks make no other version"))
+    out.print(f"model {name} {version} is declined: the same marks make no other version")
 
 
 def rollback(
@@ -79,6 +80,7 @@ def rollback(
     current = registry.current(name)
     if current is None:
         raise NoModelError(f"model {name!r} has no version in service: there is nothing to roll back")
+    to = None if to is None else registry.named(name, to)
     if to == current:
         raise UsageError(f"--to {to}: this is the version in service")
     _put_into_service(plant, registry, name, to or _parent(registry, name, current), current, as_json=as_json)
@@ -107,9 +109,9 @@ def _put_into_service(
         print_json({"model": name, "current": version, "before": before})
         return
     if silences:
-        err.print(f"[yellow]note[/]: {escape(silences)}")
+        err.print(note(silences))
     was = f" (before: {before})" if before and before != version else ""
-    out.print(escape(f"model {name} {version} is now in service{was}; {announced}"))
+    out.print(f"model {name} {version} is now in service{was}; {announced}")
 
 
 def _silences(registry: Registry, name: str, version: str) -> str:

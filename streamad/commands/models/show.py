@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
-from streamad.commands.shared.certification import rounded_up
-from streamad.commands.shared.console import out, print_table
-from streamad.commands.shared.report import print_references
+from streamad.commands.shared.console import out, print_table, styled
+from streamad.commands.shared.figures.certification import rounded_up
+from streamad.commands.shared.figures.report import print_references
 from streamad.commands.shared.stored import time_text
 from streamad.judge.calibration import certifiable_rate
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
+from streamad.safe_text import one_line
 
 _SHOWN_CHALLENGES = 5
 _LABEL = 12
@@ -28,7 +28,7 @@ _METHODS = {
 def show_page(manifest: Manifest, current: str | None, below_certified: str | None = None) -> None:
     """Print the page; ``current`` is the version in service, ``below_certified`` a note about the configured rate."""
     serves = "in service" if manifest.version == current else f"not in service ({current or 'none'} is)"
-    out.print(f"[bold]model {manifest.name} {manifest.version}[/], {serves}")
+    out.print(styled((f"model {manifest.name} {manifest.version}", "bold"), f", {serves}"))
     packages = ", ".join(f"{name} {version}" for name, version in manifest.packages.items())
     _line(
         "made",
@@ -45,7 +45,7 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
     _line("trained", _training(manifest))
     _line("calibrated", _calibration(manifest))
     if below_certified is not None:
-        out.print(f"[yellow]{'note':<{_LABEL}}[/]{escape(below_certified)}")
+        out.print(styled((f"{'note':<{_LABEL}}", "yellow"), below_certified))
     _line(
         "scores",
         _scores(manifest.metrics.score_quantiles) + f"; of training sequences {manifest.metrics.training_median:.4g}",
@@ -62,7 +62,7 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
 
 
 def _line(label: str, text: str) -> None:
-    out.print(f"{label:<{_LABEL}}{escape(text)}")
+    out.print(f"{label:<{_LABEL}}{one_line(text)}")
 
 
 def _members(settings: Mapping[str, Any]) -> None:
@@ -124,5 +124,5 @@ def _decision(manifest: Manifest, decision: PromotionDecision) -> None:
 def _files(manifest: Manifest) -> Table:
     table = Table("file", "bytes", "sha256", box=None)
     for name, record in manifest.files.items():
-        table.add_row(escape(name), str(record.size_bytes), f"{record.sha256[:16]}...")
+        table.add_row(name, str(record.size_bytes), f"{record.sha256[:16]}...")
     return table

@@ -12,10 +12,9 @@ import typer
 from cronsim import CronSim
 from rich.console import Group
 from rich.live import Live
-from rich.markup import escape
 from rich.text import Text
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleConsole, out, print_json, visible
+from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleConsole, out, print_json, styled
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, open_store, some_models, stored_models
 from streamad.errors import StoreError, UsageError
@@ -27,6 +26,7 @@ from streamad.learn.store.records import Mark, Share
 from streamad.learn.trainer.requests import TrainingFailed, TrainingRequest, TrainingResult, posted_requests
 from streamad.learn.trainer.status import TrainingStatus, read_status
 from streamad.plant import Plant
+from streamad.safe_text import one_line
 from streamad.settings.learning import LearningSettings
 from streamad.types import from_us
 
@@ -56,7 +56,7 @@ def status(
         out.print(_page(reports))
         return
     try:
-        with Live(_page(reports), console=VisibleConsole(highlight=False), auto_refresh=False) as live:
+        with Live(_page(reports), console=VisibleConsole(), auto_refresh=False) as live:
             while True:
                 time.sleep(_REFRESH_S)
                 live.update(_page(_reports(plant, model)), refresh=True)
@@ -71,7 +71,7 @@ def _reports(plant: Plant, model: str | None) -> list[_Report]:
 def _page(reports: list[_Report]) -> Group:
     if not reports:
         return Group(Text("no model yet: none is named in the config, none has versions or stored sequences"))
-    return Group(*(Text.from_markup(visible(line)) for report in reports for line in report.lines()))
+    return Group(*(line for report in reports for line in report.lines()))
 
 
 class _Report:
@@ -134,10 +134,11 @@ class _Report:
             "store_problem": self.store_problem,
         }
 
-    def lines(self) -> list[str]:
-        """Return the status for people, as markup."""
+    def lines(self) -> list[Text]:
+        """Return the status for people."""
         serves = f"{self.champion} in service" if self.champion else "no version in service"
-        found = [f"[bold]model {self.model}[/]: {serves}, {self.n_versions} version{'s' * (self.n_versions != 1)}"]
+        n = self.n_versions
+        found = [styled((f"model {self.model}", "bold"), f": {serves}, {n} version{'s' * (n != 1)}")]
         if self.learning is None:
             return [*found, *_line("learning", "off: the config has no section learning")]
         if (cold_start := self.cold_start("sequences")) is not None:
@@ -243,8 +244,8 @@ def progress_text(training: TrainingStatus) -> str:
     return f"{phase}{fit}{epoch}{loss}"
 
 
-def _line(label: str, text: str) -> list[str]:
-    return [f"{label:<{_LABEL}}{escape(text)}"]
+def _line(label: str, text: str) -> list[Text]:
+    return [styled(f"{label:<{_LABEL}}{one_line(text)}")]
 
 
 def _time(time_us: int | None) -> datetime | None:

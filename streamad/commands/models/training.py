@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from streamad.commands.models.status import progress_text
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, out, print_json, run_async, stop_on_signals
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    err,
+    note,
+    out,
+    print_json,
+    run_async,
+    stop_on_signals,
+)
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.stored import ModelOption, learning_of, one_model
@@ -104,12 +112,12 @@ def _train(plant: Plant, model: str, asked: TrainingRequest, *, hand_over: bool,
     if result.promoted and result.version is not None:
         announced = announce_promotion(plant, ModelRef(model, result.version))
         if not as_json:
-            out.print(escape(f"model {model} {result.version}: {result.reason}; {announced}"))
+            out.print(f"model {model} {result.version}: {result.reason}; {announced}")
     elif result.version is None:
         raise _TrainingError(f"model {model}: {result.reason}")
     elif not as_json:
-        out.print(escape(f"model {model} {result.version}: {result.reason}"))
-        out.print(escape(f"to promote it anyway: streamad models promote {result.version}"))
+        out.print(f"model {model} {result.version}: {result.reason}")
+        out.print(f"to promote it anyway: streamad models promote {result.version}")
     _end_with_marks(plant, result, as_json=as_json)
 
 
@@ -117,7 +125,7 @@ def _end_with_marks(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> 
     """Print what operators' marks have done in the training, and announce a version that they have promoted."""
     second, model = result.second, result.model
     if result.n_capped and not as_json:
-        err.print(f"[yellow]note[/]: {escape(result.capped)}")
+        err.print(note(result.capped))
     if second is None:
         return
     announced = ""
@@ -126,9 +134,9 @@ def _end_with_marks(plant: Plant, result: TrainingOutcome, *, as_json: bool) -> 
     if not as_json:
         made = second.version or "(no version)"
         first, *more = f"{second.reason}{announced}".split("; ")
-        out.print(escape(f"model {model} {made}, with operators' marks: {first}"))
+        out.print(f"model {model} {made}, with operators' marks: {first}")
         for part in more:
-            out.print(escape(f"  {part}"))
+            out.print(f"  {part}")
 
 
 class _TrainingError(StreamadError):

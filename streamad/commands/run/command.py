@@ -13,9 +13,9 @@ import typer
 
 from streamad.commands.run.workers import Supervisor, stop_with_parent
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, print_json, run_async, stop_on_signals
+from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.monitor import Monitor
 from streamad.commands.shared.plants import load_whole_plant
-from streamad.commands.shared.report import print_summary
 from streamad.errors import UsageError
 from streamad.plant import Plant
 from streamad.ports import TransactionalSource
@@ -85,6 +85,8 @@ def run(
             err.print(f"worker {name}: {report.sequences} sequences judged, {report.counters['alerts']} alerts")
         else:
             print_summary(report, settings.alerts.false_alarm_rate)
+        if not report.interrupted and report.counters["records"]:
+            check_usable(report.counters)
 
     run_async(work())
 

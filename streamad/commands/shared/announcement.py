@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rich.markup import escape
-
-from streamad.commands.shared.console import err
+from streamad.commands.shared.console import err, note
 from streamad.commands.shared.plants import check_place
 from streamad.errors import StreamadError
 from streamad.learn.feedback.control import announce
@@ -22,7 +20,5 @@ def announce_promotion(plant: Plant, model: ModelRef) -> str:
         check_place(plant, "control")
         asyncio.run(announce(plant, model))
     except StreamadError as error:
-        err.print(
-            f"[yellow]note[/]: no announcement, running monitors find the version by themselves: {escape(str(error))}"
-        )
+        err.print(note(f"no announcement, running monitors find the version by themselves: {error}"))
     return "running monitors load it within 2 s"

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
 from streamad.errors import UsageError
 from streamad.plugins import split_url
+from streamad.safe_text import masked, visible, visible_json, visible_name
 
 T = TypeVar("T")
 
@@ -28,30 +29,79 @@ ConfigOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")]
 
-# What acts on a terminal or its reader and shows nothing: controls but tab and line feed, and changes of direction.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-def visible(text: str) -> str:
-    """Return ``text`` with escapes in place of controls: names and notes come from others, and may carry any."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def one_line(text: str) -> str:
-    """Return ``text`` on one line, without runs of spaces: it cannot pass for a line of streamad's own."""
-    return " ".join(text.split())
-
 
 class VisibleConsole(Console):
-    """Prints no control that is part of a text (of a string: whoever makes a ``Text`` uses ``visible``)."""
+    """Prints a string as it is: no markup, no emoji codes, controls as escapes, secrets masked (``printed``)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"highlight": False, "markup": False, "emoji": False, **options})
 
     def render_str(self, text: str, *args: Any, **how: Any) -> Text:
-        """Return ``text`` rendered, as every string is that is printed."""
-        return super().render_str(visible(text), *args, **how)
+        """Return ``text`` rendered, as every string is that is printed, in cells of tables as well."""
+        return super().render_str(printed(text), *args, **how)
 
 
-out = VisibleConsole(highlight=False, soft_wrap=True)
-err = VisibleConsole(stderr=True, highlight=False, soft_wrap=True)
+def printed(text: str) -> str:
+    """Return ``text`` as a person may see it."""
+    return visible(masked(text))
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Return one line of ``parts``: a string as it is, or a string and its style, such as "bold red"."""
+    return Text.assemble(*(printed(part) if isinstance(part, str) else (printed(part[0]), part[1]) for part in parts))
+
+
+def notice(name: str, text: str = "") -> Text:
+    """Return ``name`` in the colour of a notice, then ``text``."""
+    return styled((name, "yellow"), text)
+
+
+def note(text: str) -> Text:
+    """Return ``note: text``."""
+    return notice("note", f": {text}")
+
+
+class Fields:
+    """A line of fields for ``print``. A terminal that is too narrow for it gets several: no field is broken that fits.
+
+    The lines that follow are indented by ``indent`` columns. Without a terminal it is one line.
+    """
+
+    def __init__(self, indent: int) -> None:
+        self._indent = indent
+        self._fields: list[tuple[str, Text]] = []
+
+    def add(self, text: str, style: str = "", *, gap: str = "  ") -> Fields:
+        """Add a field after a ``gap``, which a break replaces; returns itself."""
+        self._fields.append((gap if self._fields else "", Text(visible_name(masked(text)), style)))
+        return self
+
+    def add_words(self, text: str) -> Fields:
+        """Add every word of ``text`` as a field; returns itself."""
+        for word in text.split():
+            self.add(word, gap=" ")
+        return self
+
+    def __str__(self) -> str:
+        return self._lines(None)[0].plain
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        yield from self._lines(options.max_width if console.is_terminal else None)
+
+    def _lines(self, width: int | None) -> list[Text]:
+        lines = [Text()]
+        for gap, text in self._fields:
+            line = lines[-1]
+            if width is not None and line.plain.strip() and line.cell_len + len(gap) + text.cell_len > width:
+                indent = self._indent if self._indent + text.cell_len <= width else 0
+                lines.append(Text(" " * indent).append_text(text))
+            else:
+                line.append(gap).append_text(text)
+        return lines
+
+
+out = VisibleConsole(soft_wrap=True)
+err = VisibleConsole(stderr=True, soft_wrap=True)
 
 
 def local_url(url: str) -> str:
@@ -78,13 +128,22 @@ def parse_speed(text: str, at_most: float = float("inf")) -> float | None:
 
 def print_json(value: Any) -> None:
     """Print one JSON object on a line of its own."""
-    text = msgspec.json.encode(value).decode()
-    typer.echo(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    typer.echo(visible_json(masked(msgspec.json.encode(value).decode())))
 
 
-def print_table(table: Table) -> None:
-    """Print a table as wide as the terminal; without a terminal as wide as its content."""
-    (out if out.is_terminal else VisibleConsole(highlight=False, width=_WIDEST)).print(table)
+def print_table(table: Table, *, whole: Collection[str] = ()) -> None:
+    """Print a table as wide as the terminal; without a terminal as wide as its content. Nothing is cut off.
+
+    The columns ``whole`` (ids, dates) keep their width, as far as the terminal has it; the cells of others are folded.
+    """
+    console = out if out.is_terminal else VisibleConsole(width=_WIDEST)
+    for column in table.columns:
+        column.overflow = "fold"
+        column.min_width = max(map(cell_len, str(column.header).split()), default=0)
+        if column.header in whole:
+            widest = max((cell_len(printed(str(cell))) for cell in column.cells), default=0)
+            column.min_width = min(max(widest, column.min_width), console.width - len(table.columns) * 2)
+    console.print(table)
 
 
 def count(number: int, noun: str) -> str:

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
-from streamad.commands.shared.console import count, err, stop_on_signals
+from streamad.commands.shared.console import Fields, count, err, stop_on_signals
+from streamad.commands.shared.figures.report import RunReport
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.report import RunReport
 from streamad.errors import StalledError
 from streamad.messages import Alert, Attribution, Event, Verdict
 from streamad.plant import Plant
@@ -39,37 +37,43 @@ def p_text(p_value: float) -> str:
     return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
 
 
-def alert_line(alert: Alert, attribution: Attribution | None = None) -> str:
+def alert_line(alert: Alert, attribution: Attribution | None = None) -> Fields:
     """Return one line for a person: sequence, score, reasons, and as much of the id as feedback needs."""
-    why = ""
+    line = Fields(len("ALERT ")).add("ALERT", "bold red").add(alert.stream, gap=" ").add(alert.sequence, gap=" ")
+    line.add(f"score {alert.score:.3f}").add(f"p {p_text(alert.p_value)}")
+    if alert.tail == "extrapolated":
+        line.add("(extrapolated)")
     if attribution is not None:
         first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share >= 0.01]
-        why = f"  because of {', '.join(first)}" if first else ""
-        why += "".join(f"  nearest normal {_cut(each.sequence)}" for each in attribution.nearest[:1])
-    tail = "  (extrapolated)" if alert.tail == "extrapolated" else ""
-    return (
-        f"[bold red]ALERT[/] {escape(alert.stream)} {escape(alert.sequence)}  "
-        f"score {alert.score:.3f}  p {p_text(alert.p_value)}{tail}{escape(why)}"
-        f"  [dim]id {escape(alert.alert_id[:_ID_CHARACTERS])}[/]"
-    )
+        if first:
+            line.add(f"because of {', '.join(first)}")
+        for each in attribution.nearest[:1]:
+            line.add(f"nearest normal {_cut(each.sequence)}")
+    return line.add(f"id {alert.alert_id[:_ID_CHARACTERS]}", "dim")
 
 
 def _cut(name: str) -> str:
     return name if len(name) <= _NAME_CHARACTERS else name[: _NAME_CHARACTERS - 1] + "…"
 
 
-def unscorable_line(verdict: Verdict) -> str:
+def unscorable_line(verdict: Verdict) -> Fields:
     """Return one line for a person: which sequence could not be judged, and why."""
-    return f"[yellow]UNSCORABLE[/] {escape(f'{verdict.stream} {verdict.sequence}  {verdict.detail or str()}')}"
+    line = Fields(len("UNSCORABLE ")).add("UNSCORABLE", "yellow")
+    line.add(verdict.stream, gap=" ").add(verdict.sequence, gap=" ")
+    first, *others = (verdict.detail or "").split() or [""]
+    return line.add(first).add_words(" ".join(others)) if first else line
 
 
-def event_line(event: Event, *, names_model: bool) -> str:
+def event_line(event: Event, *, names_model: bool) -> Fields:
     """Return one line for a person; ``names_model``: with the model's name, unless the message begins with it."""
     model = event.model.name if names_model and event.model is not None else None
     if model is not None and event.message.startswith(f"{model} "):
         model = None
-    parts = [event.kind, event.stream or event.partition, model, event.message]
-    return f"[yellow]EVENT[/] {escape(': '.join(part for part in parts if part))}"
+    line = Fields(len("EVENT ")).add("EVENT", "yellow")
+    for part in (event.kind, event.stream or event.partition, model):
+        if part:
+            line.add(f"{part}:", gap=" ")
+    return line.add_words(event.message)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -60,4 +59,4 @@ class Bar:
         self._progress.update(self._task, description=text, completed=done, total=total)
         if self._prints_lines and line not in ("", self._line):
             self._line = line
-            err.print(escape(line))
+            err.print(line)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from streamad.commands.shared.figures.report import unreadable_text
 from streamad.commands.shared.progress_bar import Bar
-from streamad.commands.shared.report import unreadable_text
 from streamad.errors import TrainingDataError
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.judge.routing import Router

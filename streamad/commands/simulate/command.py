@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from streamad.commands.shared.console import JsonOption, err, out, print_json
+from streamad.commands.shared.console import JsonOption, err, note, out, print_json
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.simulate.options import FeedOptions, feed_plant
 from streamad.errors import OutputError, UsageError
@@ -231,12 +230,10 @@ def _emit(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) 
     for name, batches in recordings.items():
         n_faulty = sum(bool(batch.fault) for batch in batches)
         what = f"{len(batches)} batches" + (f", {n_faulty} of them faulty" if n_faulty else ", all normal")
-        out.print(escape(f"wrote {out_dir / name / RECORDINGS_NAME}: {what} (the truth: {LABELS_NAME} beside it)"))
-    out.print(escape(f"wrote {out_dir / _CONFIG}"))
+        out.print(f"wrote {out_dir / name / RECORDINGS_NAME}: {what} (the truth: {LABELS_NAME} beside it)")
+    out.print(f"wrote {out_dir / _CONFIG}")
     if (out_dir / "checkpoint").exists():
-        err.print(
-            "[yellow]note[/]: checkpoint/ and out/ are from an earlier run; delete both to monitor these recordings"
-        )
+        err.print(note("checkpoint/ and out/ are from an earlier run; delete both to monitor these recordings"))
     if "live" not in recordings:
         return  # training batches alone
     is_here = out_dir.resolve() == Path.cwd()
@@ -245,5 +242,5 @@ def _emit(out_dir: Path, recordings: dict[str, list[Recording]], as_json: bool) 
         *(["streamad train"] if "train" in recordings else []),
         "streamad run",
     ]
-    out.print(escape("next: " + "\n      ".join(steps)))
+    out.print("next: " + "\n      ".join(steps))
     out.print("or, to compare with the truth instead: streamad replay --labels live/labels.csv")

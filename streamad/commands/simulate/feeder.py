@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
+from rich.text import Text
 
+from streamad.commands.shared.console import styled
 from streamad.errors import OutputError
 from streamad.ports import Clock, Feed, FeedRecord
 from streamad.simulation.messages import PlantMessage, labels_csv
@@ -170,7 +171,7 @@ def _append_labels(path: Path, batches: list[Recording]) -> None:
             file.write(labels_csv(batches, with_header=file.tell() == 0))
 
 
-def batch_line(batch: Recording) -> str:
+def batch_line(batch: Recording) -> Text:
     """Return one line for a person about a batch that was sent."""
-    truth = f"[yellow]{batch.fault}[/]" if batch.fault else "normal"
-    return f"{escape(batch.stream)} {escape(batch.sequence)}  {len(batch.times_us)} samples, {truth}"
+    truth = (batch.fault, "yellow") if batch.fault else "normal"
+    return styled(f"{batch.stream} {batch.sequence}  {len(batch.times_us)} samples, ", truth)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
-
-from streamad.commands.shared.console import err, out, parse_speed, print_json, run_async, stop_on_signals
+from streamad.commands.shared.console import err, note, out, parse_speed, print_json, run_async, stop_on_signals
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.simulate.feeder import FeedReport, PlantFeeder, batch_line
@@ -77,7 +75,7 @@ async def _feed(options: FeedOptions, pace: _Pace, for_us: int | None, context: 
     place = options.to.partition("?")[0]
     if not options.as_json:
         many = f"{options.streams} fermenters" if options.streams > 1 else "1 fermenter"
-        err.print(f"feeding {escape(place)}: {many}, {pace.text()}; Ctrl-C ends", emoji=False)
+        err.print(f"feeding {place}: {many}, {pace.text()}; Ctrl-C ends")
     prints = pace.rate is not None and not options.as_json
     with Bar("simulating the first batches", quiet=options.as_json, is_endless=True) as bar:
         feeder = PlantFeeder(
@@ -153,7 +151,7 @@ def _context(options: FeedOptions, clock: Clock) -> ConnectorContext:
 def _show(bar: Bar, report: FeedReport, message: PlantMessage, n_batches: int | None, prints: bool) -> None:
     """Show what was fed so far, and print a line for a batch that is complete."""
     if message.batch is not None and prints:
-        err.print(batch_line(message.batch), emoji=False)
+        err.print(batch_line(message.batch))
     of = "" if n_batches is None else f" of {n_batches}"
     counted = f"{report.batches}{of} batches ({report.faulty} faulty), {report.samples:,} samples"
     behind = f", {report.behind_us / 1e6:.0f} s behind" if report.behind_us > 1_000_000 else ""
@@ -167,16 +165,15 @@ def _emit(options: FeedOptions, place: str, report: FeedReport) -> None:
         return
     how = "interrupted after" if report.interrupted else "fed"
     out.print(
-        escape(
-            f"{how} {report.batches} whole batches ({report.faulty} of them faulty): "
-            f"{report.samples} samples in {report.messages} messages to {place}"
-        ),
-        emoji=False,
+        f"{how} {report.batches} whole batches ({report.faulty} of them faulty): "
+        f"{report.samples} samples in {report.messages} messages to {place}"
     )
     if report.behind_us > 1_000_000:
         err.print(
-            f"[yellow]note[/]: {report.behind_us / 1e6:.0f} s behind at the end: a lower --speed, fewer --streams or a "
-            "larger --chunk keeps up"
+            note(
+                f"{report.behind_us / 1e6:.0f} s behind at the end: a lower --speed, fewer --streams or a larger "
+                "--chunk keeps up"
+            )
         )
     if options.labels is not None and report.batches:
-        out.print(escape(f"the truth about them: {options.labels}"), emoji=False)
+        out.print(f"the truth about them: {options.labels}")

@@ -20,6 +20,7 @@ from streamad.learn.store.records import MarkKind
 from streamad.messages import Feedback
 from streamad.ranges import parse_time_us
 from streamad.system.opening import open_regular
+from streamad.system.rights import reason
 from streamad.types import from_us
 
 _COLUMNS = ("alert_id", "stream", "sequence", "judgement", "note", "by", "time", "model")
@@ -60,7 +61,7 @@ def read_feedback_csv(
         _check_columns(path, reader.fieldnames)
         return _sorted_out(_rows(reader, now_us, by, skew_us), path)
     except OSError as error:
-        raise SourceError(f"{path}: cannot read the feedback ({error.strerror})") from error
+        raise SourceError(f"{path}: cannot read the feedback ({reason(error, path, 'read')})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{path}: is not a CSV file in UTF-8 ({error})") from error
 

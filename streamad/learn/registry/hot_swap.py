@@ -37,7 +37,8 @@ class RegistryVersions:
     def load(self, version: str | None = None) -> ModelInService:
         """Verify and load a version (None: the one in service). Raises NoModelError, RegistryError, ArtifactError."""
         settings = self.settings
-        loaded = self.registry.load(self.name, version, settings=settings, detector=self.detector)
+        chosen = None if version is None else self.registry.named(self.name, version)
+        loaded = self.registry.load(self.name, chosen, settings=settings, detector=self.detector)
         return ModelInService(
             loaded.ref,
             loaded.scorer,

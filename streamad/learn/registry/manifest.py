@@ -15,6 +15,7 @@ from streamad.errors import ArtifactError
 from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
 from streamad.system.opening import read_regular
+from streamad.system.rights import is_refusal, missing_right
 from streamad.system.untrusted_json import decode_json
 from streamad.types import ChannelSpec, UnixUs
 
@@ -231,9 +232,9 @@ def read_manifest(folder: Path, label: str) -> Manifest:
     try:
         content = read_regular(folder / MANIFEST_FILE)
     except OSError as error:
-        raise ArtifactError(
-            f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): restore {folder} from a backup or train anew"
-        ) from error
+        repair = f"restore {folder} from a backup or train anew"
+        remedy = missing_right(folder / MANIFEST_FILE, "read") if is_refusal(error) else repair
+        raise ArtifactError(f"{label}: {MANIFEST_FILE} cannot be read ({error.strerror}): {remedy}") from error
     try:
         form = decode_json(content, _Form)
         if form.format != "streamad-model":

@@ -5,6 +5,7 @@ Layout: ``<root>/<name>/versions/0007/`` holds a version, ``<root>/<name>/CURREN
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -17,13 +18,14 @@ from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.learn.registry.staging import StagedVersion, staged_version
-from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, verify_files
+from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, check_place, verify_files
 from streamad.messages import ModelRef
 from streamad.ports import Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import locked
 from streamad.system.opening import open_regular
+from streamad.system.rights import reason
 from streamad.types import FloatArray
 
 _LOCK_TIMEOUT_S = 10.0
@@ -78,6 +80,13 @@ class Registry:
         """Return the folder of a version; raises RegistryError for a name that would lead elsewhere."""
         return self._home(name) / "versions" / _plain(version, "version")
 
+    def named(self, name: str, version: str) -> str:
+        """Return the version that a person means by ``version``: 3 is 0003; else ``version``. Raises RegistryError."""
+        known = self.versions(name)
+        if version in known or not (version.isascii() and version.isdecimal()):
+            return version
+        return next((each for each in known if each.isdecimal() and int(each) == int(version)), version)
+
     def training_folder(self, name: str) -> Path:
         """Return the folder in which interrupted trainings of a model keep their state."""
         return self._home(name) / "training"
@@ -102,7 +111,9 @@ class Registry:
         A trainer passes the parent it started from, so that a late one cannot replace a newer champion. Raises
         OvertakenError if another is in service, ArtifactError for a damaged version, RegistryError, OutputError.
         """
-        verify_files(self._existing(name, version), self.manifest(name, version), f"model {name} {version}")
+        folder, manifest = self._existing(name, version), self.manifest(name, version)
+        check_place(folder, manifest, name, version)
+        verify_files(folder, manifest, f"model {name} {version}")
         with self.locked(name):
             champion = self.current(name)
             if champion != expected:
@@ -205,7 +216,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError as error:  # such as a stale handle of a network share, which recovers by itself
-        raise RegistryError(f"cannot read the registry at {path}: {error.strerror}") from error
+        raise RegistryError(f"cannot read the registry at {path}: {reason(error, path, 'read')}") from error
 
 
 def _folders(folder: Path) -> list[str]:
@@ -214,14 +225,15 @@ def _folders(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RegistryError(f"cannot read the registry at {folder}: {error.strerror}") from error
+        raise RegistryError(f"cannot read the registry at {folder}: {reason(error, folder, 'read')}") from error
 
 
 def _read_short(path: Path) -> bytes | None:
     try:
-        with os.fdopen(open_regular(path), "rb") as file:
+        with os.fdopen(open_regular(path, follows_links=False), "rb") as file:
             return file.read(_CURRENT_MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RegistryError(f"cannot read {path}: {error.strerror}") from error
+        link = "; remove the link: streamad models promote writes a file there" if error.errno == errno.ELOOP else ""
+        raise RegistryError(f"cannot read {path}: {reason(error, path, 'read')}{link}") from error

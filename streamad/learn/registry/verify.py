@@ -11,6 +11,7 @@ from streamad.learn.store.records import WindowForm
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.files import sha256_of
+from streamad.system.rights import is_refusal, missing_right
 from streamad.types import ChannelSpec
 
 NAME = re.compile(NAME_PATTERN)
@@ -34,6 +35,16 @@ def describe_files(folder: Path) -> dict[str, FileRecord]:
     return records
 
 
+def check_place(folder: Path, manifest: Manifest, name: str, version: str) -> None:
+    """Check that ``folder`` is the version that its manifest names. Raises ArtifactError."""
+    if (manifest.name, manifest.version) != (name, version):
+        raise ArtifactError(
+            f"model {name} {version}: its manifest is that of {manifest.name} {manifest.version}, so the folder was "
+            f"copied or renamed: move {folder} out of the registry, or back to its place "
+            f"({manifest.name}/versions/{manifest.version}) if nothing is there"
+        )
+
+
 def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
     """Check that ``folder`` holds exactly the manifest's files with their sizes and checksums; raises ArtifactError."""
     names = set(manifest.files)
@@ -52,9 +63,9 @@ def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
             if difference := _difference(folder / name, record):
                 raise ArtifactError(f"{label}: {name} is damaged ({difference}): {repair}")
     except OSError as error:
-        raise ArtifactError(
-            f"{label}: {error.filename or folder} cannot be read ({error.strerror}): {repair}"
-        ) from error
+        path = error.filename or folder
+        remedy = missing_right(path, "read") if is_refusal(error) else repair
+        raise ArtifactError(f"{label}: {path} cannot be read ({error.strerror}): {remedy}") from error
 
 
 def verify_file(folder: Path, manifest: Manifest, name: str, label: str) -> None:

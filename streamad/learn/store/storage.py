@@ -18,9 +18,11 @@ from fsspec.core import split_protocol, url_to_fs
 from streamad.errors import OutputError, StoreError, StreamadError
 from streamad.system.files import sync_folder, write_atomically, writing
 from streamad.system.opening import open_regular
+from streamad.system.rights import reason
 
 _LOCAL = (None, "file", "local")
 _ABANDONED_AFTER_S = 3600
+_CHECK = "check that it exists, the credentials and rights, and the network"
 _EXTRAS = {"s3": "pip install s3fs", "s3a": "pip install s3fs"}
 
 
@@ -72,6 +74,8 @@ def open_storage(url: str, base_dir: Path) -> Storage:
     except (ImportError, ValueError) as error:
         advice = _EXTRAS.get(protocol or "", "install its fsspec package or correct learning.store")
         raise StoreError(f"the inlier store {url} cannot be opened ({_line(error)}): {advice}") from error
+    except Exception as error:  # some backends connect here, and every one has errors of its own
+        raise StoreError(f"the inlier store {url} cannot be opened ({_line(error)}); {_CHECK}") from error
 
 
 def _line(error: BaseException) -> str:
@@ -126,7 +130,7 @@ class _Folder:
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise UnreadError(error.strerror or str(error)) from error
+            raise UnreadError(reason(error, self._root / name, "read")) from error
 
     def write(self, name: str, content: bytes) -> None:
         path = self._root / name
@@ -148,7 +152,7 @@ def _listing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:  # such as a stale handle of a network share, which recovers by itself
         raise StoreError(
-            f"cannot read the inlier store: {path}: {error.strerror}; check learning.store and its permissions"
+            f"cannot read the inlier store: {path}: {reason(error, path, 'read')}; check learning.store"
         ) from error
 
 
@@ -203,10 +207,7 @@ class _ObjectStore:
         except (_GoneError, UnreadableError, StreamadError):
             raise
         except Exception as error:  # every backend has errors of its own
-            raise StoreError(
-                f"cannot {verb} the inlier store {self.label}: {_line(error)}; "
-                "check that it exists, the credentials and rights, and the network"
-            ) from error
+            raise StoreError(f"cannot {verb} the inlier store {self.label}: {_line(error)}; {_CHECK}") from error
 
 
 class _GoneError(FileNotFoundError):

@@ -22,6 +22,7 @@ from streamad.errors import RegistryError
 from streamad.system.files import append_whole, writing
 from streamad.system.locks import locked, try_lock
 from streamad.system.opening import STATE_FOLDER, open_regular, read_state
+from streamad.system.rights import reason
 from streamad.types import from_us
 
 _GUARD_TIMEOUT_S = 10.0
@@ -62,7 +63,7 @@ def _content_if_held(path: Path) -> bytes | None:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise RegistryError(f"cannot read {file}: {error.strerror}") from error
+            raise RegistryError(f"cannot read {file}: {reason(error, file, 'read')}") from error
     return None
 
 

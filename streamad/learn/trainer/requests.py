@@ -13,6 +13,7 @@ from streamad.errors import RegistryError
 from streamad.learn.registry.registry import Registry
 from streamad.system.files import write_atomically, writing
 from streamad.system.opening import STATE_FOLDER, read_state
+from streamad.system.rights import reason
 from streamad.system.untrusted_json import decode_json
 from streamad.telemetry.logs import get_logger
 from streamad.types import UnixUs
@@ -110,7 +111,7 @@ def posted_requests(registry: Registry, name: str) -> dict[Path, TrainingRequest
     try:
         found = {path: _read(path) for path in folder.glob("*.json") if not path.name.startswith(".")}
     except OSError as error:
-        raise RegistryError(f"cannot read {folder}: {error.strerror}") from error
+        raise RegistryError(f"cannot read {folder}: {reason(error, folder, 'read')}") from error
     requests = [(path, request) for path, request in found.items() if request is not None]
     return dict(sorted(requests, key=lambda posted: (posted[1].requested_us, posted[0].name)))
 

@@ -18,6 +18,7 @@ from streamad.learn.training.fits import FitStep
 from streamad.ports import Clock
 from streamad.system.files import write_atomically
 from streamad.system.opening import read_state
+from streamad.system.rights import reason
 from streamad.system.untrusted_json import decode_json
 from streamad.types import UnixUs
 
@@ -73,7 +74,9 @@ def written_status(training: Path) -> TrainingStatus:
     except msgspec.DecodeError:
         return TrainingStatus()
     except OSError as error:
-        raise RegistryError(f"cannot read the training status in {training}: {error.strerror}") from error
+        raise RegistryError(
+            f"cannot read the training status in {training}: {reason(error, training, 'read')}"
+        ) from error
     return TrainingStatus()
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 
 import pytest
-from rich.markup import escape
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.table import Table
 
-from streamad.commands.shared.console import err, one_line, out, parse_speed, print_json, print_table
+from streamad.commands.shared.console import Fields, VisibleConsole, err, out, parse_speed, print_json, print_table
 from streamad.errors import UsageError
+from streamad.safe_text import one_line
 
-HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x7f\u202eb[red]"
-SEEN = r"a\x1b[2J\x1b]0;title\x07\x9b31m\r\x7f\u202eb[red]"
+HOSTILE = "a\x1b[2J\x1b]0;title\x07\x9b31m\r\x7f\u202eb[red]:smile:[/x]\\["
+SEEN = r"a\x1b[2J\x1b]0;title\x07\x9b31m\r\x7f\u202eb[red]:smile:[/x]\["
 
 
 @pytest.mark.parametrize(
@@ -30,15 +34,47 @@ def test_any_other_speed_is_a_usage_error(text: str) -> None:
 
 def test_controls_in_names_and_notes_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     """A sender's name could clear the screen, set the title or hide what stands behind it."""
-    out.print(escape(HOSTILE))
-    err.print(escape(HOSTILE))
+    out.print(HOSTILE)
+    err.print(HOSTILE)
     table = Table(box=None)
     table.add_column()
-    table.add_row(escape(HOSTILE))
+    table.add_row(HOSTILE)
     print_table(table)
     printed = capsys.readouterr()
     assert [line.strip() for line in printed.out.splitlines() if line.strip()] == [SEEN, SEEN]
     assert printed.err == f"{SEEN}\n"
+
+
+@pytest.mark.parametrize("text", ["[bold]", "[/]", ":smile:", ":warning:", "[link=http://x]y[/link]", "\\[x]"])
+def test_markup_and_emoji_codes_are_printed_as_they_are(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A batch called [/] ended a command with a traceback."""
+    out.print(text)
+    out.print(Fields(2).add(text))
+    assert capsys.readouterr().out == f"{text}\n{text}\n"
+
+
+def shown_at(width: int, *fields: str) -> list[str]:
+    """Return the lines of ``fields`` on a terminal of ``width`` columns."""
+    page = StringIO()
+    line = Fields(4)
+    for field in fields:
+        line.add(field)
+    VisibleConsole(file=page, force_terminal=True, width=width, soft_wrap=True, no_color=True).print(line)
+    return page.getvalue().splitlines()
+
+
+@given(st.lists(st.text("aB7-[界é", min_size=1, max_size=40), min_size=1, max_size=8))
+def test_a_narrow_terminal_breaks_a_line_between_fields_only(fields: list[str]) -> None:
+    """An id that is broken in two cannot be copied."""
+    lines = shown_at(80, *fields)
+    assert [field for line in lines for field in line.split()] == fields
+    assert max(map(cell_len, lines)) <= 80
+    assert len(lines) == 1 or cell_len("  ".join(fields)) > 80
+
+
+def test_lines_that_follow_are_indented() -> None:
+    lines = shown_at(11, "ALERT r1", "score 1", "p 0.1", "x" * 9, "y" * 12)
+    assert lines == ["ALERT r1", "    score 1", "    p 0.1", "x" * 9, "y" * 12]
 
 
 def test_json_on_a_terminal_has_no_controls_and_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streamad.cli import app
-from streamad.commands.shared.labels import read_labels
+from streamad.commands.shared.figures.labels import read_labels
 from streamad.commands.shared.plants import load_plant
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.shared.labels import Labels, read_labels
+from streamad.commands.shared.figures.labels import Labels, read_labels
 from streamad.errors import SourceError
 from streamad.testing import ListSource
 

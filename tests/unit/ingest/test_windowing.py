@@ -265,3 +265,18 @@ def test_complete_and_gappy_channels_are_read_alike(data, seed):
     common = min(plain.length, other.length)
     inside = np.arange(common) * 100_000 <= times[-1] - times[0]
     np.testing.assert_allclose(other.values[1, :common][inside], plain.values[1, :common][inside], rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("detail", "reason"),
+    [
+        ("too few samples: 3, needed are 5 (window.min_samples)", "too few samples (window.min_samples)"),
+        ("too long: 9 points, the window holds 8 (window.longer is reject)", "too long (window.longer)"),
+        ("channel a: b: 30% of its samples are missing, allowed are 20% (window.max_missing)", None),
+        ("late: all samples came later than sequences.allowed_lateness allows", "late"),
+        ("channel temp has no value in the sequence", "channel temp has no value in the sequence"),
+        ("x" * 200, "x" * 100),
+    ],
+)
+def test_reasons_are_the_same_whatever_the_figures(detail, reason):
+    assert Unscorable(detail).reason == (reason or "channel a: b: too much is missing (window.max_missing)")

@@ -56,3 +56,20 @@ def test_a_library_user_sees_warnings_only(capsys: pytest.CaptureFixture[str]) -
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [json.loads(entry)["event"] for entry in captured.err.splitlines()] == ["loud"]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_line_shows_controls_and_masks_secrets(
+    is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of streams and messages of brokers come from others."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal, raising=False)
+    configure_logs()
+    get_logger().warning("event", message="kafka://kim:hunter22@b/t?token=hunter22 \u202e", stream="a\x1b[2J\nb")
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert "hunter22" not in printed
+    assert "kafka://***@b/t?token=***" in printed
+    assert "\u202e" not in printed
+    assert "\x1b[2J" not in printed
+    assert ("\\x1b[2J\\nb" if is_terminal else "\\u001b[2J\\nb") in printed

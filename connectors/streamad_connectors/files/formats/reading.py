@@ -14,6 +14,7 @@ from typing import BinaryIO, TypeAlias, cast
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
+from streamad.system.rights import reason
 from streamad.system.tasks import look_at
 from streamad.types import Record, RecordBatch
 from streamad_connectors.files.formats.options import FileOptions
@@ -114,7 +115,7 @@ def batched(records: Iterator[ReadRecord], partition: str) -> Generator[RecordBa
 def read_error(path: Path, error: BaseException) -> SourceError:
     """Return an error of one line: why ``path`` cannot be read, and advice."""
     if isinstance(error, PermissionError):
-        return SourceError(f"{path}: no permission to read it; change the file's rights or run as another user")
+        return SourceError(f"{path}: {reason(error, path, 'read')}")
     if isinstance(error, FileNotFoundError):
         return SourceError(f"{path}: no such file; check the path")
     if isinstance(error, IsADirectoryError):

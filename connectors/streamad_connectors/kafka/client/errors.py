@@ -24,6 +24,11 @@ _AUTHENTICATION = (
 _UNREACHABLE = (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.NoBrokersAvailable)
 _TIMEOUT = (TimeoutError, errors.KafkaTimeoutError, errors.RequestTimedOutError)
 _ENDED = (errors.KafkaConnectionError, ConnectionResetError, ConnectionAbortedError)
+# The one way out, wherever it shows: the topic and its producers stay as they are, and the monitor's owner can take it.
+PARTITIONS_ADDED = (
+    "go on under a new group with start: latest (source.options), after `streamad topics create --config FILE`; "
+    "docs/guide/kafka.md, Partitions were added"
+)
 UNKNOWN_TOPIC = "does not exist: run `streamad topics create --config FILE`, or is its name mistyped?"
 
 # Errors of a broker that mean the same for every request; {what} is "topic alerts", "group g", or "it".

@@ -205,6 +205,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _broker_problem(broker: str) -> str | None:
     match = _HOST.fullmatch(broker)
+    if "@" in broker:
+        return "a broker holds an '@': user and password go into the option security, never into a list of brokers"
     if match is None:
         lacks_port = re.fullmatch(r"[^\s/:@,\[\]]+:?|\[[^\]]*\]", broker) is not None
         return (

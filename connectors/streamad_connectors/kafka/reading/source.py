@@ -18,7 +18,7 @@ from streamad.ports import Committer, Sink, Topics
 from streamad.telemetry.logs import get_logger
 from streamad.types import PartitionAssigned, PartitionRevoked, Rebalanced, SourceEvent, SourceNotice
 from streamad_connectors.kafka.client.admin import partition_counts
-from streamad_connectors.kafka.client.errors import explain, why_failed
+from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED, explain, why_failed
 from streamad_connectors.kafka.client.offsets import LogEnds, log_ends
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, group_of
 from streamad_connectors.kafka.client.source_state import SourceState
@@ -315,9 +315,8 @@ class KafkaSource:
 
     def _repartitioned(self, topic: str) -> None:
         message = (
-            f"topic {topic} has more partitions than the {self._n_partitions[topic]} it had at the start: messages of "
-            "a stream now go to another partition than before, which would split its sequences; send to a new topic "
-            "with as many partitions and name it in source.url (docs/guide/kafka.md, More partitions)"
+            f"topic {topic} has more partitions than the {self._n_partitions[topic]} it had at the start: keys have "
+            f"moved, which splits sequences: {PARTITIONS_ADDED}"
         )
         if self._failure is None:
             self._state.notices.append(SourceNotice("partitions_added", message))

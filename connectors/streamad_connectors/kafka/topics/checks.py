@@ -11,7 +11,7 @@ from streamad.messages import Role
 from streamad.ports import Topic, TopicFinding
 from streamad.settings.places import place_key
 from streamad_connectors.kafka.client.admin import NewTopic, TopicState
-from streamad_connectors.kafka.client.errors import UNKNOWN_TOPIC, explain
+from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED, UNKNOWN_TOPIC, explain
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions
 
 CLUSTER = "(cluster)"
@@ -54,10 +54,7 @@ def existing(topic: Topic, state: TopicState | int, client: Client) -> list[Topi
             text += ", or create the topic if it is missing (without the right nobody can tell)"
         return [_error(topic.name, text)]
     if topic.role == "progress" and topic.partitions not in (None, state.partitions):
-        text = (
-            f"has {_count(state.partitions, 'partition')}, its input has {topic.partitions}: with another number of "
-            "partitions begin under a new group (source.options.group), see docs/guide/kafka.md"
-        )
+        text = f"has {_count(state.partitions, 'partition')}, its input has {topic.partitions}: {PARTITIONS_ADDED}"
         return [_error(topic.name, text)]
     if not state.is_led:
         n = sum(leader < 0 for leader in state.leaders)

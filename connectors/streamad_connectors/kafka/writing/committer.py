@@ -17,7 +17,7 @@ from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.ports import Sink
 from streamad.system.tasks import Backoff
 from streamad.telemetry.logs import get_logger
-from streamad_connectors.kafka.client.errors import explain, why_failed
+from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED, explain, why_failed
 from streamad_connectors.kafka.client.options import KafkaSinkOptions, progress_topic_of, transactional_id_of
 from streamad_connectors.kafka.client.source_state import LowWatermark, SourceState
 from streamad_connectors.kafka.writing.messages import OutMessage
@@ -353,18 +353,15 @@ def _not_held(partition: str) -> PartitionLost:
 
 def _repartitioned(topic: str, before: int, now: int) -> str:
     return (
-        f"{topic} has {now} partitions, but {before} when its progress was committed: keys have moved, which would "
-        "split sequences. Go on with a new group (option group), which starts over; next time, before partitions are "
-        "added: stop the producers, wait until streamad has judged everything, stop it, and then change to a new group"
+        f"{topic} has {now} partitions, but {before} when its progress was committed: keys have moved, which "
+        f"splits sequences: {PARTITIONS_ADDED}"
     )
 
 
 def _mismatched(place: _InputPartition, n_progress: int, n_partitions: int) -> str:
     return (
-        f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: if partitions "
-        "were added to the input, keys have moved, so go on with a new group (option group), which starts over, and "
-        "next time first stop the producers, wait until streamad has judged everything and stop it; if only the "
-        "progress topic was created wrongly, delete it and run `streamad topics create --config FILE`"
+        f"{place.progress_topic} has {n_progress} partitions, but {place.topic} has {n_partitions}: keys may "
+        f"have moved, which splits sequences: {PARTITIONS_ADDED}"
     )
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.markup import escape
-
-from streamad.commands.shared.console import err, one_line, out, print_json
+from streamad.commands.shared.console import err, note, out, print_json
 from streamad.commands.shared.stored import StoreView, time_text
 from streamad.learn.store.records import Mark
 from streamad.messages import Feedback
+from streamad.safe_text import one_line
 
 _SHOWN = 20
 
@@ -50,10 +49,10 @@ def print_marked(marked: Sequence[Marked], *, as_json: bool) -> None:
         )
         return
     for one in marked[:_SHOWN]:
-        out.print(escape(f"{one.feedback.judgement.replace('_', ' ')}: {_name(one)}"))
+        out.print(f"{one.feedback.judgement.replace('_', ' ')}: {_name(one)}")
     if len(marked) > _SHOWN:
         out.print(f"... and {len(marked) - _SHOWN} more")
-    out.print(escape(_kept(marked)))
+    out.print(_kept(marked))
     _print_notes([_without_window(one) for one in unknown if not one.takes_back_nothing], "are not stored either")
     _print_notes([_overridden(one) for one in overridden], "have a later mark")
     _print_notes([_idle(one) for one in idle], "have no mark either")
@@ -68,10 +67,10 @@ def _kept(marked: Sequence[Marked]) -> str:
 
 
 def _print_notes(notes: Sequence[str], what: str) -> None:
-    for note in notes[:_SHOWN]:
-        err.print(f"[yellow]note[/]: {escape(note)}")
+    for each in notes[:_SHOWN]:
+        err.print(note(each))
     if len(notes) > _SHOWN:
-        err.print(f"[yellow]note[/]: {len(notes) - _SHOWN} more {what}")
+        err.print(note(f"{len(notes) - _SHOWN} more {what}"))
 
 
 def _without_window(one: Marked) -> str:

@@ -7,6 +7,7 @@ from aiokafka import errors
 
 from streamad.ports import Topic
 from streamad_connectors.kafka.client.admin import NewTopic, TopicState
+from streamad_connectors.kafka.client.errors import PARTITIONS_ADDED
 from streamad_connectors.kafka.client.options import Client, KafkaSourceOptions, Place
 from streamad_connectors.kafka.topics import checks
 
@@ -83,3 +84,9 @@ def test_the_reason_of_a_topic_policy_is_passed_on() -> None:
     assert found == ("error", "alerts", "topics need an owner")
     raced = checks.created(new, errors.TopicAlreadyExistsError.errno, "exists", client("a:1"), dry_run=False)
     assert raced.level == "ok"
+
+
+def test_a_progress_topic_after_partitions_were_added_names_the_way_out() -> None:
+    topic = Topic("g.in.progress", "progress", 3, {})
+    (found,) = checks.existing(topic, state(leaders=(1, 1)), client("a:1"))
+    assert found == ("error", "g.in.progress", f"has 2 partitions, its input has 3: {PARTITIONS_ADDED}")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -270,3 +271,37 @@ def test_a_stale_handle_of_a_version_is_a_registry_that_cannot_be_read(tmp_path:
         with pytest.raises(RegistryError, match="Stale file handle"):
             registry.manifest("default", version)
     assert registry.current("default") == version
+
+
+@pytest.mark.parametrize("renamed", ["version", "model"])
+def test_a_copied_or_renamed_folder_is_not_promoted(tmp_path: Path, renamed: str) -> None:
+    """A copy of an old version under a new number would serve under a false name."""
+    registry = with_challenger(tmp_path)
+    if renamed == "version":
+        shutil.copytree(tmp_path / "default/versions/0001", tmp_path / "default/versions/0003")
+        name, version = "default", "0003"
+    else:
+        shutil.copytree(tmp_path / "default/versions", tmp_path / "other/versions")
+        name, version = "other", "0001"
+    with pytest.raises(ArtifactError, match="its manifest is that of default 0001, so the folder was copied") as caught:
+        registry.promote(name, version, expected=registry.current(name))
+    assert f"move {tmp_path / name}/versions/{version} out of the registry" in str(caught.value)
+    assert registry.current("default") == "0001"
+
+
+def test_a_link_at_current_shows_nothing_of_its_target(tmp_path: Path) -> None:
+    registry = with_challenger(tmp_path)
+    (tmp_path / "secret").write_text("hunter22")
+    (tmp_path / "default/CURRENT").unlink()
+    (tmp_path / "default/CURRENT").symlink_to(tmp_path / "secret")
+    with pytest.raises(RegistryError, match="CURRENT: a link is in its place; remove the link") as caught:
+        registry.current("default")
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [("2", "0002"), ("0002", "0002"), ("00002", "0002"), ("9", "9"), ("x", "x"), ("\xb2", "\xb2")],
+)
+def test_a_number_without_its_zeros_is_the_version(tmp_path: Path, said: str, meant: str) -> None:
+    assert with_challenger(tmp_path).named("default", said) == meant

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamad.commands.shared.labels import Labels
-from streamad.commands.shared.report import RunReport, is_alert
+from streamad.commands.shared.figures.labels import Labels
+from streamad.commands.shared.figures.report import RunReport, is_alert
 from streamad.judge.calibration import Calibration, calibration_sequences_for, certifiable_rate
 from streamad.judge.evaluation import Evaluation
 from streamad.messages import Verdict

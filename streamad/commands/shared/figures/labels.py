@@ -9,12 +9,11 @@ from io import StringIO
 from pathlib import Path
 from typing import TypeAlias
 
-from rich.markup import escape
-
-from streamad.commands.shared.console import err
+from streamad.commands.shared.console import err, note
 from streamad.errors import SourceError
 from streamad.ports import LabelledSource, Source
 from streamad.system.opening import read_regular
+from streamad.system.rights import reason
 
 NORMAL = "0"
 
@@ -60,8 +59,10 @@ def read_labels(where: str, source: Source, normal: str | None = None) -> Labels
         if normal is not None:
             raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
         err.print(
-            f"[yellow]note[/]: no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
-            f"if some are normal, name their labels with --normal: {escape(listed)}"
+            note(
+                f"no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
+                f"if some are normal, name their labels with --normal: {listed}"
+            )
         )
     return Labels({key: _plain(label) not in normal_labels for key, label in labels.items()})
 
@@ -102,6 +103,6 @@ def _of_csv(path: Path) -> Mapping[_Key, str]:
                 raise SourceError(f"{path}: holds no labels")
             return labels
     except OSError as error:
-        raise SourceError(f"{path}: cannot read the labels ({error.strerror})") from error
+        raise SourceError(f"{path}: cannot read the labels ({reason(error, path, 'read')})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SourceError(f"{path}: is not a CSV file in UTF-8 ({error})") from error

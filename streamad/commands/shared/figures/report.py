@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
 
-from streamad.commands.shared.console import out, print_table
-from streamad.commands.shared.labels import Labels
+from streamad.commands.shared.console import err, note, out, print_table
+from streamad.commands.shared.figures.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
 from streamad.judge.calibration import Calibration
@@ -21,6 +20,7 @@ from streamad.learn.registry.manifest import ReferenceFigures, References
 from streamad.messages import Verdict
 
 _CHANNELS_SHOWN = 5
+_REASONS_SHOWN = 5
 KNOWN_SEQUENCES = "{} of {} have the id of one that trained or calibrated the model: figures on them are too good"
 
 
@@ -32,21 +32,9 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.interrupted:
         table.add_row("interrupted", "the figures cover the sequences judged until then")
     table.add_row("sequences", f"{report.sequences}" + (f" ({verdicts})" if verdicts else ""))
-    for name, learned in report.counters.get("learning", {}).items():
-        what = "learned" if len(report.counters["learning"]) == 1 else f"learned ({name})"
-        table.add_row(what, _learned(learned))
-    for name in ("dead_letters", "late_samples"):
-        value = report.counters[name]
-        count = sum(value.values()) if isinstance(value, dict) else value
-        if count:
-            table.add_row(name.replace("_", " "), str(count))
-    if report.counters.get("bad_values"):
-        table.add_row("bad values", escape(bad_values_text(report.counters["bad_values"])))
-    if held := report.counters.get("held"):
-        what = "sequence" if held == 1 else "sequences"
-        table.add_row("open", f"{held} {what} held: the next run may bring the rest")
+    _add_counters(table, report.counters)
     if report.unread is not None:
-        table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({escape(report.unread.why)})")
+        table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({report.unread.why})")
     if n := report.malformed_feedback:
         table.add_row("skipped", f"{n} malformed feedback message{'s' * (n != 1)}")
     if report.counters.get("trained_model"):
@@ -58,7 +46,26 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
         table.add_row("decision after the end", f"median {latency:.0f} ms, 99 % within {slowest:.0f} ms")
     if report.wall_s:
         table.add_row("speed", f"{report.sequences / report.wall_s:.1f} sequences/s, {report.wall_s:.1f} s in all")
-    out.print(table)
+    print_table(table)
+
+
+def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
+    """Add what became of sequences and samples that have no score."""
+    if reasons := unscorable_text(counters.get("unscorable", {})):
+        table.add_row("unscorable", reasons)
+    for name, learned in counters.get("learning", {}).items():
+        what = "learned" if len(counters["learning"]) == 1 else f"learned ({name})"
+        table.add_row(what, _learned(learned))
+    for name in ("dead_letters", "late_samples"):
+        value = counters[name]
+        count = sum(value.values()) if isinstance(value, dict) else value
+        if count:
+            table.add_row(name.replace("_", " "), str(count))
+    if counters.get("bad_values"):
+        table.add_row("bad values", bad_values_text(counters["bad_values"]))
+    if held := counters.get("held"):
+        what = "sequence" if held == 1 else "sequences"
+        table.add_row("open", f"{held} {what} held: the next run may bring the rest")
 
 
 def is_alert(verdict: Verdict) -> bool:
@@ -78,6 +85,27 @@ def bad_values_text(counts: Mapping[str, Mapping[str, int]]) -> str:
 def unreadable_text(dead_letters: Mapping[str, int]) -> str:
     """Return the counts of records of which nothing was read, by kind; "" if there are none."""
     return ", ".join(f"{count} {kind}" for kind, count in dead_letters.items() if kind != BAD_VALUE)
+
+
+def unscorable_text(reasons: Mapping[str, int]) -> str:
+    """Return the counts of unscorable sequences by reason for people, the most frequent first; "" if there are none."""
+    ranked = sorted(reasons.items(), key=lambda item: -item[1])
+    rest = sum(n for _, n in ranked[_REASONS_SHOWN:])
+    shown = [f"{n} {why}" for why, n in ranked[:_REASONS_SHOWN]]
+    return "; ".join([*shown, f"{rest} for other reasons"] if rest else shown)
+
+
+def check_usable(counters: Mapping[str, Any]) -> None:
+    """Raise SourceError if records were read and none of them holds a sample; print a note if there was no record."""
+    n, kinds = counters["records"], unreadable_text(counters["dead_letters"])
+    if not n and not kinds:
+        err.print(note("no record was read: is the path or URL right, and the range of --since and --until?"))
+    if counters["samples"] or not (kinds or counters["ignored"]):
+        return
+    parts = [f"{kinds}: unreadable"] if kinds else []
+    if counters["ignored"]:
+        parts.append(f"{counters['ignored']} hold no channel of the plant")
+    raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see streamad check --config FILE")
 
 
 def _learned(counters: dict[str, Any]) -> str:
@@ -105,7 +133,7 @@ def _add_evaluation(table: Table, evaluation: Evaluation, configured_rate: float
         )
         table.add_row("  configured", f"{configured_rate:.1%}" if configured_rate >= 0.001 else f"{configured_rate:g}")
     if evaluation.n_unscorable:
-        table.add_row("unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
+        table.add_row("  unscorable", f"{evaluation.n_unscorable} of these: neither found nor false alarms")
 
 
 @dataclass(slots=True)
@@ -185,10 +213,10 @@ def print_references(found: Mapping[str, References]) -> None:
     print_table(_table(found))
     for one in first.others:
         if one.left_out is not None:
-            out.print(f"{one.kind} is left out: {escape(one.left_out)}")
+            out.print(f"{one.kind} is left out: {one.left_out}")
     for name, record in found.items():
         if (line := better_line(name, record)) is not None:
-            out.print(f"[yellow]note[/]: {escape(line)}")
+            out.print(note(line))
 
 
 def better_line(name: str, record: References) -> str | None:
@@ -206,16 +234,16 @@ def better_line(name: str, record: References) -> str | None:
 
 def _table(found: Mapping[str, References]) -> Table:
     faults = list(dict.fromkeys(fault for record in found.values() for fault in record.by_fault))
-    differences = [f"difference from {name}\n(90 % interval)" for name in map(escape, found)]
+    differences = [f"difference from {name}\n(90 % interval)" for name in found]
     table = Table("", "mean AUC", *differences, *(fault.replace("_", " ") for fault in faults), box=None)
     for name, record in found.items():
-        table.add_row(escape(name), f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
+        table.add_row(name, f"{record.auc:.3f}", *("" for _ in found), *_by_fault(record.by_fault, faults))
     kinds = dict.fromkeys(one.kind for record in found.values() for one in record.others if one.auc is not None)
     for kind in kinds:
         beside = [next((one for one in record.others if one.kind == kind), None) for record in found.values()]
         figures = next(one for one in beside if one is not None)
         differs = ("" if one is None else _difference(one) for one in beside)
-        table.add_row(escape(kind), f"{figures.auc:.3f}", *differs, *_by_fault(figures.by_fault, faults))
+        table.add_row(kind, f"{figures.auc:.3f}", *differs, *_by_fault(figures.by_fault, faults))
     return table
 
 

@@ -1,0 +1,69 @@
+"""Text from elsewhere, made safe to print: controls and changes of direction as escapes, secrets of URLs masked."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+
+# What acts on a terminal or its reader and shows nothing, but tab and line feed: controls, changes of direction,
+# characters without a width (but the joiners of Persian and Indic scripts), surrogates, which no terminal can encode.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_BREAKS = re.compile(r"[\t\n]")
+
+_SECRET_NAME = (
+    r"(?:[\w.-]*(?:password|passwd|passphrase|pwd|secret|token|credentials?|signature)"
+    r"|(?:[\w.-]*[_.-])?(?:key|apikey|sig|auth))"
+)
+_IS_SECRET = re.compile(_SECRET_NAME, re.IGNORECASE)
+_PARAMETER = re.compile(rf"([?&;]{_SECRET_NAME}=)[^&;\s\"'<>]*", re.IGNORECASE)
+# User and password end at the last @: they may hold any other character but spaces and quotes.
+_USER = re.compile(r"(?<![A-Za-z0-9+.-])((?!file:)[A-Za-z][A-Za-z0-9+.-]*://|kafka:)[^\s\"'<>]*@", re.IGNORECASE)
+
+
+def visible(text: str) -> str:
+    """Return ``text`` with escapes in place of controls: names and notes come from others, and may carry any."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def visible_name(text: str) -> str:
+    """Return ``visible(text)`` with escapes for tabs and line ends as well: a name cannot begin a line of its own."""
+    return _BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), visible(text))
+
+
+def visible_json(text: str) -> str:
+    """Return the JSON ``text`` with controls as JSON's escapes, which mean the same."""
+    return _UNSEEN.sub(lambda found: _json_escape(ord(found[0])), text)
+
+
+def _json_escape(code: int) -> str:
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` on one line, without runs of spaces: it cannot pass for a line of streamad's own."""
+    return " ".join(text.split())
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a URL's parameter ``name`` has a secret as its value: ``password``, ``sasl_password``, ``key``."""
+    return _IS_SECRET.fullmatch(name) is not None
+
+
+def masked(text: str) -> str:
+    """Return ``text`` with ``***`` in place of user and password, and of secret parameters, of every URL in it.
+
+    ``kafka://user:password@host/topic?token=t`` becomes ``kafka://***@host/topic?token=***``. A path (``file:``) has no
+    user. Brokers and paths without a scheme are left as they are: whatever takes brokers refuses an ``@``.
+    """
+    if "@" in text:
+        text = _USER.sub(rf"\1{MASK}@", text)
+    if "=" in text:
+        text = _PARAMETER.sub(rf"\1{MASK}", text)
+    return text

@@ -1,0 +1,65 @@
+"""What the commands say: why sequences have no score, that nothing was usable, and whole names at 80 columns."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from streamad.commands.shared import console
+from tests.support.runtime.cli import CliPlant
+
+
+@pytest.mark.parametrize("command", ["replay", "run", "score"])
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [('{"temp": 1}', "unreadable"), ("not json", "unreadable"), ("\x00\x01", "unreadable")],
+    ids=["foreign", "text", "binary"],
+)
+def test_input_of_which_nothing_is_usable_is_an_error(plant: CliPlant, command: str, line: str, why: str) -> None:
+    (plant.folder / "recordings/day.jsonl").write_text(f"{line}\n" * 3)
+    outcome = plant(command)
+    assert outcome.code == 1
+    (error,) = [text for text in outcome.err.splitlines() if text.startswith("error:")]
+    assert re.match(r"error: none of 3 records is usable \(3 [a-z_]+: ", error)
+    assert why in error
+    assert error.endswith("see streamad check --config " + str(plant.config))
+
+
+@pytest.mark.parametrize("command", ["replay", "score"])
+def test_input_without_a_record_is_a_note(plant: CliPlant, command: str) -> None:
+    (plant.folder / "recordings/day.jsonl").write_text("")
+    outcome = plant(command)
+    assert outcome.code == 0
+    assert "note: no record was read: is the path or URL right" in outcome.err
+
+
+def test_why_sequences_have_no_score(plant: CliPlant) -> None:
+    path = plant.folder / "recordings/day.jsonl"
+    messages = [json.loads(text) for text in path.read_text().splitlines()]
+    for message in messages[:3]:
+        message |= {"times": message["times"][:1], "values": message["values"][:1]}
+    messages[3]["values"] = [[None, pressure] for _, pressure in messages[3]["values"]]
+    path.write_text("".join(f"{json.dumps(message)}\n" for message in messages))
+    few, empty = "too few samples (window.min_samples)", "channel temp has no value in the sequence"
+    assert f"unscorable 3 {few}; 1 {empty}" in " ".join(plant("replay").out.split())
+    assert f"unscorable: 3 {few}; 1 {empty}" in plant("score").err
+    assert plant("run --json").last_json["counters"]["unscorable"] == {few: 3, empty: 1}
+
+
+def test_a_version_is_named_without_its_zeros(plant: CliPlant) -> None:
+    assert "model default 0001 is now in service" in plant("models promote 1").out
+    assert "model default 0001, in service" in plant("models show 1").out
+    assert plant("score --version 1").code == 0
+    assert "has no version 7 (there are: 0001)" in plant("models promote 7").err
+
+
+def test_dates_are_whole_at_80_columns(plant: CliPlant, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = plant("models show --json").last_json
+    terminal = console.VisibleConsole(force_terminal=True, width=80, soft_wrap=True)
+    monkeypatch.setattr(console, "out", terminal)
+    listed = plant("models list").out
+    assert f"{manifest['created_at'][:10]} {manifest['created_at'][11:16]}" in listed
+    assert "calibrated" in listed
+    assert max(len(re.sub("\x1b[^m]*m", "", line)) for line in listed.splitlines()) <= 80
