@@ -62,6 +62,7 @@ def test_other_names_are_no_shards(text: str) -> None:
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 NUMBER = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
+TIMES_US = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)  # the years 1 to 9999
 
 
 @given(
@@ -71,8 +72,8 @@ NUMBER = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
             id=TEXT,
             stream=TEXT,
             sequence=TEXT,
-            time_us=st.integers(-(2**60), 2**60),
-            stored_us=st.integers(-(2**60), 2**60),
+            time_us=TIMES_US,
+            stored_us=TIMES_US,
             window=st.builds(
                 lambda numbers, length: Window(np.array(numbers, np.float32).reshape(C, L), length),
                 st.lists(st.floats(width=32), min_size=C * L, max_size=C * L),
