@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.lazy import group_of
+from streamad.commands.groups import group_of
 from streamad.errors import StalledError, StreamadError
 from streamad.safe_text import visible
 from streamad.telemetry.logs import configure_logs

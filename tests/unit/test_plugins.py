@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +208,15 @@ def test_every_installed_plug_in_has_options_that_refuse_unknown_keys() -> None:
             model = load(group, name).options_model
             assert issubclass(model, BaseModel)
             assert model.model_config.get("extra") == "forbid", f"{group} {name}"
+
+
+def test_the_installed_distributions_are_looked_through_once_however_often_a_plug_in_is_asked_for(
+    acme: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del acme  # another path than that of the test before
+    scans = []
+    monkeypatch.setattr("streamad.plugins.entry_points", lambda group: scans.append(group) or entry_points(group=group))
+    for _ in range(3):
+        assert {"acme+tls", "file"} <= set(available("sources"))
+        load("detectors", "acme_forest")
+    assert scans == ["streamad.sources", "streamad.detectors"]

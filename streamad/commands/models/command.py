@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from streamad.commands.groups import group_of
 from streamad.commands.models.show import show_page
 from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table, styled
 from streamad.commands.shared.figures.certification import line_below_certified
-from streamad.commands.shared.lazy import group_of
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
 from streamad.errors import ArtifactError
