@@ -20,8 +20,8 @@ from streamad.errors import ConfigError, Problem
 
 Loc = tuple[int | str, ...]
 
-# More keys and items than any plant has: a larger number comes from aliases that multiply.
-_MAX_ENTRIES = 100_000
+# A file has at least a character for each key and item: more of them come from aliases that multiply.
+_ENTRIES = 100_000
 _MAX_DEPTH = 50
 # Kubernetes sets these in every container if a service is named streamad.
 _KUBERNETES = re.compile(
@@ -77,9 +77,10 @@ def _parse(text: str) -> tuple[Any, list[tuple[Loc, int]]]:
     try:
         node = loader.get_single_node()
         # Before any value is made: aliases of aliases are small as nodes and huge as values.
-        located = list(itertools.islice(_walk(node, ()), _MAX_ENTRIES + 1))
-        if len(located) > _MAX_ENTRIES:
-            raise yaml.YAMLError(f"more than {_MAX_ENTRIES} entries (aliases that multiply?)")
+        most = max(_ENTRIES, len(text))
+        located = list(itertools.islice(_walk(node, ()), most + 1))
+        if len(located) > most:
+            raise yaml.YAMLError(f"more than {most} entries (aliases that multiply?)")
         return (None if node is None else loader.construct_document(node)), located
     finally:
         loader.dispose()

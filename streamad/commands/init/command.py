@@ -27,6 +27,8 @@ from streamad.settings.time_format import checked_format
 from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 
+_LEFT_OUT_SHOWN = 10
+
 
 def init(
     sample: Annotated[str, typer.Argument(help="A sample recording: a file (jsonl, csv, parquet, npz, ts) or a URL.")],
@@ -124,8 +126,10 @@ def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, a
         out.print(escape(f"{label:<12} {value}"))
     for note in _notes(layout):
         err.print(f"[yellow]guessed[/]      {escape(note)}")
-    for path, why in layout.left_out:
+    for path, why in layout.left_out[:_LEFT_OUT_SHOWN]:
         err.print(f"[yellow]left out[/]     {escape(f'{path}: {why}')}")
+    if (more := len(layout.left_out) - _LEFT_OUT_SHOWN) > 0:
+        err.print(f"[yellow]left out[/]     {more} more: see {escape(str(config))}")
     for finding in concerns:
         err.print(f"[yellow]{finding.outcome:<12}[/] {escape(f'{finding.message} -> {finding.advice}')}")
     out.print(escape(f"wrote {config}; read it through, then: streamad check --config {config}"))

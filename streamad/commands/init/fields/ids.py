@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from streamad.commands.init.fields.columns import Column, is_number
 from streamad.commands.init.fields.names import END, SEQUENCE, STREAM, hints
+from streamad.errors import some_of
 
 
 class Ids(NamedTuple):
@@ -74,5 +75,5 @@ def _first(candidates: Sequence[str], columns: Mapping[str, Column], what: str, 
     varying = [path for path in candidates if len(columns[path].counts) > 1]
     best = next(iter(varying or candidates), None)
     if len(varying) > 1:
-        notes.append(f"{best} was taken for the {what}; {', '.join(varying[1:])} would do as well")
+        notes.append(f"{best} was taken for the {what}; {some_of(varying[1:])} would do as well")
     return best
