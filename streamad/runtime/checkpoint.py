@@ -20,6 +20,7 @@ from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import STATE_FOLDER, read_state
 from streamad.system.tasks import look_at
+from streamad.system.untrusted_json import decode_json
 
 SCHEMA_VERSION = 1
 
@@ -61,7 +62,7 @@ def newest_commit_us(folder: Path) -> int | None:
 
 def _read(path: Path) -> _Commit:
     try:
-        commit = msgspec.json.decode(read_state(path), type=_Commit)
+        commit = decode_json(read_state(path), _Commit)
     except (OSError, msgspec.MsgspecError) as error:
         raise CheckpointError(
             f"{path}: cannot be read ({error}); move the folder and the outputs away to begin anew"

@@ -28,8 +28,9 @@ ConfigOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object, for machines.")]
 
-# What acts on a terminal or its reader and shows nothing: controls but tab and line feed, and changes of direction.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# What acts on a terminal or its reader and shows nothing: controls but tab and line feed, and changes of direction;
+# and halves of characters (a file name that is not UTF-8), which no output can hold.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
