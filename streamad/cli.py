@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from streamad.commands.groups import group_of
-from streamad.errors import StalledError, StreamadError
+from streamad.errors import StalledError, StreamadError, UsageError
 from streamad.safe_text import visible
 from streamad.telemetry.logs import configure_logs
 
@@ -31,6 +32,8 @@ COMMANDS = {
     "topics": "streamad.commands.topics",
 }
 """The module of each command, in which it has its own name; the order is that of the help."""
+
+_SHOWN = 200
 
 app = typer.Typer(
     name="streamad",
@@ -77,6 +80,7 @@ def _options(
 def main() -> None:
     """Run the command line and exit; a user's mistake is one line, no traceback."""
     try:
+        _check_arguments(sys.argv[1:])
         app()
     except StreamadError as error:
         from streamad.commands.shared.plants import name_config  # noqa: PLC0415 - an error alone needs it
@@ -87,12 +91,22 @@ def main() -> None:
             os._exit(error.exit_code)  # a hanging thread would keep the interpreter from ending
         sys.exit(error.exit_code)
     except OSError as error:
+        if error.filename is not None:  # of a path that the user gave, else it would be a StreamadError
+            typer.echo(f"error: {visible(str(error.filename))[:_SHOWN]}: {error.strerror}", err=True)
+            sys.exit(1)
         if _stdout_works():
             raise
         # At exit the interpreter would write the rest of the buffer, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         typer.echo(f"error: cannot write to standard output: {error.strerror}", err=True)
         sys.exit(1)
+
+
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Raise UsageError if an argument is not UTF-8: no config, message or checkpoint could hold it."""
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            raise UsageError(f"the argument {visible(argument)[:_SHOWN]} is not UTF-8 text: rename the file or folder")
 
 
 def _stdout_works() -> bool:

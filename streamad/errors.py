@@ -21,12 +21,24 @@ __all__ = [
     "StreamadError",
     "TrainingDataError",
     "UsageError",
+    "some_of",
 ]
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from streamad.safe_text import masked
+
+_NAMES_SHOWN = 10
+_PROBLEMS_SHOWN = 20
+
+
+def some_of(names: Collection[object]) -> str:
+    """Return the first ten names, and how many more there are: a plant may have 49,000 channels."""
+    shown = ", ".join(str(name) for name in islice(names, _NAMES_SHOWN))
+    return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown
 
 
 class StreamadError(Exception):
@@ -59,7 +71,7 @@ class Problem:
 
 
 class ConfigError(StreamadError):
-    """Raised when the configuration is wrong; holds every problem found, not only the first."""
+    """Raised when the configuration is wrong; holds every problem found, and its text the first twenty."""
 
     exit_code = 2
 
@@ -68,7 +80,10 @@ class ConfigError(StreamadError):
         self.source = source
         head = f"{source}: " if source else ""
         count = f"{len(problems)} problems" if len(problems) != 1 else "1 problem"
-        super().__init__(head + count + "".join(f"\n  {problem}" for problem in problems))
+        lines = [str(problem) for problem in problems[:_PROBLEMS_SHOWN]]
+        if len(problems) > _PROBLEMS_SHOWN:
+            lines.append(f"and {len(problems) - _PROBLEMS_SHOWN} more")
+        super().__init__(head + count + "".join(f"\n  {line}" for line in lines))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process borders; Exception would call __init__ with the text alone.

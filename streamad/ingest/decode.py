@@ -7,6 +7,7 @@ Regular messages of the own format take the fast path (``decode_own.py``), all o
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -154,8 +155,8 @@ class _Readers:
 
 
 def _check(settings: DecodeSettings, channels: Sequence[ChannelSettings]) -> None:
-    names = [channel.field or channel.name for channel in channels]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    counts = Counter(channel.field or channel.name for channel in channels)
+    twice = sorted(name for name in counts if counts[name] > 1)
     problems = [Problem("channels", f"two channels read the field {name}") for name in twice]
     if settings.fields is not None and settings.fields.time == "record" and settings.time == "relative":
         problems.append(Problem("decode.time", "relative times cannot be the record's own: name their field"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -11,7 +12,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from streamad.errors import ConfigError, Problem
+from streamad.errors import ConfigError, Problem, some_of
 from streamad.plugins import split_url
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
@@ -392,10 +393,9 @@ class Settings(BaseSettings):
     @field_validator("channels")
     @classmethod
     def _names_differ(cls, channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
-        names = [channel.name for channel in channels]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"channel named twice: {', '.join(twice)}")
+        counts = Counter(channel.name for channel in channels)
+        if twice := sorted(name for name in counts if counts[name] > 1):
+            raise ValueError(f"channel named twice: {some_of(twice)}")
         return channels
 
     @property

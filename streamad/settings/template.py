@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ import yaml
 
 _COMMENT_COLUMN = 44
 _WIDTH = 110
+# Words that YAML takes as one scalar wherever they stand, unless they read as a number, a date, true or nothing.
+_SIMPLE = re.compile(r"[\w°][\w./+()^°-]*(?: [\w./+()^°-]+)*")
+_RESOLVER, _TEXT = yaml.resolver.Resolver(), "tag:yaml.org,2002:str"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ def scalar(value: Any) -> str:
 def _is_plain(text: str) -> bool:
     if not text or not text.isprintable() or any(mark in text for mark in ",[]{}#&*!|>'\"%@`"):
         return False
+    if _SIMPLE.fullmatch(text):
+        return bool(_RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT)  # type: ignore[no-untyped-call]
     try:
         return bool(yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"key: {text}") == {"key": text})
     except yaml.YAMLError:

@@ -21,8 +21,8 @@ from streamad.system.rights import reason
 
 Loc = tuple[int | str, ...]
 
-# More keys and items than any plant has: a larger number comes from aliases that multiply.
-_MAX_ENTRIES = 100_000
+# A file has at least a character for each key and item: more of them come from aliases that multiply.
+_ENTRIES = 100_000
 _MAX_DEPTH = 50
 _MOST_BYTES = 1 << 24
 # Kubernetes sets these in every container if a service is named streamad.
@@ -85,9 +85,10 @@ def _parse(text: str) -> tuple[Any, list[tuple[Loc, int]]]:
     try:
         node = loader.get_single_node()
         # Before any value is made: aliases of aliases are small as nodes and huge as values.
-        located = list(itertools.islice(_walk(node, ()), _MAX_ENTRIES + 1))
-        if len(located) > _MAX_ENTRIES:
-            raise yaml.YAMLError(f"more than {_MAX_ENTRIES} entries (aliases that multiply?)")
+        most = max(_ENTRIES, len(text))
+        located = list(itertools.islice(_walk(node, ()), most + 1))
+        if len(located) > most:
+            raise yaml.YAMLError(f"more than {most} entries (aliases that multiply?)")
         return (None if node is None else loader.construct_document(node)), located
     finally:
         loader.dispose()

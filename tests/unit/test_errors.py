@@ -19,7 +19,7 @@ from streamad.errors import (
     UsageError,
 )
 
-CLASSES = [getattr(errors, name) for name in errors.__all__ if name not in ("Problem",)]
+CLASSES = [getattr(errors, name) for name in errors.__all__ if name not in ("Problem", "some_of")]
 NARROWER = [cls for cls in CLASSES if cls is not StreamadError]
 
 

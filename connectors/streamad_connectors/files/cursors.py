@@ -128,7 +128,7 @@ def decode_cursor(text: str, partition: str) -> Cursor:
     """Return the cursor of ``text``. Raises SourceError if it is none of this version."""
     try:
         return _decoder.decode(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SourceError(
             f"{partition}: the checkpoint's cursor cannot be read ({error}); finish with the version that wrote it"
         ) from error

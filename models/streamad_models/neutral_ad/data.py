@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from streamad.errors import TrainingDataError
+from streamad.errors import TrainingDataError, some_of
 from streamad.types import WindowSet
 
 Scaling = Literal["standard", "range", "quantiles", "none"]
@@ -106,4 +106,4 @@ def split_validation(data: WindowSet, share: float | str, seed: int) -> tuple[Wi
 
 
 def _channels(indexes: npt.NDArray[np.int64]) -> str:
-    return ("channel " if len(indexes) == 1 else "channels ") + ", ".join(str(index) for index in indexes)
+    return ("channel " if len(indexes) == 1 else "channels ") + some_of(indexes.tolist())

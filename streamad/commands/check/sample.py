@@ -27,6 +27,7 @@ from streamad.types import (
 
 MAX_RECORDS = 20_000
 MAX_SEQUENCES = 200
+MAX_BYTES = 128_000_000
 MAX_WAIT_S = 10.0
 
 
@@ -41,6 +42,8 @@ class Sample:
     unreadable: dict[str, str] = field(default_factory=dict)
     """Kind of dead letter -> the first one's place and error."""
     partitions: int = 0
+    n_bytes: int = 0
+    """Bytes of the records' values: some KB of a packed file may stand for GB."""
     is_complete: bool = False
     """The source ended before the sample was full."""
     has_markers: bool = False
@@ -53,7 +56,7 @@ class Sample:
     @property
     def is_full(self) -> bool:
         """Return whether the sample is large enough."""
-        return self.counters.records >= MAX_RECORDS or len(self.sequences) >= MAX_SEQUENCES
+        return self.counters.records >= MAX_RECORDS or self.n_bytes >= MAX_BYTES or len(self.sequences) >= MAX_SEQUENCES
 
     def note(self, block: SampleBlock) -> None:
         """Add the samples of one record."""
@@ -112,6 +115,7 @@ def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decode
         intake = intakes[event.partition]
         finished = intake.take(event, now_us)
         for record in event.records:
+            sample.n_bytes += len(record.value)
             try:
                 block = decoder.decode(record, event.written_us(record.offset))
             except DecodeError:

@@ -13,7 +13,7 @@ from streamad.commands.shared.console import count, run_async
 from streamad.commands.shared.figures.report import bad_values_text
 from streamad.commands.shared.plants import name_config
 from streamad.commands.shared.topics import merged_errors, topics_of
-from streamad.errors import StreamadError
+from streamad.errors import StreamadError, some_of
 from streamad.ingest.bad_values import BAD_VALUE
 from streamad.ingest.windowing import Unscorable, to_window
 from streamad.plant import Plant
@@ -135,7 +135,7 @@ def _channels(plant: Plant, sample: Sample) -> list[Finding]:
     if not silent:
         return [ok("channels", f"all {len(sample.seen)} have values")]
     advice = "check their field (or name); a channel without values makes every sequence unscorable"
-    return [warning("channels", f"no value of {', '.join(silent)} in the sample", advice)]
+    return [warning("channels", f"no value of {some_of(silent)} in the sample", advice)]
 
 
 def _sequences(plant: Plant, sample: Sample) -> list[Finding]:

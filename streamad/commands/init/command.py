@@ -26,6 +26,8 @@ from streamad.settings.time_format import checked_format
 from streamad.system.clock import SystemClock
 from streamad.system.files import write_atomically
 
+_LEFT_OUT_SHOWN = 10
+
 
 def init(
     sample: Annotated[str, typer.Argument(help="A sample recording: a file (jsonl, csv, parquet, npz, ts) or a URL.")],
@@ -128,8 +130,10 @@ def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, a
         out.print(f"{name:<12} {value}")
     for note in _notes(layout):
         err.print(notice("guessed", f"      {note}"))
-    for path, why in layout.left_out:
+    for path, why in layout.left_out[:_LEFT_OUT_SHOWN]:
         err.print(notice("left out", f"     {path}: {why}"))
+    if (more := len(layout.left_out) - _LEFT_OUT_SHOWN) > 0:
+        err.print(notice("left out", f"     {more} more: see {config}"))
     for finding in concerns:
         err.print(notice(f"{finding.outcome:<12}", f" {finding.message} -> {finding.advice}"))
     out.print(f"wrote {config}; read it through, then: streamad check --config {config}")

@@ -8,6 +8,7 @@ from typing import Any
 
 from streamad.commands.init.layout import Layout
 from streamad.commands.init.rhythm import Pauses, Rhythm, round_up
+from streamad.errors import some_of
 from streamad.settings.plant_yaml import Settings
 from streamad.settings.template import Entry, Section, channel_entry, judging_sections, render
 
@@ -165,7 +166,7 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
     about = [f"How messages are read: {_FORMS[layout.form]} (docs/guide/messages.md)."]
     about += [f"Time: {layout.time.how}." if not native else "The file holds no times: see source.options."]
     if layout.time.others:
-        about.append(f"Guessed: the time is {layout.time.path}; {', '.join(layout.time.others)} would do as well.")
+        about.append(f"Guessed: the time is {layout.time.path}; {some_of(layout.time.others)} would do as well.")
     comments = {
         "fields": "",
         "sequence_from": "one sequence a file, whose name is the id",

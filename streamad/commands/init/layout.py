@@ -20,7 +20,7 @@ from streamad.commands.init.fields.readings import (
 )
 from streamad.commands.init.fields.time import TimeField, check_time_of_day, find_time
 from streamad.commands.init.records import RawSample
-from streamad.errors import DecodeError, SourceError
+from streamad.errors import DecodeError, SourceError, some_of
 from streamad.ingest.decode_values import ABSENT, FieldPath
 from streamad.settings.template import ChannelLine
 
@@ -98,8 +98,8 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
         _add_columns(layout, rest, messages)
     _note_readings(layout)
     if not layout.channels:
-        names = ", ".join(columns)[:200]
-        raise SourceError(f"nothing numeric found besides ids and times (fields: {names}); there must be a channel")
+        found = f"(fields: {some_of(columns)})"
+        raise SourceError(f"nothing numeric found besides ids and times {found}; there must be a channel")
     return layout
 
 
@@ -263,8 +263,8 @@ def _add_columns(layout: Layout, rest: Mapping[str, Column], messages: Sequence[
 def _holds_only(inside: str, paths: Sequence[str], messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether every key of the object ``inside`` leads to a channel, in all messages."""
     keys = {key for message in messages if isinstance(message.get(inside), dict) for key in message[inside]}
-    inner = [path.removeprefix(f"{inside}.") for path in paths]
-    return all(any(path == key or path.startswith(f"{key}.") for path in inner) for key in keys)
+    inner = [path.removeprefix(f"{inside}.").split(".") for path in paths]
+    return keys <= {".".join(parts[:n]) for parts in inner for n in range(1, len(parts) + 1)}
 
 
 def _is_reached(path: str, messages: Sequence[Mapping[str, Any]]) -> bool:
@@ -306,13 +306,13 @@ def _add(
         for line, (path, fill) in zip(_lines(list(kept), units), kept.items(), strict=True)
     ]
     if guessed := [quality.path for path, quality in qualities.items() if path in kept and quality.is_guess]:
-        layout.notes.append(f"{', '.join(guessed)} were taken for qualities, the most frequent value for the good one")
+        layout.notes.append(f"{some_of(guessed)} were taken for qualities, the most frequent value for the good one")
 
 
 def _note_readings(layout: Layout) -> None:
     """Note the guesses about readings."""
     if fills := [f"{line.missing[0]:g} of {line.name}" for line in layout.channels if line.missing]:
-        layout.notes.append(f"{', '.join(fills)} means missing, because it lies far from all other values")
+        layout.notes.append(f"{some_of(fills)} means missing, because it lies far from all other values")
     if layout.missing:
         texts = ", ".join(map(repr, layout.missing))
         layout.notes.append(f"{texts} stand in place of numbers and were taken for missing values (decode.missing)")

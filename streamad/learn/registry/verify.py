@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from streamad.errors import ArtifactError
+from streamad.errors import ArtifactError, some_of
 from streamad.learn.registry.manifest import MANIFEST_FILE, FileRecord, Manifest
 from streamad.learn.store.records import WindowForm
 from streamad.settings.fields import NAME_PATTERN
@@ -54,11 +54,9 @@ def verify_files(folder: Path, manifest: Manifest, label: str) -> None:
     try:
         there = _entries(folder) - {MANIFEST_FILE}
         if missing := sorted(names - there):
-            raise ArtifactError(f"{label}: missing {', '.join(missing)}: {repair}")
+            raise ArtifactError(f"{label}: missing {some_of(missing)}: {repair}")
         if unexpected := sorted(there - names):
-            raise ArtifactError(
-                f"{label}: unexpected {', '.join(unexpected)}: move what does not belong out of {folder}"
-            )
+            raise ArtifactError(f"{label}: unexpected {some_of(unexpected)}: move what does not belong out of {folder}")
         for name, record in manifest.files.items():
             if difference := _difference(folder / name, record):
                 raise ArtifactError(f"{label}: {name} is damaged ({difference}): {repair}")
@@ -95,17 +93,18 @@ def _unit(unit: str) -> str:
 def check_channels(trained: tuple[ChannelSpec, ...], plant: tuple[ChannelSpec, ...], label: str) -> None:
     """Check names, order and units of the channels; raises ArtifactError naming the first that differs."""
     model_names, plant_names = [c.name for c in trained], [c.name for c in plant]
-    if lacking := [name for name in model_names if name not in plant_names]:
+    known, wanted = set(model_names), set(plant_names)
+    if lacking := [name for name in model_names if name not in wanted]:
         raise ArtifactError(
             f"{label}: trained with channel {lacking[0]!r}, which the config lacks: add it or {_RETRAIN}"
         )
-    if unknown := [name for name in plant_names if name not in model_names]:
+    if unknown := [name for name in plant_names if name not in known]:
         raise ArtifactError(f"{label}: never saw channel {unknown[0]!r} of the config: remove it or {_RETRAIN}")
     for place, (ours, theirs) in enumerate(zip(trained, plant, strict=True), start=1):
         if ours.name != theirs.name:
             raise ArtifactError(
                 f"{label}: channel {place} is {ours.name!r} in the model, {theirs.name!r} in the config: "
-                f"order the config's channels as {', '.join(model_names)} or {_RETRAIN}"
+                f"order the config's channels as {some_of(model_names)} or {_RETRAIN}"
             )
         if ours.unit != theirs.unit:
             raise ArtifactError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streamad.errors import TrainingDataError
+from streamad.errors import TrainingDataError, some_of
 from streamad.types import ChannelSpec, WindowSet
 
 
@@ -45,7 +45,7 @@ def check_not_constant(data: WindowSet, channels: tuple[ChannelSpec, ...]) -> No
     """Raise TrainingDataError naming the channels that never change: no scale can be fitted to them."""
     constant = data.constant_channels()
     if len(constant):
-        names = ", ".join(repr(channels[index].name) for index in constant)
+        names = some_of([repr(channels[index].name) for index in constant])
         what = "channel {} never changes" if len(constant) == 1 else "channels {} never change"
         raise TrainingDataError(
             f"{what.format(names)} in {len(data)} training sequences: take it out of channels, or record more"

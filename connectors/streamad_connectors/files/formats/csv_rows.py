@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import TextIO
 
 import msgspec
 
-from streamad.errors import EncodingError, SourceError
+from streamad.errors import EncodingError, SourceError, some_of
 from streamad.plugins import ConnectorContext
 from streamad.types import Record
 from streamad_connectors.files.formats.options import FileOptions
@@ -109,7 +110,7 @@ def read_header(handle: TextIO, path: Path, options: FileOptions) -> tuple[list[
     if all(_is_number(name, options.decimal) for name in named):
         raise SourceError(f"{path}: its first line holds no column names; put a header line there")
     if len(set(named)) != len(named):
-        twice = next(name for name in named if named.count(name) > 1)
+        twice = next(name for name, count in Counter(named).items() if count > 1)
         raise SourceError(f"{path}: column {twice!r} appears twice in the header; rename one")
     return names, delimiter
 
@@ -171,7 +172,7 @@ def numeric_columns(handle: TextIO, path: Path, options: FileOptions, channels: 
     names, delimiter = read_header(handle, path, options) or ([], ",")
     unknown = set(options.text) - set(names)
     if unknown:
-        raise SourceError(f"{path}: option text names {min(unknown)!r}, which is no column ({', '.join(names)})")
+        raise SourceError(f"{path}: option text names {min(unknown)!r}, which is no column ({some_of(names)})")
     numbers = [0] * len(names)
     texts = [0] * len(names)
     padded = [False] * len(names)

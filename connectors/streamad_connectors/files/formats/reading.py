@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import threading
 import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
@@ -34,11 +36,50 @@ Reader: TypeAlias = Callable[[Path, int, FileOptions, ConnectorContext], Iterato
 """Yields the records of a file from an offset on; offsets do not depend on where reading began."""
 
 
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+class _InterruptedRead(Exception):  # noqa: N818 - a signal
+    """Raised inside a reader's thread once nobody waits for what it reads."""
+
+
+class _Pieces(io.RawIOBase):
+    """The bytes of a file in pieces; once the run is stopped there are none, however long the file holds no record."""
+
+    def __init__(self, inner: BinaryIO) -> None:
+        self._inner = inner
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._inner.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._inner.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def fileno(self) -> int:
+        return self._inner.fileno()
+
+    def readinto(self, buffer: Any, /) -> int:
+        stop = _stop.get()
+        if stop is not None and stop.is_set():
+            raise _InterruptedRead
+        return cast("io.BufferedIOBase", self._inner).readinto(buffer)
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
+
+
 def open_bytes(path: Path) -> BinaryIO:
-    """Open ``path`` for reading bytes; unpack it if its name ends in ``.gz``."""
-    if path.suffix.lower() == ".gz":
-        return cast("BinaryIO", gzip.open(path, "rb"))
-    return path.open("rb", buffering=_BUFFER_BYTES)
+    """Open ``path`` for reading bytes; unpack it, piece by piece, if its name ends in ``.gz``."""
+    is_packed = path.suffix.lower() == ".gz"
+    inner = gzip.GzipFile(path, "rb") if is_packed else path.open("rb", buffering=0)
+    return cast("BinaryIO", io.BufferedReader(_Pieces(cast("BinaryIO", inner)), _BUFFER_BYTES))
 
 
 class BatchReader:
@@ -56,7 +97,8 @@ class BatchReader:
     async def next_batch(self) -> RecordBatch | None:
         """Return the next batch, None at the end. Raises SourceError.
 
-        If it is cancelled, ``interrupted`` is set, for work that takes long, and it waits for the thread.
+        If it is cancelled, ``interrupted`` is set and it waits for the thread, which reads one piece at most: nothing
+        can be read after that.
         """
         if not self._ahead and self._failure is None:
             await self._read_ahead()
@@ -81,6 +123,7 @@ class BatchReader:
     def _read(self) -> None:
         """Read until there are the records of one batch; an error comes after the batches before it."""
         records = size = 0
+        _stop.set(self._interrupted)
         try:
             while records < MAX_BATCH_RECORDS and size < MAX_BATCH_BYTES and len(self._ahead) < _MOST_AHEAD:
                 batch = next(self._batches, None)
@@ -89,6 +132,8 @@ class BatchReader:
                 self._ahead.append(batch)
                 records += len(batch.records)
                 size += sum(len(record.value) for record in batch.records)
+        except _InterruptedRead:
+            self._failure = SourceError(f"{self._path}: reading it was interrupted; the next run goes on")
         except (SourceError, *READ_FAILURES) as error:
             self._failure = error
 

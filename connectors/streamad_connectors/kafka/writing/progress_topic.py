@@ -215,7 +215,7 @@ class ProgressLog:
         found = {key: value for key, value in last.items() if value is not None}
         try:
             return log, log._read(found)
-        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise CheckpointError(
                 f"the progress of {partition} cannot be decoded ({error}): something else wrote to its progress "
                 "topic; delete the topic and create it again, or choose another group, to start over"

@@ -15,6 +15,7 @@ _DECIMAL = re.compile(r"\s*[+-]?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]
 _FLAGS = frozenset({"", "false", "0", "no", "true", "1", "yes", "none"})
 _TRUE = frozenset({"true", "1", "1.0", "yes"})
 _DEPTH = 6
+LONGEST_ID = 256
 
 
 def is_number(value: object) -> bool:
@@ -48,7 +49,7 @@ class Column:
     def is_id(self) -> bool:
         """Return whether all values could be ids: text or whole numbers."""
         return bool(self.values) and all(
-            (isinstance(value, str) and 0 < len(value) <= 256) or type(value) is int for value in self.values
+            (isinstance(value, str) and 0 < len(value) <= LONGEST_ID) or type(value) is int for value in self.values
         )
 
     @cached_property

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from streamad.commands.init.fields.columns import Column, is_number
+from streamad.commands.init.fields.columns import LONGEST_ID, Column, is_number
 from streamad.commands.init.fields.names import END, SEQUENCE, STREAM, hints
+from streamad.errors import some_of
 
 
 class Ids(NamedTuple):
@@ -47,7 +48,8 @@ def _may_be_id(column: Column) -> bool:
     repeats = len(column.counts) <= max(1, len(column.values) // 2)
     whole = all(isinstance(value, str) or float(value).is_integer() for value in column.values if is_number(value))
     scalars = all(isinstance(value, (str, int, float)) and not isinstance(value, bool) for value in column.values)
-    return bool(column.values) and scalars and repeats and (whole or _named_id(column.path))
+    are_short = all(len(value) <= LONGEST_ID for value in column.values if isinstance(value, str))
+    return bool(column.values) and scalars and are_short and repeats and (whole or _named_id(column.path))
 
 
 def _named_id(path: str) -> bool:
@@ -74,5 +76,5 @@ def _first(candidates: Sequence[str], columns: Mapping[str, Column], what: str, 
     varying = [path for path in candidates if len(columns[path].counts) > 1]
     best = next(iter(varying or candidates), None)
     if len(varying) > 1:
-        notes.append(f"{best} was taken for the {what}; {', '.join(varying[1:])} would do as well")
+        notes.append(f"{best} was taken for the {what}; {some_of(varying[1:])} would do as well")
     return best

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 
 def _words(text: str) -> frozenset[str]:
@@ -64,11 +64,12 @@ def plain_name(text: str, fallback: str) -> str:
 def channel_names(paths: Sequence[str]) -> list[str]:
     """Return a different name for each field, as the config accepts it."""
     prefix = _common_prefix(paths)
-    names: list[str] = []
+    names: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     for index, path in enumerate(paths):
         wanted = plain_name(_shortened(path.removeprefix(prefix)) or path, f"ch{index:02d}")
-        names.append(_unused(wanted, names))
-    return names
+        names[_unused(wanted, names, numbers)] = None
+    return list(names)
 
 
 def _shortened(path: str) -> str:
@@ -77,12 +78,12 @@ def _shortened(path: str) -> str:
     return body if dot and last.lower() in VALUE else f"{body}{dot}{last}"
 
 
-def _unused(wanted: str, taken: Iterable[str]) -> str:
-    used = set(taken)
-    number, name = 2, wanted
-    while name in used:
-        name = f"{wanted[:60]}_{number}"
-        number += 1
+def _unused(wanted: str, taken: Collection[str], numbers: dict[str, int]) -> str:
+    """Return ``wanted``, with a number if it is taken; ``numbers`` holds the last number of each beginning."""
+    beginning, name = wanted[:58], wanted
+    while name in taken:
+        numbers[beginning] = numbers.get(beginning, 1) + 1
+        name = f"{beginning}_{numbers[beginning]}"
     return name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import pairwise
@@ -11,7 +11,7 @@ from itertools import pairwise
 from streamad.commands.init.fields.columns import Column
 from streamad.commands.init.fields.dates import are_serials, example, formats_of, is_read_by
 from streamad.commands.init.fields.names import TIME, hints
-from streamad.errors import DecodeError, SourceError
+from streamad.errors import DecodeError, SourceError, some_of
 from streamad.ingest.decode_times import TimeReader
 from streamad.settings.time_format import EXCEL, NAMES, UNIX_UNITS, TimeFormat, TimeUnit
 
@@ -178,8 +178,8 @@ def _rises(numbers: Sequence[float]) -> bool:
     return falls <= 0.2 * len(numbers) and max(numbers) > min(numbers)
 
 
-def _no_time(without_offset: Column | None, columns: Iterable[Column], wanted: str | None) -> str:
-    names = ", ".join(column.path for column in columns)[:200]
+def _no_time(without_offset: Column | None, columns: Collection[Column], wanted: str | None) -> str:
+    names = some_of([column.path for column in columns])
     if wanted is not None:
         return f"no field holds dates of --time-format {wanted!r} (fields: {names})"
     if without_offset is not None:

@@ -218,3 +218,15 @@ def test_a_sorted_file_that_grows_while_it_is_read_is_compared_at_the_next_start
     assert cursor.size == 4
     with pytest.raises(SourceError, match="grew by records that sort before"):
         check_unchanged(path, cursor, lambda: iter([(Record(0, b"1"), 1), (Record(1, b"4"), 2)]), order="by time")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"kind": "file"}', '{"kind": "file", "name": "\udcff"}', "\ud800",
+     '{"kind": "file", "other": ' + "[" * 100_000 + "]" * 100_000 + "}"],
+)  # fmt: skip
+def test_a_cursor_that_no_version_wrote_is_an_error_in_one_line(text: str) -> None:
+    with pytest.raises(SourceError, match="cursor cannot be read") as error:
+        decode_cursor(text, "day.csv")
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500

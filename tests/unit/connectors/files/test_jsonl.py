@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.testing import ManualClock
+from streamad_connectors.files.formats.csv_rows import read_csv
 from streamad_connectors.files.formats.jsonl import read_jsonl
 from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.reading import BatchReader, batched
 from tests.support.files import read_one
 
 CONTENT = '\ufeff{"a": "µ"}\r\n\n  \t\r\n{broken\n{"b": 2}'.encode()
@@ -70,3 +74,30 @@ async def test_records_are_foreign_and_without_time(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"{}")
     (record,) = await read_one("a.jsonl", tmp_path)
     assert (record.native, record.timestamp_us, record.key) == (False, None, None)
+
+
+class StopAtThirdLook(threading.Event):
+    """A stop that comes while the third piece of a file is read."""
+
+    looks = 0
+
+    def is_set(self) -> bool:
+        self.looks += 1
+        return self.looks >= 3
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz"])
+async def test_a_stop_ends_a_run_of_blank_lines_at_the_next_piece(name: str, tmp_path: Path) -> None:
+    """Some KB of a packed file stand for millions of lines without a record; memory is that of a piece."""
+    content = b'{"a": 1}\n' if "jsonl" in name else b"a,b\n1,2\n"
+    blank = b"\n" * 10_000_000
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content + blank, 1) if name.endswith(".gz") else content + blank)
+    read = read_jsonl if "jsonl" in name else read_csv
+    records = read(path, 0, FileOptions(), ConnectorContext((), ManualClock(), tmp_path))
+    stop = StopAtThirdLook()
+    reader = BatchReader(batched(records, "p"), path, stop)
+    with pytest.raises(SourceError, match="reading it was interrupted"):
+        await reader.next_batch()
+    assert stop.looks == 3
+    reader.close()

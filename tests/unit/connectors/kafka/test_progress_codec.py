@@ -193,6 +193,8 @@ def with_head(**changes: object) -> list[Item]:
     [
         (lambda items: [*items, Item(b"p", b"\xc1")], "cannot be decoded"),
         (lambda items: [*items, Item(b"p", b"{}")], "cannot be decoded"),
+        (lambda items: [*items, Item(b"p", b"\x81\xa5other" + b"\x91" * 100_000)], "cannot be decoded"),
+        (lambda items: [*items, Item(b"p", b"\x81\xa1\xff\x01")], "cannot be decoded"),
         (lambda items: [*items, Item(b"", b"x")], "unknown key b''"),
         (lambda items: [*items, Item(b"x:s:1", b"x")], "unknown key"),
         (lambda items: [*items, Item(b"c:s:one", b"x")], "unknown key"),
