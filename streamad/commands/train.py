@@ -63,8 +63,8 @@ def train(
     detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
-    keep = None if labels is None else read_labels(labels, source, normal).is_normal
-    data = run_async(read_windows(plant, source, keep=keep))
+    known = None if labels is None else read_labels(labels, source, normal)
+    data = run_async(read_windows(plant, source, labels=known))
     sets = data.window_sets()
     _check_count(sets, plant.settings)
     _warn(data, plant)

@@ -259,6 +259,12 @@ def test_recordings_that_are_all_faulty_need_no_normal_label_and_get_a_note(plan
         plant(command, "--labels", "faulty.csv").assert_one_line_error("--normal must name some of: 1, stuck")
 
 
+def test_training_on_labels_of_other_names_shows_both_names(plant: CliPlant) -> None:
+    (plant.folder / "other.csv").write_text("sequence,label\n2026-03-03 00:04:00,0\n")
+    outcome = plant("train", "--labels", "other.csv")
+    outcome.assert_one_line_error("none of the 24 sequences is labelled normal", "'2026-03-03 00:04:00'")
+
+
 def test_labels_with_a_stream_distinguish_sequences_of_the_same_id(plant: CliPlant) -> None:
     rng = random.Random(4)
     truth = [(stream, f"b{i}", stream == "r2") for i in range(17) for stream in ("r1", "r2")]

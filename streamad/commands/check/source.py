@@ -178,15 +178,22 @@ def _advice(settings: SequenceSettings, sample: Sample) -> str:
     return "; ".join(reasons) + ": choose other end modes (sequences.end) unless that is as it should be"
 
 
+def _for_late_samples(plant: Plant, sample: Sample) -> str:
+    if not sample.lateness_us:
+        zone = plant.settings.decode.timezone
+        local = f"; or the clocks were set back and decode.timezone ({zone}) is not the plant's" if zone else ""
+        return f"their sequence had ended, times are in order: several at once need an end without change{local}"
+    behind = f"some lie {sample.lateness_us / 1e6:g} s behind the newest of their stream"
+    sort = "" if is_sorted(plant) else ", or sort recordings by time (source.options.sort)"
+    return f"{behind}: raise sequences.allowed_lateness{sort}"
+
+
 def _order(plant: Plant, sample: Sample) -> list[Finding]:
     settings, fields = plant.settings.sequences, plant.settings.decode.fields
     findings = []
     if sample.counters.late_samples:
         message = f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late"
-        behind = f"some lie {sample.lateness_us / 1e6:g} s behind the newest of their stream"
-        sort = "" if is_sorted(plant) else ", or sort recordings by time (source.options.sort)"
-        advice = f"{behind}: raise sequences.allowed_lateness{sort}"
-        findings.append(warning("sequences", message, advice))
+        findings.append(warning("sequences", message, _for_late_samples(plant, sample)))
     elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
         message = "one channel per message, and no lateness allowed: a channel behind the others would be dropped"
         advice = "set sequences.allowed_lateness to about two sampling periods of the slowest channel"

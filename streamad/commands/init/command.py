@@ -30,7 +30,9 @@ _LEFT_OUT_SHOWN = 10
 
 
 def init(
-    sample: Annotated[str, typer.Argument(help="A sample recording: a file (jsonl, csv, parquet, npz, ts) or a URL.")],
+    sample: Annotated[
+        str, typer.Argument(help="A sample: a file (jsonl, csv, parquet, npz, ts), a folder of them, or a URL.")
+    ],
     *,
     write_to: Annotated[Path, typer.Option("--out", help="The config to write.", metavar="FILE")] = Path("plant.yaml"),
     time_format: Annotated[

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from streamad.commands.shared.figures.labels import Labels
 from streamad.commands.shared.figures.report import unreadable_text
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import TrainingDataError
@@ -28,6 +28,9 @@ class Recordings:
     windows: list[Window] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     unscorable: list[tuple[FinishedSequence, str]] = field(default_factory=list)
+    labels: Labels | None = None
+    not_normal: list[str] = field(default_factory=list)
+    """The sequences that ``labels`` do not call normal, for people."""
 
     def indexes(self) -> dict[str, list[int]]:
         """Return the indexes of the windows of each model, by name."""
@@ -57,12 +60,17 @@ class Recordings:
             return f"none of {len(self.unscorable)} sequences can be used; the first, {first.sequence}: {why}"
         if kinds := unreadable_text(self.counters.dead_letters):
             return f"no sequence in the recordings: all messages are unreadable ({kinds}); see decode in the config"
+        if self.not_normal and self.labels is not None:
+            return (
+                f"none of the {len(self.not_normal)} sequences is labelled normal: the recordings say "
+                f"{self.not_normal[0]}, the labels {self.labels.example!r}"
+            )
         return "no sequence in the recordings"
 
 
-async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str], bool] | None = None) -> Recordings:
-    """Read a finite source and close it; ``keep`` selects by stream and sequence id. Raises SourceError."""
-    recordings = Recordings(Counters())
+async def read_windows(plant: Plant, source: Source, *, labels: Labels | None = None) -> Recordings:
+    """Read a finite source and close it; with ``labels`` the normal sequences only. Raises SourceError."""
+    recordings = Recordings(Counters(), labels=labels)
     router = Router.of(plant.settings)
     with Bar("reading") as bar:
 
@@ -72,7 +80,8 @@ async def read_windows(plant: Plant, source: Source, *, keep: Callable[[str, str
 
         try:
             async for sequence in read_sequences(plant.settings, source, plant.clock, recordings.counters, show):
-                if keep is not None and not keep(sequence.stream, sequence.sequence):
+                if labels is not None and not labels.is_normal(sequence.stream, sequence.sequence):
+                    recordings.not_normal.append(f"{sequence.sequence!r} of stream {sequence.stream!r}")
                     continue
                 model = router.name_for(sequence.routes)
                 window = to_window(sequence, plant.settings.window, plant.settings.channel_specs)

@@ -254,6 +254,15 @@ def per_channel() -> list[dict[str, Any]]:
     ]
 
 
+def test_samples_of_sequences_that_had_ended_are_not_for_a_larger_lateness(tmp_path: Path) -> None:
+    interleaved = [message(0, index) for index in range(5)]
+    interleaved += [{**message(n % 2, 5 + n), "time": 1_772_000_010 + n, "end": False} for n in range(10)]
+    config = plant(tmp_path, interleaved, sequences={"end": ["change"]})
+    (found,) = [f for f in findings(config) if "came too late" in f["message"]]
+    assert "their sequence had ended" in found["advice"]
+    assert "allowed_lateness" not in found["advice"]
+
+
 def test_one_channel_per_message_without_lateness_is_a_warning(tmp_path: Path) -> None:
     messages = [{**message, "end": False} for message in per_channel()]
     config = plant(tmp_path, messages, decode=ONE_CHANNEL, sequences={"end": ["change"]})

@@ -486,6 +486,21 @@ def test_a_night_in_which_clocks_are_set_back_asks_for_the_zone(tmp_path: Path) 
         assert ([s.n_samples for s in sequences], counters.late_samples) == ([20] * 27, 0)
 
 
+@pytest.mark.parametrize("name", ["Lot No.", "Batch No. ", "Chg.-Nr.", "Chargen-Nr.", "Chargennummer", "header.lot"])
+@pytest.mark.parametrize("id_of", ["02{:04d}".format, "A-{}".format])
+def test_ids_with_abbreviated_names_are_found(tmp_path: Path, name: str, id_of: Callable[[int], str]) -> None:
+    cells = [["OVEN 2", id_of(n // 20), 1_772_000_000 + 30 * n, math.sin(n)] for n in range(200)]
+    fields = settings_of(table(tmp_path / "lots.csv", ["Oven", name, "time", "temp_c"], cells)).decode.fields
+    assert fields is not None
+    assert fields.sequence == name.strip()
+
+
+def test_messages_without_an_id_between_sequences_are_noted(tmp_path: Path) -> None:
+    cells = [["" if n % 25 > 19 else f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(200)]
+    result = init(table(tmp_path / "idle.csv", ["lot", "time", "temp_c"], cells))
+    assert "40 of 200 messages have no lot: they become sequences of their own" in result.stderr
+
+
 def test_names_in_an_archive_are_found_whatever_the_options_of_its_url(tmp_path: Path) -> None:
     named = npz(tmp_path)
     assert init(Path(f"{named}?stream=press")).exit_code == 0

@@ -7,8 +7,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from streamad.commands.init.fields.columns import LONGEST_ID, Column, is_number
-from streamad.commands.init.fields.names import END, SEQUENCE, STREAM, hints
+from streamad.commands.init.fields.names import END, SEQUENCE, STREAM, hints, last_part
 from streamad.errors import some_of
+
+_FEW_WITHOUT = 0.01
 
 
 class Ids(NamedTuple):
@@ -41,7 +43,18 @@ def find_ids(columns: Mapping[str, Column], notes: list[str]) -> Ids:
             stream = path
         if path in (sequence, stream):
             notes.append(f"{path} was taken for the {'sequence id' if path == sequence else 'stream'} by its values")
+    if sequence is not None:
+        _note_missing(columns[sequence], 1 + max(column.rows[-1] for column in columns.values() if column.rows), notes)
     return Ids(stream, sequence, end)
+
+
+def _note_missing(sequence: Column, n_messages: int, notes: list[str]) -> None:
+    without = n_messages - len(sequence.rows)
+    if without > _FEW_WITHOUT * n_messages:
+        notes.append(
+            f"{without} of {n_messages} messages have no {sequence.path}: they become sequences of their own, named by "
+            "their start; if they are pauses between sequences, leave these rows out of the export"
+        )
 
 
 def _may_be_id(column: Column) -> bool:
@@ -53,7 +66,7 @@ def _may_be_id(column: Column) -> bool:
 
 
 def _named_id(path: str) -> bool:
-    return bool(hints(path) & {"id", "no", "nr", "number", "name"}) or path.rsplit(".", 1)[-1].lower() in SEQUENCE
+    return bool(hints(path) & {"id", "no", "nr", "number", "name"}) or last_part(path).lower() in SEQUENCE
 
 
 def _named(path: str, words: frozenset[str], column: Column) -> bool:

@@ -17,7 +17,8 @@ STREAM = _words(
 )
 SEQUENCE = _words(
     "sequence seq batch lot run order stroke swing cycle episode trial job shot session experiment wafer recording "
-    "heat charge campaign part rep repetition movement event auftrag los versuch"
+    "heat charge chargen chargennummer chg campaign part rep repetition movement event auftrag auftragsnummer los "
+    "losnummer versuch"
 )
 TIME = _words("time timestamp ts datetime date t clock when elapsed seconds sec secs millis zeit zeitstempel datum utc")
 END = _words("end ended done last final finished eos eof complete completed closed stop")
@@ -30,6 +31,7 @@ UNIT = _words("unit units uom einheit")
 QUALITY = _words("quality q qual qc qualitaet guete status state opcquality")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
+_DIVIDING_DOT = re.compile(r"\.(?=\w)")
 _BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,16})\s*[\])]\s*$")
 # Letters with a spelling in ASCII; all others lose their accents.
 _SPELLED = str.maketrans({
@@ -39,9 +41,14 @@ _SPELLED = str.maketrans({
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
+def last_part(path: str) -> str:
+    """Return what follows the last dot of a field's path; the dot of an abbreviation (``Lot No.``) divides nothing."""
+    return _DIVIDING_DOT.split(path)[-1]
+
+
 def hints(path: str) -> frozenset[str]:
     """Return the words of the last part of a field's path, in lower case, umlauts spelled out."""
-    last = unicodedata.normalize("NFC", path.rsplit(".", 1)[-1]).translate(_SPELLED)
+    last = unicodedata.normalize("NFC", last_part(path)).translate(_SPELLED)
     return frozenset(word.lower() for word in _WORDS.findall(last))
 
 

@@ -210,7 +210,7 @@ def print_references(found: Mapping[str, References]) -> None:
         f"AUC of {first.n_injected} injected faults against {first.n_held_out} held-out normal sequences, "
         "beside simple kinds fitted on the same sequences:"
     )
-    print_table(_table(found))
+    print_table(_table(found), whole=("",))
     for one in first.others:
         if one.left_out is not None:
             out.print(f"{one.kind} is left out: {one.left_out}")
