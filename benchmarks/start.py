@@ -2,8 +2,9 @@
 
 Every round runs ``python -c pass`` and each command once, in processes of their own; the figures are medians over the
 rounds, ``ratio`` that of CPU seconds to those of ``python -c pass`` in the same round. The plant is simulated and has
-two versions of a model, trained by this checkout before anything is measured. Imports are measured once more, each
-command under ``python -X importtime``, and summed by package, without what a package imports in turn.
+two versions of a model, trained by this checkout before anything is measured; the checkouts are compiled before, as an
+installation is. Imports are measured once more, each command under ``python -X importtime``, and summed by package,
+without what a package imports in turn.
 Run: ``python benchmarks/start.py [--rounds 5] [--only run] [--other CHECKOUT] [--json]``. With ``--other`` each round
 runs both checkouts one after the other.
 """
@@ -11,6 +12,7 @@ runs both checkouts one after the other.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import shlex
@@ -75,6 +77,12 @@ def environment(checkout: Path) -> dict[str, str]:
     """Return the environment in which ``python -m streamad`` is that of ``checkout``, with one thread."""
     path = os.pathsep.join(str(checkout / part) for part in ("", "connectors", "models"))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def compile_packages(checkout: Path) -> None:
+    """Write the byte code of the packages of ``checkout``: else a start may compile them."""
+    for package in ("streamad", "connectors/streamad_connectors", "models/streamad_models"):
+        compileall.compile_dir(checkout / package, quiet=1)
 
 
 def cost_of(command: tuple[str, ...], checkout: Path, folder: Path) -> Cost:
@@ -160,6 +168,8 @@ def main() -> None:
     options = parser.parse_args()
     lines = [line for line in COMMANDS.strip().splitlines() if options.only in line]
     checkouts = [ROOT] if options.other is None else [options.other.resolve(), ROOT]
+    for checkout in checkouts:
+        compile_packages(checkout)
     with tempfile.TemporaryDirectory() as name:
         found = measured(lines, checkouts, prepared(Path(name)), options.rounds)
     if options.json:

@@ -96,6 +96,10 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     return scheme.lower(), rest.removeprefix("//"), options
 
 
+SECRETS_GO = "name its variable or file in the options, as in source.options.security.password: {env: NAME}"
+"""What to do about a secret in a URL."""
+
+
 def secret_in(url: str) -> str | None:
     """Return "a password" or "the secret NAME" if ``url`` holds one, None if not; never the secret itself.
 
@@ -165,7 +169,7 @@ def option_problems(error: ValidationError, model: type[BaseModel], where: str) 
 
 def _connect(group: Group, url: str, options: Mapping[str, Any], context: ConnectorContext, where: str) -> Any:
     if (what := secret_in(url)) is not None:
-        raise ConfigError([Problem(where, f"the URL holds {what}: secrets come from the environment or a file")])
+        raise ConfigError([Problem(where, f"the URL holds {what}: {SECRETS_GO}")])
     scheme, rest, in_url = split_url(url)
     plugin = load(group, scheme)
     return plugin(rest, _options(plugin, {**options, **in_url}, where), context)

@@ -14,7 +14,7 @@ from streamad.commands.shared.figures.labels import NORMAL, read_labels
 from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import Monitor
-from streamad.commands.shared.plants import load_whole_plant
+from streamad.commands.shared.plants import load_whole_plant, misplaced_file
 from streamad.errors import UsageError
 from streamad.messages import Role
 from streamad.plant import Plant
@@ -66,7 +66,7 @@ def replay(
     factor = parse_speed(speed)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     truth = None if labels is None else read_labels(labels, source, normal)
-    sinks = {} if write_to is None else _sinks(plant, write_to)
+    sinks = {} if write_to is None else _sinks(plant, write_to, input_url(recordings, from_url))
     silent = quiet or as_json
 
     async def work() -> None:
@@ -92,8 +92,11 @@ def replay(
     run_async(work())
 
 
-def _sinks(plant: Plant, folder: Path) -> dict[Role, Sink]:
+def _sinks(plant: Plant, folder: Path, replayed: str | None) -> dict[Role, Sink]:
+    """Make a sink of each role in ``folder``; raises UsageError if it has outputs, or is a place of the plant's."""
     existing = [role for role in OUTPUT_ROLES if (folder / f"{role}.jsonl").exists()]
     if existing:
         raise UsageError(f"{folder} already holds {existing[0]}.jsonl: name another folder with --out")
+    if (problem := misplaced_file(plant, folder.absolute() / "alerts.jsonl", replayed)) is not None:
+        raise UsageError(f"--out: {problem}")
     return {role: connect_sink(str(folder.absolute() / f"{role}.jsonl"), {}, plant.context) for role in OUTPUT_ROLES}

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from streamad.errors import ConfigError, Problem
-from streamad.plugins import secret_in
+from streamad.plugins import SECRETS_GO, secret_in
 
 NAME_PATTERN = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -28,7 +28,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
 def _no_password(url: str) -> str:
     if (what := secret_in(url)) is not None:
-        raise ValueError(f"holds {what}: secrets come from the environment or a file, never from the config")
+        raise ValueError(f"holds {what}: {SECRETS_GO}")
     return url
 
 

@@ -308,6 +308,14 @@ def test_a_folder_that_holds_outputs_already_is_not_written_to(plant: CliPlant) 
     assert plant.files() == before
 
 
+@pytest.mark.parametrize("place", ["registry", "registry/default", "checkpoint", "recordings"])
+def test_a_replay_writes_into_no_folder_of_the_plant(plant: CliPlant, place: str) -> None:
+    (plant.folder / "checkpoint").mkdir(exist_ok=True)
+    before = plant.files()
+    plant(f"replay --quiet --out {place}").assert_one_line_error("--out: ", code=2)
+    assert plant.files() == before
+
+
 # --- train, score, models, schema ------------------------------------------------------------------------------------
 
 

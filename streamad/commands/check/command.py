@@ -13,7 +13,7 @@ from streamad.commands.check.models import check_models
 from streamad.commands.check.places import check_checkpoint, check_sinks
 from streamad.commands.check.source import check_recordings, check_source, check_topics, list_options
 from streamad.commands.check.store import check_store
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, styled
+from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, styled
 from streamad.commands.shared.plants import load_plant
 from streamad.plant import Plant
 
@@ -79,4 +79,4 @@ def _print(findings: list[Finding]) -> None:
 def _summary(n_failed: int, n_warnings: int) -> str:
     if not n_failed and not n_warnings:
         return "all checks passed"
-    return f"{n_failed} failed, {n_warnings} warning{'s' * (n_warnings != 1)}"
+    return f"{n_failed} failed, {count(n_warnings, 'warning')}"

@@ -9,6 +9,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failed, failure, ok, warning
+from streamad.commands.shared.console import count
 from streamad.commands.shared.plants import misplaced
 from streamad.errors import CheckpointError, StreamadError
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
@@ -170,5 +171,5 @@ def _fits_outputs(check: str, folder: Path, plant: Plant) -> list[Finding]:
             message = f"{path} has {size} bytes, the checkpoint says {length}: it was cut, moved or deleted"
             return [failed(check, message, f"put the file back, or delete {folder} as well to begin anew")]
     n = len(saved.progress)
-    progress = f"resumes in {n} partition{'s' * (n != 1)}" if n else "nothing read yet"
+    progress = f"resumes in {count(n, 'partition')}" if n else "nothing read yet"
     return [ok(check, f"{folder} ({progress})")]

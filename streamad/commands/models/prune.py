@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
 from streamad.errors import UsageError
@@ -46,7 +46,7 @@ def prune(
         print_json({"model": name, "removed": removed, "dry_run": dry_run, "versions": left})
         return
     if not removed:
-        out.print(f"model {name}: nothing to remove, {len(left)} versions")
+        out.print(f"model {name}: nothing to remove, {count(len(left), 'version')}")
         return
     done = "would remove" if dry_run else "removed"
-    out.print(f"model {name}: {done} {len(removed)} versions: {', '.join(removed)}")
+    out.print(f"model {name}: {done} {count(len(removed), 'version')}: {', '.join(removed)}")

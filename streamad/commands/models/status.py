@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleConsole, out, print_json, styled
+from streamad.commands.shared.console import ConfigOption, JsonOption, VisibleConsole, count, out, print_json, styled
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, open_store, some_models, stored_models
 from streamad.errors import StoreError, UsageError
@@ -137,8 +137,7 @@ class _Report:
     def lines(self) -> list[Text]:
         """Return the status for people."""
         serves = f"{self.champion} in service" if self.champion else "no version in service"
-        n = self.n_versions
-        found = [styled((f"model {self.model}", "bold"), f": {serves}, {n} version{'s' * (n != 1)}")]
+        found = [styled((f"model {self.model}", "bold"), f": {serves}, {count(self.n_versions, 'version')}")]
         if self.learning is None:
             return [*found, *_line("learning", "off: the config has no section learning")]
         if (cold_start := self.cold_start("sequences")) is not None:
@@ -149,7 +148,7 @@ class _Report:
             for part in more:
                 found += _line("", part)
             if self.n_marks_since:
-                marks = f"{self.n_marks_since} mark{'s' * (self.n_marks_since != 1)}"
+                marks = count(self.n_marks_since, "mark")
                 found += _line("", f"{marks} since then are not in it: the next training makes another one")
         found += _line("training", self._training())
         for request in self.asked:

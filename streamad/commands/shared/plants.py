@@ -102,6 +102,18 @@ def misplaced(plant: Plant, role: Role | None = None) -> list[Problem]:
     return found if role is None else [problem for problem in found if problem.path == place_key(role)]
 
 
+def misplaced_file(plant: Plant, path: Path, also_read: str | None = None) -> str | None:
+    """Return why nothing may be written to ``path``: it lies in a folder of the plant, or among its inputs.
+
+    ``also_read``: the URL of a further input.
+    """
+    settings = plant.settings
+    inputs = input_urls(settings) | ({} if also_read is None else {"the input": also_read})
+    folders = folders_of(settings, plant.base_dir)
+    found = Places({"alerts": f"file:{path}"}, inputs, plant.base_dir, plant.config, folders).problems()
+    return next((problem.message for problem in found if problem.path == "alerts"), None)
+
+
 def check_place(plant: Plant, role: Role) -> None:
     """Raise ConfigError if the place of ``role`` is one that ``streamad run`` refuses: nothing may be written there."""
     if problems := misplaced(plant, role):

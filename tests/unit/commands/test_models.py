@@ -601,6 +601,7 @@ def test_old_versions_are_removed_as_asked_and_as_configured(trained: Path) -> N
         "model": "default", "removed": ["0001"], "dry_run": False, "versions": ["0002", "0003", "0004"]
     }  # fmt: skip
     assert "nothing to remove, 3 versions" in said(trained, "prune", "--keep", "3")
+    assert "would remove 1 version: 0002\n" in said(trained, "prune", "--keep", "2", "--dry-run")
     plant_of(trained.parent, model={**MODEL, "keep": 1}, learning=LEARNING, alerts={"false_alarm_rate": 0.2})
     outcome = json_of(trained, "retrain")  # a training that ends removes what is old
     left = list(registry_at(trained).versions("default"))

@@ -332,7 +332,16 @@ def test_a_secret_cannot_stand_in_the_config() -> None:
 def test_a_url_that_holds_a_password_is_refused_without_showing_it(load: Load, key: str) -> None:
     text = MINIMAL if key.startswith("sinks") else "channels: [{name: a}]\n"
     (problem,) = problems(load, text + key + "\n")
-    assert "holds a password: secrets come from the environment or a file" in problem
+    assert "holds a password: name its variable or file in the options" in problem
+    assert "hunter2" not in problem
+
+
+def test_a_password_in_an_overriding_url_is_refused_without_a_word_that_environments_are_right(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMAD_SOURCE__URL", "kafka://me:hunter2@host/topic")
+    (problem,) = problems(load, MINIMAL)
+    assert "STREAMAD_SOURCE__URL: holds a password: name its variable or file in the options, as in" in problem
     assert "hunter2" not in problem
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from streamad.commands.shared.console import err, note, out, print_table
+from streamad.commands.shared.console import count, err, note, out, print_table
 from streamad.commands.shared.figures.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
@@ -36,7 +36,7 @@ def print_summary(report: RunReport, configured_rate: float, evaluation: Evaluat
     if report.unread is not None:
         table.add_row("feedback", f"{report.unread.text_of_feedback} for the next run ({report.unread.why})")
     if n := report.malformed_feedback:
-        table.add_row("skipped", f"{n} malformed feedback message{'s' * (n != 1)}")
+        table.add_row("skipped", count(n, "malformed feedback message"))
     if report.counters.get("trained_model"):
         table.add_row("known", KNOWN_SEQUENCES.format(report.counters["trained_model"], report.sequences))
     if evaluation is not None:
