@@ -21,7 +21,8 @@ __all__ = [
 import difflib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
@@ -31,15 +32,16 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
-from streamad.errors import ConfigError, PluginError, Problem
+from streamad.errors import ConfigError, PluginError, Problem, StreamadError
 from streamad.ports import Clock, Detector, Feed, Sink, Source, Subscription
-from streamad.safe_text import is_secret_name
+from streamad.safe_text import is_secret_name, one_line
 from streamad.types import ChannelSpec, Record
 
 Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
+_REASON_CHARACTERS = 300
 
 
 class RecordTimes(Protocol):
@@ -138,11 +140,24 @@ def load(group: Group, name: str) -> Any:
     """Load the plug-in ``name``. Raises PluginError with the known names and the nearest one."""
     check_known(group, name)
     known = available(group)
+    where = f"{group[:-1]} {name!r} ({known[name].value})"
+    with _third_party(f"{where} cannot be loaded"):
+        plugin = known[name].load()
+    if not hasattr(plugin, "options_model"):
+        raise PluginError(f"{where} is no plug-in: it has no options_model")
+    return plugin
+
+
+@contextmanager
+def _third_party(what: str) -> Iterator[None]:
+    """Turn everything that a third party's code raises into a PluginError of one line that begins with ``what``."""
     try:
-        return known[name].load()
-    except Exception as error:
-        # A third party's module may raise anything while it is imported.
-        raise PluginError(f"{group[:-1]} {name!r} ({known[name].value}) cannot be loaded: {error}") from error
+        yield
+    except StreamadError:
+        raise
+    except (Exception, SystemExit) as error:
+        why = one_line(str(error)) or "no reason given"
+        raise PluginError(f"{what}: {type(error).__name__}: {why[:_REASON_CHARACTERS]}") from error
 
 
 def _options(plugin: Any, given: Mapping[str, Any], where: str) -> BaseModel:
@@ -172,7 +187,9 @@ def _connect(group: Group, url: str, options: Mapping[str, Any], context: Connec
         raise ConfigError([Problem(where, f"the URL holds {what}: {SECRETS_GO}")])
     scheme, rest, in_url = split_url(url)
     plugin = load(group, scheme)
-    return plugin(rest, _options(plugin, {**options, **in_url}, where), context)
+    checked = _options(plugin, {**options, **in_url}, where)
+    with _third_party(f"{group[:-1]} {scheme!r} cannot be made"):
+        return plugin(rest, checked, context)
 
 
 def connect_source(
@@ -205,4 +222,6 @@ def connect_subscription(
 def make_detector(kind: str, options: Mapping[str, Any], where: str = "model.options") -> Detector:
     """Make the detector of ``kind`` with its options; raises PluginError or ConfigError."""
     plugin = load("detectors", kind)
-    return cast("Detector", plugin(_options(plugin, options, where)))
+    checked = _options(plugin, options, where)
+    with _third_party(f"detector {kind!r} cannot be made"):
+        return cast("Detector", plugin(checked))

@@ -15,13 +15,14 @@ _UNSEEN = re.compile(
 _BREAKS = re.compile(r"[\t\n]")
 
 _SECRET_NAME = (
-    r"(?:[\w.-]*(?:password|passwd|passphrase|pwd|secret|token|credentials?|signature)"
+    r"(?:[\w.-]*(?:password|passwd|passphrase|pwd|pw|secret|token|credentials?|signature)"
     r"|(?:[\w.-]*[_.-])?(?:key|apikey|sig|auth))"
 )
 _IS_SECRET = re.compile(_SECRET_NAME, re.IGNORECASE)
-_PARAMETER = re.compile(rf"([?&;]{_SECRET_NAME}=)[^&;\s\"'<>]*", re.IGNORECASE)
-# User and password end at the last @: they may hold any other character but spaces and quotes.
-_USER = re.compile(r"(?<![A-Za-z0-9+.-])((?!file:)[A-Za-z][A-Za-z0-9+.-]*://|kafka:)[^\s\"'<>]*@", re.IGNORECASE)
+_PARAMETER = re.compile(rf"([?&;#]{_SECRET_NAME}(?:=|%3D))[^&;\s\"'<>]*", re.IGNORECASE)
+# User and password end at the last @: they may hold any other character but spaces and quotes. A URL that was taken for
+# a path has lost one of its slashes.
+_USER = re.compile(r"(?<![A-Za-z0-9+.-])((?!file:)[A-Za-z][A-Za-z0-9+.-]+:/+|kafka:)[^\s\"'<>]*@", re.IGNORECASE)
 
 
 def visible(text: str) -> str:
@@ -64,6 +65,6 @@ def masked(text: str) -> str:
     """
     if "@" in text:
         text = _USER.sub(rf"\1{MASK}@", text)
-    if "=" in text:
+    if "=" in text or "%3" in text:
         text = _PARAMETER.sub(rf"\1{MASK}", text)
     return text

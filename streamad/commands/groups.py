@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from streamad.safe_text import masked, visible_name
+
+_UsageError: Any = typer.BadParameter.__base__
+"""Click's errors of usage; typer has its own copy of click, or not, by its version."""
 
 
 class Commands(Mapping[str, Any]):
@@ -35,7 +41,25 @@ def group_of(modules: Mapping[str, str]) -> type[TyperGroup]:
             super().__init__(**options)
             self.commands = Commands(self.commands, modules)  # type: ignore[assignment]  # nothing adds to it
 
+        def make_context(self, *args: Any, **options: Any) -> Any:
+            with _printable_errors():
+                return super().make_context(*args, **options)
+
+        def invoke(self, ctx: Any) -> Any:
+            with _printable_errors():
+                return super().invoke(ctx)
+
     return Group
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """Make what errors of usage quote from the command line safe to print: no secrets, no controls."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = visible_name(masked(error.message or ""))
+        raise
 
 
 @cache

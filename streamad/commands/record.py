@@ -20,7 +20,7 @@ from streamad.commands.shared.console import (
     stop_on_signals,
 )
 from streamad.commands.shared.input import SinceOption, UntilOption, input_url, open_input, span_now
-from streamad.commands.shared.plants import load_whole_plant
+from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import UsageError
 from streamad.plant import Plant
@@ -61,6 +61,7 @@ def record(
     span = span_now(plant, since, until)
     url = input_url(None, from_url)
     _refuse_existing(out_dir)
+    check_out(plant, out_dir / f"partition{_ENDING}", is_recording=True)
 
     async def work() -> None:
         with Bar("recording", quiet=as_json, is_endless=follow) as bar:

@@ -14,7 +14,7 @@ from streamad.commands.shared.figures.labels import NORMAL, read_labels
 from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import Monitor
-from streamad.commands.shared.plants import load_whole_plant, misplaced_file
+from streamad.commands.shared.plants import check_out, load_whole_plant
 from streamad.errors import UsageError
 from streamad.messages import Role
 from streamad.plant import Plant
@@ -97,6 +97,7 @@ def _sinks(plant: Plant, folder: Path, replayed: str | None) -> dict[Role, Sink]
     existing = [role for role in OUTPUT_ROLES if (folder / f"{role}.jsonl").exists()]
     if existing:
         raise UsageError(f"{folder} already holds {existing[0]}.jsonl: name another folder with --out")
-    if (problem := misplaced_file(plant, folder.absolute() / "alerts.jsonl", replayed)) is not None:
-        raise UsageError(f"--out: {problem}")
-    return {role: connect_sink(str(folder.absolute() / f"{role}.jsonl"), {}, plant.context) for role in OUTPUT_ROLES}
+    files = {role: folder.absolute() / f"{role}.jsonl" for role in OUTPUT_ROLES}
+    for path in files.values():
+        check_out(plant, path, is_recording=False, also_read=replayed)
+    return {role: connect_sink(f"file:{path}", {}, plant.context) for role, path in files.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -44,8 +45,10 @@ def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
 
 
 def _local_path(url: str) -> str | None:
-    scheme, rest, _ = split_url(url)
-    return rest if scheme in _LOCAL_SCHEMES and "::" not in url else None
+    """Return the path of the store ``url`` if it is local, also behind a cache (``simplecache::file:///store``)."""
+    _, chain, last = url.rpartition("::")
+    scheme, rest, _ = split_url(last)
+    return rest if scheme in _LOCAL_SCHEMES and ("://" in last or not chain) else None
 
 
 def _real(path: Path) -> Path:
@@ -65,14 +68,18 @@ class Places:
     config: Path | None = None
     folders: Mapping[str, Path] = field(default_factory=dict)
 
+    def problem_of(self, option: str, path: Path) -> str | None:
+        """Return why nothing may be written to the file ``path``, which the option ``option`` names; None if it may."""
+        taken = self._taken_by_config() | {place: key for key, place in self._written()}
+        return self._conflict(option, _real(path), taken)
+
     def problems(self) -> list[Problem]:
         """Return the conflicts, at most one a key; a place that two have is reported at the later one.
 
         Two sinks in one file would truncate each other's messages after a crash; a message would break the config, a
         model or the progress of runs; what is written in an input folder would be read as recordings by the next run.
         """
-        config_file = None if self.config is None else _real(self.config)
-        taken: dict[Path, str] = {} if config_file is None else {config_file: _CONFIG}
+        taken = self._taken_by_config()
         problems: list[Problem] = []
         for key, path in self._written():
             conflict = self._conflict(key, path, taken)
@@ -81,6 +88,9 @@ class Places:
             else:
                 problems.append(Problem(key, conflict))
         return problems
+
+    def _taken_by_config(self) -> dict[Path, str]:
+        return {} if self.config is None else {_real(self.config): _CONFIG}
 
     def _written(self) -> Iterable[tuple[str, Path]]:
         yield from self.folders.items()
@@ -93,7 +103,7 @@ class Places:
         for other, owner in taken.items():
             if _is_same(path, other):
                 return self._same(key, path, owner)
-            if owner in self.folders and other in path.parents:
+            if owner in self.folders and (other in path.parents or _is_linked_from(path, other)):
                 return f"{path} lies in the folder of {owner} ({other}): {_advice(key, is_folder=is_folder)}"
             if is_folder and path in other.parents:
                 what = "the config" if owner == _CONFIG else f"the folder of {owner}"
@@ -106,7 +116,8 @@ class Places:
             return f"{path} is the config itself: {_advice(key, is_folder=is_folder)}"
         if owner in self.folders:
             return f"{path} is also the folder of {owner}: {_advice(key, is_folder=is_folder)}"
-        return f"{path} is also the file of {owner}: give every role a file of its own"
+        advice = _advice(key, is_folder=False) if key.startswith("--") else "give every role a file of its own"
+        return f"{path} is also the file of {owner}: {advice}"
 
     def _read_back(self, key: str, path: Path) -> str | None:
         if key not in self.folders and _is_folder(path):  # the sink reports that it cannot write there
@@ -114,7 +125,8 @@ class Places:
         for where, url in self.inputs.items():
             place = _input_of(url, self.base_dir)
             if place is not None and _reads(place, key, path, is_folder=key in self.folders):
-                elsewhere = "name another folder" if key in self.folders else "write to another folder, such as out/"
+                is_named = key in self.folders or key.startswith("--")
+                elsewhere = "name another folder" if is_named else "write to another folder, such as out/"
                 return f"{path} would be read as recordings ({where}: {url}): {elsewhere}"
         return None
 
@@ -123,6 +135,8 @@ _CONFIG = "config"
 
 
 def _advice(key: str, *, is_folder: bool) -> str:
+    if key.startswith("--"):
+        return f"name another place with {key}"
     return "name a folder of its own" if is_folder else f"name another file, such as out/{key.rpartition('.')[2]}.jsonl"
 
 
@@ -134,6 +148,17 @@ def _is_same(path: Path, other: Path) -> bool:
         return path.samefile(other)
     except (OSError, ValueError):
         return False
+
+
+def _is_linked_from(path: Path, folder: Path) -> bool:
+    """Return whether a file in ``folder``, at any depth, is the file ``path`` by another name (hard link)."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return False
+    if status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
+        return False
+    return any(_is_same(path, Path(parent, name)) for parent, _, names in os.walk(folder) for name in names)
 
 
 def _input_of(url: str, base_dir: Path) -> Path | None:
@@ -155,7 +180,7 @@ def _is_folder(path: Path) -> bool:
 def _reads(place: Path, key: str, path: Path, *, is_folder: bool) -> bool:
     """Return whether the source at ``place`` reads what is written to ``path``."""
     if not is_folder:
-        return place in (path, path.parent) or _matches(path.parts, place.parts)
+        return _is_same(path, place) or place == path.parent or _matches(path.parts, place.parts)
     if path == place or path in place.parents:
         return True
     return any(_matches((path / name).parts, place.parts) for name in _NAMES[key])

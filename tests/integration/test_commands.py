@@ -308,15 +308,30 @@ def test_a_folder_that_holds_outputs_already_is_not_written_to(plant: CliPlant) 
     assert plant.files() == before
 
 
-@pytest.mark.parametrize("place", ["registry", "registry/default", "checkpoint", "recordings"])
-def test_a_replay_writes_into_no_folder_of_the_plant(plant: CliPlant, place: str) -> None:
-    (plant.folder / "checkpoint").mkdir(exist_ok=True)
-    before = plant.files()
-    plant(f"replay --quiet --out {place}").assert_one_line_error("--out: ", code=2)
-    assert plant.files() == before
-
-
 # --- train, score, models, schema ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "replay --out registry/default",
+        "replay --out inliers",
+        "replay --out link",
+        "replay --out recordings",
+        "replay --out normal",
+        "replay --out out",
+        "record --from recordings --out registry",
+        "record --from recordings --out checkpoint/x",
+    ],
+)
+def test_nothing_is_written_into_a_place_of_the_plant(plant: CliPlant, command: str) -> None:
+    """Messages among the files of a model, or beside recordings that the next run would read with them."""
+    plant.write_config(learning={"store": "inliers"})
+    (plant.folder / "link").symlink_to(plant.folder / "registry" / "default" / "versions")
+    before = sorted(plant.folder.rglob("*"))
+    outcome = plant(command)
+    outcome.assert_one_line_error("--out ", "name another", code=2)
+    assert sorted(plant.folder.rglob("*")) == before
 
 
 def test_a_second_training_makes_and_reports_the_next_version(plant: CliPlant) -> None:

@@ -109,3 +109,20 @@ def test_the_user_of_a_store_is_in_no_output_and_no_file(plant: CliPlant, store:
     for outcome in outcomes.values():
         searched(outcome, plant.folder)
     assert store.format("***") in outcomes["check"].out
+
+
+@pytest.mark.parametrize("command", ["alerts tail {}", "run {}", "models list {}", "{}", "run --instance=a {}"])
+def test_a_wrong_argument_is_quoted_without_its_secrets_and_controls(plant: CliPlant, command: str) -> None:
+    outcome = plant(command.format(f"kafka://kim:{SECRET}@broker:9092/\u202eb\x1b[2J"), config=False)
+    assert outcome.code == 2
+    searched(outcome, plant.folder)
+    assert "kafka://***@broker:9092/" in outcome.err
+    assert "\u202e" not in outcome.err
+    assert "\x1b[2J" not in outcome.err
+
+
+@pytest.mark.parametrize("key", ["registry", "checkpoint"])
+def test_a_url_in_place_of_a_folder_shows_no_secret(plant: CliPlant, key: str) -> None:
+    url = f"s3://kim:{SECRET}@bucket/models"
+    plant.write_config(**({"model": {"registry": url}} if key == "registry" else {"run": {"checkpoint": url}}))
+    assert SECRET not in "".join(f"{plant('check')}{plant('models list')}")

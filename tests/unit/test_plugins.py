@@ -53,6 +53,14 @@ class Detector:
     options_model = Options
     def __init__(self, options):
         self.options = options
+
+class Failing:
+    options_model = Options
+    def __init__(self, *parts):
+        raise RuntimeError("no license\\nfor kafka://kim:hunter22@broker")
+
+class Bare:
+    pass
 """
 ENTRY_POINTS = """
 [streamad.sources]
@@ -61,12 +69,16 @@ acme+tls = acme_streamad:Source
 acme-broken = acme_streamad_missing:Source
 acme-nothing = acme_streamad:Nothing
 acme-crash = acme_streamad_crash:Source
+acme-exit = acme_streamad_exit:Source
+acme-bare = acme_streamad:Bare
+acme-failing = acme_streamad:Failing
 
 [streamad.sinks]
 acme = acme_streamad:Sink
 
 [streamad.detectors]
 acme_forest = acme_streamad:Detector
+acme_failing = acme_streamad:Failing
 """
 
 
@@ -75,6 +87,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Install a third party's distribution, as pip leaves it on disk."""
     (tmp_path / "acme_streamad.py").write_text(MODULE)
     (tmp_path / "acme_streamad_crash.py").write_text("1 / 0")
+    (tmp_path / "acme_streamad_exit.py").write_text("raise SystemExit(7)")
     info = tmp_path / "acme_streamad-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-streamad\nVersion: 1.0\n")
@@ -187,11 +200,27 @@ def test_all_wrong_options_are_reported_with_their_paths() -> None:
         ("acme-broken", "No module named 'acme_streamad_missing'"),
         ("acme-nothing", "has no attribute 'Nothing'"),
         ("acme-crash", "division by zero"),
+        ("acme-exit", "SystemExit: 7"),
     ],
 )
 def test_a_plug_in_that_cannot_be_loaded_is_named_with_the_reason(name: str, why: str) -> None:
     with pytest.raises(PluginError, match=rf"^source '{name}' \(acme_streamad\w*:\w+\) cannot be loaded: .*{why}"):
         load("sources", name)
+
+
+@pytest.mark.usefixtures("acme")
+def test_what_is_no_plug_in_is_refused() -> None:
+    with pytest.raises(PluginError, match=r"^source 'acme-bare' \(acme_streamad:Bare\) is no plug-in"):
+        connect_source("acme-bare:x", {}, CONTEXT)
+
+
+@pytest.mark.usefixtures("acme")
+def test_a_plug_in_that_cannot_be_made_is_one_line_without_secrets() -> None:
+    why = r"cannot be made: RuntimeError: no license for kafka://\*\*\*@broker$"
+    with pytest.raises(PluginError, match=rf"^source 'acme-failing' {why}"):
+        connect_source("acme-failing:x", {}, CONTEXT)
+    with pytest.raises(PluginError, match=rf"^detector 'acme_failing' {why}"):
+        make_detector("acme_failing", {})
 
 
 @pytest.mark.usefixtures("acme")

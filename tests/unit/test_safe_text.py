@@ -40,6 +40,21 @@ def test_no_secret_parameter_of_a_url_is_left(scheme: str, name: str, secret: st
     assert is_secret_name(name)
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("s3:/kim:hunter22@bucket/models is no folder", "s3:/***@bucket/models is no folder"),
+        ("kafka:///kim:hunter22@h/t", "kafka:///***@h/t"),
+        ("kafka://h/t#sasl_password=hunter22", "kafka://h/t#sasl_password=***"),
+        ("kafka://h/t?sasl_password%3Dhunter22", "kafka://h/t?sasl_password%3D***"),
+        ("http://h/t?pw=hunter22", "http://h/t?pw=***"),
+    ],
+    ids=["path", "slashes", "fragment", "encoded", "short"],
+)
+def test_no_secret_of_a_url_that_is_written_wrongly_is_left(text: str, seen: str) -> None:
+    assert masked(text) == seen
+
+
 @given(st.text())
 def test_what_is_masked_stays_as_it_is(text: str) -> None:
     assert masked(masked(text)) == masked(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,7 @@ def init(
     """
     if write_to.exists() and not force:
         raise OutputError(f"{write_to} exists: name another file with --out, or overwrite it with --force")
+    _refuse_sample(write_to, sample)
     home = write_to.absolute().parent
     url = local_url(sample)
     raw = read_raw(url, home)
@@ -101,6 +103,14 @@ def init(
     )
     write_atomically(write_to, text.encode())
     _emit(write_to, raw, layout, rhythm, as_json)
+
+
+def _refuse_sample(config: Path, sample: str) -> None:
+    """Raise UsageError if the config would overwrite the sample, also by another name of it."""
+    scheme, rest, _ = split_url(sample)
+    with suppress(OSError, ValueError):  # what is not there, or is no path, is not overwritten
+        if scheme == "file" and config.samefile(rest):
+            raise UsageError(f"--out {config} is the sample itself: name another file with --out")
 
 
 def _checked(time_format: str) -> str:

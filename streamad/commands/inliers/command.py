@@ -21,7 +21,7 @@ from streamad.commands.shared.marks.marking import (
     SequenceOption,
     StreamOption,
 )
-from streamad.commands.shared.plants import load_plant
+from streamad.commands.shared.plants import check_out, load_plant
 from streamad.commands.shared.stored import (
     ModelOption,
     StoreView,
@@ -141,6 +141,7 @@ def _check_target(to: Path, plant: Plant, *, force: bool) -> None:
         raise UsageError(f"--out {to}: the name must end with .npz or .jsonl")
     if to.exists() and not force:
         raise UsageError(f"{to} exists: name another file with --out, or overwrite it with --force")
+    check_out(plant, to, is_recording=True)
     decode = plant.settings.decode
     if to.suffix.lower() == ".jsonl" and (decode.fields or decode.time == "relative" or decode.format == "msgpack"):
         raise UsageError(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamad.errors import ConfigError, Problem, StreamadError
+from streamad.errors import ConfigError, Problem, StreamadError, UsageError
 from streamad.ingest.decode import Decoder
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
 from streamad.learn.parts import check_references, detector_for, store_for
@@ -88,33 +89,41 @@ def misplaced(plant: Plant, role: Role | None = None) -> list[Problem]:
 
     ``role``: only whether its place is one of them.
     """
+    found = _places(plant, role).problems()
+    return found if role is None else [problem for problem in found if problem.path == place_key(role)]
+
+
+def _places(plant: Plant, last: Role | None = None) -> Places:
+    """Return the places of ``plant``; a conflict of two is reported at the later one, so at ``last``."""
     settings = plant.settings
     places = {**sink_urls(settings), **exchange_urls(settings)}
-    if role is not None and role in places:
-        places[role] = places.pop(role)  # a place that two have is reported for the later one
-    found = Places(
+    if last is not None and last in places:
+        places[last] = places.pop(last)
+    return Places(
         {place_key(one): url for one, url in places.items()},
         input_urls(settings),
         plant.base_dir,
         plant.config,
         folders_of(settings, plant.base_dir),
-    ).problems()
-    return found if role is None else [problem for problem in found if problem.path == place_key(role)]
-
-
-def misplaced_file(plant: Plant, path: Path, also_read: str | None = None) -> str | None:
-    """Return why nothing may be written to ``path``: it lies in a folder of the plant, or among its inputs.
-
-    ``also_read``: the URL of a further input.
-    """
-    settings = plant.settings
-    inputs = input_urls(settings) | ({} if also_read is None else {"the input": also_read})
-    folders = folders_of(settings, plant.base_dir)
-    found = Places({"alerts": f"file:{path}"}, inputs, plant.base_dir, plant.config, folders).problems()
-    return next((problem.message for problem in found if problem.path == "alerts"), None)
+    )
 
 
 def check_place(plant: Plant, role: Role) -> None:
     """Raise ConfigError if the place of ``role`` is one that ``streamad run`` refuses: nothing may be written there."""
     if problems := misplaced(plant, role):
         raise ConfigError(located(problems), source=str(plant.config))
+
+
+def check_out(plant: Plant, path: Path, *, is_recording: bool, also_read: str | None = None) -> None:
+    """Raise UsageError if the file ``path`` of the option --out is the plant's: its config, state, model or message.
+
+    ``is_recording``: it may be one that ``model.recordings`` or the source reads; all else would be read as one.
+    ``also_read``: the URL of a further input.
+    """
+    places = _places(plant)
+    if is_recording:
+        places = replace(places, inputs={})
+    elif also_read is not None:
+        places = replace(places, inputs={**places.inputs, "the input": also_read})
+    if (problem := places.problem_of("--out", path.absolute())) is not None:
+        raise UsageError(f"--out {problem}")

@@ -62,3 +62,15 @@ def url_written(given: str, out: str, top: Path, monkeypatch: pytest.MonkeyPatch
     result = CliRunner().invoke(app, ["init", given.format(**places), "--out", out.format(**places)])
     assert result.exit_code == 0, result.output or result.exception
     return load_plant(Path("plant.yaml")).settings.source.url
+
+
+@pytest.mark.parametrize("name", ["file.csv", "link.csv", "twin.csv"])
+def test_a_config_does_not_overwrite_its_sample(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sample = tmp_path / "file.csv"
+    sample.write_text(CSV)
+    (tmp_path / "link.csv").symlink_to(sample)
+    (tmp_path / "twin.csv").hardlink_to(sample)
+    result = CliRunner().invoke(app, ["init", "file.csv", "--out", name, "--force"])
+    assert "is the sample itself" in str(result.exception)
+    assert sample.read_text() == CSV

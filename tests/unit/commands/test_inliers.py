@@ -252,6 +252,19 @@ def test_repeated_names_are_made_distinct_in_an_archive(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("place", ["registry/default/versions/0001/reference.npz", "{store}/x.npz", "alerts.jsonl"])
+def test_an_export_overwrites_nothing_of_the_plant(tmp_path: Path, place: str) -> None:
+    config = plant_of(tmp_path, sinks={"alerts": "alerts.jsonl"})
+    add(config, {"accepted": [sequence(1)]})
+    settings = load_plant(config).settings
+    assert settings.learning is not None
+    target = tmp_path / place.format(store=settings.learning.store)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(b"theirs")
+    assert "name another place with --out" in refusal(config, "export", "--force", "--out", target)
+    assert target.read_bytes() == b"theirs"
+
+
 def test_what_cannot_be_exported(config: Path, tmp_path: Path) -> None:
     (tmp_path / "there.npz").touch()
     assert "exists: name another" in refusal(config, "export", "--out", tmp_path / "there.npz")

@@ -101,3 +101,28 @@ def test_the_usual_places_are_accepted(plant: Path, source: str) -> None:
 def test_a_store_of_another_system_is_no_folder(plant: Path) -> None:
     config = Settings(channels=[{"name": "temp_c"}], source={"url": "rec"}, learning={"store": "zip::file.zip"})  # type: ignore[arg-type]
     assert set(folders_of(config, plant)) == {"model.registry", "run.checkpoint"}
+
+
+@pytest.mark.parametrize("key", ["model.registry", "learning.store"])
+def test_a_second_name_of_a_file_in_a_folder_is_no_file_of_a_sink(tmp_path: Path, key: str) -> None:
+    """Lines that are appended there would damage the model, or a stored sequence."""
+    folders = {"model.registry": "registry", "learning.store": "store"}
+    held = tmp_path / folders[key] / "default" / "CURRENT"
+    held.parent.mkdir(parents=True)
+    held.write_text("0001\n")
+    (tmp_path / "twin").hardlink_to(held)
+    found = problems(tmp_path, sinks={"sinks.events": "twin"}, learning={"store": "store"})
+    assert list(found) == ["sinks.events"]
+    assert f"lies in the folder of {key}" in found["sinks.events"]
+
+
+def test_a_second_name_of_a_recording_is_no_file_of_a_sink(tmp_path: Path) -> None:
+    (tmp_path / "batches.csv").write_text("time,temp_c\n")
+    (tmp_path / "twin").hardlink_to(tmp_path / "batches.csv")
+    found = problems(tmp_path, sinks={"sinks.events": "twin"}, source="batches.csv")
+    assert "would be read as recordings" in found["sinks.events"]
+
+
+@pytest.mark.parametrize("store", ["simplecache::file://{}/registry", "dir::local://{}/registry", "file://{}/registry"])
+def test_a_store_behind_a_cache_is_a_folder_as_well(tmp_path: Path, store: str) -> None:
+    assert list(problems(tmp_path, sinks={}, learning={"store": store.format(tmp_path)})) == ["learning.store"]

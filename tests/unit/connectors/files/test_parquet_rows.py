@@ -76,5 +76,5 @@ async def test_no_rows(tmp_path: Path) -> None:
 async def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").touch()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(SourceError, match=r"needs pyarrow: pip install 'streamad-monitor\[parquet\]'"):
+    with pytest.raises(SourceError, match=r"needs pyarrow: pip install pyarrow"):
         await read_one("a.parquet", tmp_path)
