@@ -34,6 +34,8 @@ COMMANDS = {
 """The module of each command, in which it has its own name; the order is that of the help."""
 
 _SHOWN = 200
+# Of the errors that PyTorch raises if there is not enough memory; it has no class for them.
+_NO_MEMORY = ("allocate memory", "out of memory", "could not create a primitive", "could not execute a primitive")
 
 app = typer.Typer(
     name="streamad",
@@ -90,6 +92,12 @@ def main() -> None:
             sys.stdout.flush()
             os._exit(error.exit_code)  # a hanging thread would keep the interpreter from ending
         sys.exit(error.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(text in str(error) for text in _NO_MEMORY):
+            raise
+        need = "fewer channels or sequences, a shorter window.length and smaller batches need less"
+        typer.echo(f"error: there is not enough memory: {need}", err=True)
+        sys.exit(1)
     except OSError as error:
         if error.filename is not None:  # of a path that the user gave, else it would be a StreamadError
             typer.echo(f"error: {visible(str(error.filename))[:_SHOWN]}: {error.strerror}", err=True)

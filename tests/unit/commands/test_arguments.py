@@ -1,4 +1,4 @@
-"""Paths on the command line that no file can have: one line, never a traceback."""
+"""Paths on the command line that no file can have, and too little memory: one line, never a traceback."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from streamad import cli
 
 LONG = b"x" * 5_000
 COMMANDS: dict[str, list[bytes]] = {
@@ -48,3 +50,40 @@ def test_a_path_that_is_too_long(command: str, folder: Path) -> None:
     lines = ended.stderr.decode().splitlines()
     assert len([line for line in lines if line.startswith("error:")]) == 1, lines
     assert not any("Traceback" in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: ..."),
+        RuntimeError("could not execute a primitive"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+    ],
+    ids=str,
+)
+def test_too_little_memory(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr("sys.argv", ["streamad", "train"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert printed.err.startswith("error: there is not enough memory")
+
+
+def test_another_error_of_a_library_is_no_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("shape mismatch")
+
+    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr("sys.argv", ["streamad", "train"])
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        cli.main()
