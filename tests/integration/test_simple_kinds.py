@@ -25,7 +25,7 @@ def test_a_simple_kind_trains_judges_and_explains(untrained_plant: CliPlant, kin
     shown = plant("models show")
     assert f"terms       {', '.join(KINDS[kind])}" in shown.out
     assert "AUC of " in shown.out
-    assert plant("replay --quiet --out out").code == 0
+    assert plant("run --quiet").code == 0
     odd = {alert["alert_id"]: alert for alert in plant.lines("alerts") if alert["score"] > 0}
     found = plant.lines("attributions")
     assert {one["alert_id"] for one in found} == set(odd)

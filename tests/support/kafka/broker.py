@@ -33,7 +33,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import for_code
+from aiokafka.errors import NodeNotReadyError, for_code
 from aiokafka.protocol.admin import CreateAclsRequest
 from aiokafka.structs import RecordMetadata
 
@@ -344,7 +344,10 @@ async def create_topics(bootstrap: str, topics: Mapping[str, int | NewTopic]) ->
 async def _has_controller(bootstrap: str) -> bool:
     """Return whether the broker names a controller: one that has just started names none, and aiokafka stumbles."""
     async with admin_of(bootstrap) as admin:
-        return bool((await admin.describe_cluster()).get("controller_id", -1) >= 0)
+        try:
+            return bool((await admin.describe_cluster()).get("controller_id", -1) >= 0)
+        except NodeNotReadyError:
+            return False
 
 
 def _are_led(described: list[dict[str, object]], topics: list[NewTopic]) -> bool:
