@@ -77,7 +77,7 @@ def replay(
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
         rate = plant.settings.alerts.false_alarm_rate
-        certification = certification_of(report, rate, None if nothing_yet else truth)
+        certification = certification_of(report, rate, truth, evaluation)
         if as_json:
             figures = {} if evaluation is None else asdict(evaluation)
             print_json({**report.as_dict(), **figures, **certification.as_dict()})

@@ -21,6 +21,7 @@ _NAMES = {
 }
 """Files as a plant writes them in each folder: a pattern of recordings must not match them."""
 _LOCAL_SCHEMES = ("file", "local")
+_CONFIG = "config"
 
 
 def place_key(role: Role) -> str:
@@ -57,7 +58,7 @@ def _real(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What a plant writes and reads: sinks by key of the config, folders (``folders_of``), inputs, and the config.
+    """The places of a plant: sinks by key of the config, folders (``folders_of``), inputs, and the config.
 
     ``sinks`` and ``inputs`` are URLs, relative to ``base_dir``.
     """
@@ -129,9 +130,6 @@ class Places:
                 elsewhere = "name another folder" if is_named else "write to another folder, such as out/"
                 return f"{path} would be read as recordings ({where}: {url}): {elsewhere}"
         return None
-
-
-_CONFIG = "config"
 
 
 def _advice(key: str, *, is_folder: bool) -> str:

@@ -124,8 +124,8 @@ def check_checkpoint(plant: Plant) -> list[Finding]:
     try:
         return _local_checkpoint(plant)
     except OSError as error:  # a name that is too long, a folder without permission
-        reason = error.strerror or error
-        return [failed("checkpoint", f"{plant.settings.run.checkpoint}: {reason}", "choose another folder")]
+        why = error.strerror or error
+        return [failed("checkpoint", f"{plant.settings.run.checkpoint}: {why}", "choose another folder")]
 
 
 def _local_checkpoint(plant: Plant) -> list[Finding]:

@@ -18,7 +18,7 @@ relearning after a lasting change."""
 SHARES: tuple[Share, ...] = get_args(Share)
 MarkKind: TypeAlias = Literal["false_alarm", "confirmed", "veto", "withdrawn"]
 Effect: TypeAlias = Literal["kept_out", "false_alarm", "withdrawn"]
-"""What a mark does: confirmed and veto both keep its sequence out of training."""
+"""The effect of a mark: confirmed and veto both keep its sequence out of training."""
 _EFFECTS: dict[MarkKind, Effect] = {
     "false_alarm": "false_alarm",
     "confirmed": "kept_out",

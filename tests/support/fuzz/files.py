@@ -84,7 +84,7 @@ class Role:
     pattern: str
     commands: tuple[str, ...]
     moved_to: str = ""
-    """Where it lies when they run, if not where it is in the plant, which would act on it in every case."""
+    """Its place while they run, if it differs: in its place in the plant every command would read it."""
 
 
 ROLES = (

@@ -127,14 +127,16 @@ class Certification:
         return f"at {rates} {' and '.join(parts)} would alert" if parts else ""
 
 
-def certification_of(report: RunReport, rate: float, labels: Labels | None = None) -> Certification:
-    """Return which models of a run cannot certify ``rate``; with ``labels``, what that does to detection.
+def certification_of(
+    report: RunReport, rate: float, labels: Labels | None = None, found: Evaluation | None = None
+) -> Certification:
+    """Return which models of a run cannot certify ``rate``; with ``labels`` also what that does to detection.
 
-    Raises SourceError if no judged sequence has a label.
+    ``found``: the run's own comparison with ``labels``.
     """
     of = {name: uncertified(calibration, rate) for name, calibration in report.calibrations.items()}
     models = {name: one for name, one in of.items() if one is not None}
-    if not models or labels is None:
+    if not models or labels is None or found is None:
         return Certification(models)
 
     def would_alert(verdict: Verdict) -> bool:
@@ -143,4 +145,4 @@ def certification_of(report: RunReport, rate: float, labels: Labels | None = Non
             return is_alert(verdict)
         return verdict.score > models[name].highest_score
 
-    return Certification(models, report.evaluation(labels), report.evaluation(labels, would_alert))
+    return Certification(models, found, report.evaluation(labels, would_alert))

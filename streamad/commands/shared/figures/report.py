@@ -58,14 +58,12 @@ def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
         table.add_row(what, _learned(learned))
     for name in ("dead_letters", "late_samples"):
         value = counters[name]
-        count = sum(value.values()) if isinstance(value, dict) else value
-        if count:
-            table.add_row(name.replace("_", " "), str(count))
+        if n := sum(value.values()) if isinstance(value, dict) else value:
+            table.add_row(name.replace("_", " "), str(n))
     if counters.get("bad_values"):
         table.add_row("bad values", bad_values_text(counters["bad_values"]))
     if held := counters.get("held"):
-        what = "sequence" if held == 1 else "sequences"
-        table.add_row("open", f"{held} {what} held: the next run may bring the rest")
+        table.add_row("open", f"{count(held, 'sequence')} held: the next run may bring the rest")
 
 
 def is_alert(verdict: Verdict) -> bool:
