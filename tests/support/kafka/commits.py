@@ -21,10 +21,12 @@ from streamad_connectors.kafka.client.options import (
     KafkaSourceOptions,
     group_of,
     progress_topic_of,
+    transactional_id_of,
 )
 from streamad_connectors.kafka.client.source_state import SourceState
+from streamad_connectors.kafka.client.stopping import discard
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
-from streamad_connectors.kafka.writing.progress_topic import ProgressLog, read_items
+from streamad_connectors.kafka.writing.progress_topic import Item, ProgressLog
 from streamad_connectors.kafka.writing.sink import KafkaSink
 from tests.support.kafka.broker import admin_of, create_topics, read_committed, unique_name
 
@@ -89,8 +91,8 @@ class CommitPlant:
 
     async def progress(self, number: int = 0) -> Progress | None:
         """Return the committed progress, without fencing anybody."""
-        kwargs = self.state().client.consumer_kwargs()
-        items = await read_items(kwargs, self.progress_topic, number, 10.0)
+        found = await read_committed(self.bootstrap, self.progress_topic)
+        items = [Item(record.key or b"", record.value) for record in found if record.partition == number]
         _, saved = ProgressLog.read(self.partition(number), items)
         return None if saved is None else saved.progress
 
@@ -104,6 +106,21 @@ class CommitPlant:
         """Write to the progress topic what no committer writes."""
         async with AIOKafkaProducer(bootstrap_servers=self.bootstrap) as producer:
             await producer.send_and_wait(self.progress_topic, value, key, number)
+
+    async def leave_open(self, number: int = 0) -> None:
+        """Write to all topics in the committer's name, in a transaction of which the coordinator does not know.
+
+        The broker must not verify transactions.
+        """
+        name = transactional_id_of(self.topic, number, self.group)
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=name)
+        await producer.start()
+        await producer.begin_transaction()
+        places = [TopicPartition(topic, each) for topic in self.outputs.values() for each in range(OUTPUT_PARTITIONS)]
+        for place in [*places, TopicPartition(self.progress_topic, number)]:
+            producer._txn_manager._txn_partitions.add(place)  # noqa: SLF001 - as if the coordinator knew
+            await producer.send_and_wait(place.topic, b"never committed", b"p", place.partition)
+        await discard(producer)
 
 
 async def make_plant(bootstrap: str, n_partitions: int = 1) -> CommitPlant:

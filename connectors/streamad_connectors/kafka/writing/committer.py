@@ -142,10 +142,13 @@ class KafkaCommitter:
             await producer.start()  # the fence, before anything is read
             n_partitions = await producer.partitions_of(place.topic)
             n_progress = await producer.partitions_of(place.progress_topic)
+            written = {TopicPartition(place.progress_topic, place.number)}
             for sink in self._ours.values():  # a missing topic fails here, not at the first alert
-                await producer.partitions_of(sink.place.topic)
+                topic = sink.place.topic
+                written |= {TopicPartition(topic, number) for number in range(await producer.partitions_of(topic))}
             if place.number >= n_progress:  # reading it would time out
                 raise CheckpointError(_mismatched(place, n_progress, n_partitions))
+            await producer.abort_left_open(written)
             items = await read_items(
                 client.consumer_kwargs(), place.progress_topic, place.number, client.request_timeout_s
             )

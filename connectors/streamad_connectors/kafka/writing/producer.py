@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition, errors
@@ -75,6 +75,19 @@ class PartitionProducer:
         """
         async with asyncio.timeout(self._timeout_s):
             await connected(self._producer.start())  # aiokafka 0.14 returns once the sender has its producer id
+
+    async def abort_left_open(self, partitions: Iterable[TopicPartition]) -> None:
+        """Abort what an earlier transaction of this id has left open in ``partitions``: our next commit commits it.
+
+        Kafka 4 ends a transaction without markers in the partitions that have no leader at that moment, for example
+        because their only broker was fenced (KAFKA-20734). Raises KafkaError, TimeoutError.
+        """
+        producer = self._producer
+        async with asyncio.timeout(self._timeout_s):
+            await producer.begin_transaction()
+            for partition in partitions:  # an empty transaction leaves a marker in each of its partitions
+                producer._txn_manager.maybe_add_partition_to_txn(partition)
+            await producer.abort_transaction()
 
     async def partitions_of(self, topic: str) -> int:
         """Return how many partitions ``topic`` has.

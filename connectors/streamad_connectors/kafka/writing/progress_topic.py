@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
 
 from streamad.errors import CheckpointError
 from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
@@ -41,6 +42,16 @@ class Saved(NamedTuple):
 
     progress: Progress
     n_partitions: int
+
+
+class OpenTransactionError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """Raised when a transaction stays open in a partition of the progress topic, so that its end cannot be read."""
+
+    def __init__(self, place: TopicPartition, offset: int) -> None:
+        super().__init__(
+            f"a transaction stays open in partition {place.partition} of {place.topic} from offset {offset} on and "
+            "hides what was committed after it: end it with Kafka's kafka-transactions.sh (find-hanging, abort)"
+        )
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -283,9 +294,10 @@ class ProgressLog:
 
 
 async def read_items(kwargs: Mapping[str, Any], topic: str, partition: int, timeout_s: float) -> list[Item]:
-    """Return the last committed record of each key of a partition, up to its end as it is now.
+    """Return the last committed record of each key of a partition to which nobody writes any more.
 
-    ``kwargs`` are those of a reading client. Raises KafkaError, and TimeoutError if nothing moves for ``timeout_s``.
+    Waits for the markers of its last transaction. ``kwargs`` are those of a reading client. Raises KafkaError, and
+    TimeoutError if nothing moves for ``timeout_s``; OpenTransactionError if a transaction stays open for so long.
     """
     consumer = AIOKafkaConsumer(
         **kwargs, group_id=None, fetch_max_wait_ms=_FETCH_WAIT_MS, max_partition_fetch_bytes=_FETCH_BYTES
@@ -302,20 +314,20 @@ async def _read_to_the_end(consumer: AIOKafkaConsumer, place: TopicPartition, ti
     async with asyncio.timeout(timeout_s):
         await connected(consumer.start())
         position = (await consumer.beginning_offsets([place]))[place]
-        # The last stable offset covers all records of the former owner, whose transaction ended at the fence.
-        end = (await consumer.end_offsets([place]))[place]
     consumer.seek(place, position)
     last: dict[bytes, bytes | None] = {}
     moved_s, moved_ms = loop.time(), 0
-    while position < end:
+    while True:
         answered_ms = consumer.last_poll_timestamp(place) or 0
         batches = await consumer.getmany(place, timeout_ms=2 * _FETCH_WAIT_MS)
-        last |= {record.key or b"": record.value for record in batches.get(place, ()) if record.offset < end}
+        last |= {record.key or b"": record.value for record in batches.get(place, ())}
         before, position = position, await consumer.position(place)
+        stable, end = consumer.last_stable_offset(place), consumer.highwater(place)
+        is_closed = stable is not None and stable == end  # no transaction is open there
         if position > before:  # past markers and aborted records as well
             moved_s, moved_ms = loop.time(), consumer.last_poll_timestamp(place) or 0
-        elif answered_ms > moved_ms and (consumer.last_stable_offset(place) or -1) >= end:
-            break  # the broker has nothing more here: compaction removed the last records
-        elif loop.time() - moved_s > timeout_s:
-            raise TimeoutError
+        if is_closed and (position >= end or (position == before and answered_ms > moved_ms)):
+            break  # the latter: the broker has nothing more here, compaction removed the last records
+        if loop.time() - moved_s > timeout_s:
+            raise TimeoutError if is_closed or stable is None else OpenTransactionError(place, stable)
     return [Item(key, value) for key, value in last.items()]
