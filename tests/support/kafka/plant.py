@@ -129,7 +129,8 @@ class Difference:
 class Flow:
     """Messages on their way into a plant's topic, in small steps; the last ``n_last`` move all clocks on.
 
-    ``per_s`` may be changed while it flows.
+    ``per_s`` may be changed while it flows. The second half flows ever more slowly, so that on a slow machine the
+    messages outlast a test that will ``cut`` them.
     """
 
     def __init__(self, plant: KafkaPlant, messages: Iterable[Message], *, per_s: float | None, n_last: int = 0) -> None:
@@ -137,6 +138,8 @@ class Flow:
         self._waiting = deque(messages)
         self.per_s = per_s
         self._n_last = n_last
+        self._half = max(1, self.left // 2)
+        self._slows = True
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
 
@@ -166,6 +169,7 @@ class Flow:
     async def finish(self) -> None:
         """Let all that is left flow, the last messages, too, and wait for it."""
         assert self._task is not None
+        self._slows = False
         await self._task
         await self._feed(0)
 
@@ -175,11 +179,17 @@ class Flow:
     async def _feed(self, leave: int) -> None:
         async with AIOKafkaProducer(bootstrap_servers=self._plant.bootstrap, enable_idempotence=True) as producer:
             while len(self._waiting) > leave and not self._stopped:
-                step = len(self._waiting) if self.per_s is None else max(1, round(self.per_s / _STEPS_PER_S))
+                per_s = self._now_per_s(leave)
+                step = len(self._waiting) if per_s is None else max(1, round(per_s / _STEPS_PER_S))
                 n = min(step, len(self._waiting) - leave)
                 await self._send(producer, [self._waiting.popleft() for _ in range(n)])
-                if self.per_s is not None:
-                    await asyncio.sleep(step / self.per_s)
+                if per_s is not None:
+                    await asyncio.sleep(step / per_s)
+
+    def _now_per_s(self, leave: int) -> float | None:
+        if self.per_s is None or not leave or not self._slows:
+            return self.per_s
+        return max(1.0, self.per_s * min(1.0, self.left / self._half))
 
     async def _send(self, producer: AIOKafkaProducer, messages: Sequence[Message]) -> None:
         topic = self._plant.topic
