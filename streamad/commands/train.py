@@ -10,7 +10,7 @@ import typer
 
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, notice, out, print_json, run_async
-from streamad.commands.shared.figures.certification import line_below_certified
+from streamad.commands.shared.figures.certification import METHODS, line_below_certified
 from streamad.commands.shared.figures.labels import NORMAL, read_labels
 from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
@@ -120,7 +120,8 @@ class _Training:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
             terms = registry.calibration_terms(name, version)
-            below_certified = line_below_certified(terms, plant.settings.alerts.false_alarm_rate)
+            rate = plant.settings.alerts.false_alarm_rate
+            below_certified = line_below_certified(terms, manifest.metrics.method, rate)
             _print_result(manifest, promoted, announced, below_certified, bar.elapsed_s)
         return {
             "model": name,
@@ -215,10 +216,10 @@ def _print_result(
     manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took_s: float
 ) -> None:
     metrics = manifest.metrics
-    how = "held out" if metrics.method == "split" else "scored out of fold"
+    calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     out.print(
         f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
-        f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), calibrated on {metrics.n_calibration} {how}; "
+        f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), {calibrated}; "
         + (f"now in service{announced}" if promoted else "not in service")
     )
     for remark in manifest.training.remarks:

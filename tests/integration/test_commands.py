@@ -133,22 +133,30 @@ def test_replay_measures_what_an_extrapolated_rate_does_to_detection(plant: CliP
     nearest = {"detector": "nearest", "options": {}}
     plant.write_config(model=nearest, alerts={"false_alarm_rate": 1e-9})
     weaken_the_faults(plant, 0.1)
-    assert plant("train").code == 0
+    trained = plant("train")
+    assert trained.code == 0
+    assert "scored out of fold; now in service" in " ".join(trained.out.split())
+    assert "scored out of fold estimate false-alarm rates from" in " ".join(trained.out.split())
     report = plant("replay --labels labels.csv --json").last_json
     (below,) = report["uncertified"].values()
+    assert below["method"] == "out_of_fold"
     assert below["alert_score"] > below["highest_score"]
     assert below["n_needed"] == 999_999_999
-    assert report["detection_rate"] < report["at_certified_rate"]["detection_rate"]
+    assert report["detection_rate"] < report["at_rank_rate"]["detection_rate"]
     said = " ".join(plant("replay --labels labels.csv --quiet").out.split())
-    found, would = report["detection_rate"], report["at_certified_rate"]["detection_rate"]
-    rate = f"{below['certified_rate']:g}"
+    found, would = report["detection_rate"], report["at_rank_rate"]["detection_rate"]
+    rate = f"{below['rank_rate']:g}"
     assert f"at {rate} {would:.1%} of the anomalous (now {found:.1%}) and" in said
-    assert f"or raise alerts.false_alarm_rate to {rate}" in said
-    plant.write_config(model=nearest, alerts={"false_alarm_rate": below["certified_rate"]})
+    assert f"scored out of fold estimate false-alarm rates from {rate} on and certify none; 1e-09 is extrapo" in said
+    assert f"or raise alerts.false_alarm_rate to {rate}, an estimate as well" in said
+    shown = " ".join(plant("models show").out.split())
+    assert "certify none" in shown
+    assert "certifies none" in shown
+    plant.write_config(model=nearest, alerts={"false_alarm_rate": below["rank_rate"]})
     promised = plant("replay --labels labels.csv --json").last_json
     assert "uncertified" not in promised
     assert promised["detection_rate"] == would
-    assert promised["false_alarm_rate"] == report["at_certified_rate"]["false_alarm_rate"]
+    assert promised["false_alarm_rate"] == report["at_rank_rate"]["false_alarm_rate"]
 
 
 def test_replay_with_labels_reports_the_quality_of_detection(plant: CliPlant) -> None:

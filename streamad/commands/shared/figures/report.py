@@ -13,8 +13,8 @@ from streamad.commands.shared.console import count, err, note, out, print_table
 from streamad.commands.shared.figures.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
-from streamad.judge.calibration import Calibration
 from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.judge.scoring import ModelInService
 from streamad.learn.feedback.exchange import Unread
 from streamad.learn.registry.manifest import ReferenceFigures, References
 from streamad.messages import Verdict
@@ -139,7 +139,7 @@ class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
     ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
-    ``calibrations`` of the models in service at the end, by model name.
+    ``in_service``: the models in service at the end, by name.
     """
 
     counters: dict[str, Any]
@@ -150,7 +150,7 @@ class RunReport:
     interrupted: bool = False
     unread: Unread | None = None
     malformed_feedback: int = 0
-    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    in_service: Mapping[str, ModelInService] = field(default_factory=dict)
 
     @property
     def sequences(self) -> int:
