@@ -9,7 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, notice, out, print_json, run_async
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    count,
+    err,
+    note,
+    notice,
+    out,
+    print_json,
+    run_async,
+)
 from streamad.commands.shared.figures.certification import METHODS, line_below_certified
 from streamad.commands.shared.figures.labels import NORMAL, read_labels
 from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
@@ -63,7 +73,7 @@ def train(
     detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
-    known = None if labels is None else read_labels(labels, source, normal)
+    known = None if labels is None else read_labels(labels, source, normal, plant.settings.decode)
     data = run_async(read_windows(plant, source, labels=known))
     sets = data.window_sets()
     _check_count(sets, plant.settings)
@@ -203,6 +213,8 @@ def _warn(data: Recordings, plant: Plant) -> None:
         err.print(notice("unreadable messages", f": {kinds}"))
     if data.counters.bad_values:
         err.print(notice("bad values", f": {bad_values_text(data.counters.bad_values)}"))
+    if data.counters.without_id:
+        err.print(notice("left out", f": {count(data.counters.without_id, 'sample')} without a sequence id"))
     if data.counters.late_samples:
         err.print(
             notice(

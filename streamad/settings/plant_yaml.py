@@ -143,6 +143,11 @@ class DecodeSettings(ConfigSection):
         return self
 
     @property
+    def gives_ids(self) -> bool:
+        """Return whether messages, or the files' names, can hold sequence ids."""
+        return self.sequence_from == "file" or self.fields is None or self.fields.sequence is not None
+
+    @property
     def unit(self) -> TimeUnit:
         """Return the unit of numeric times."""
         return UNIX_UNITS.get(self.time_format or "", self.time_unit)
@@ -164,6 +169,8 @@ class SequenceSettings(ConfigSection):
     """With `gap`: a longer pause ends the sequence."""
     length: int | None = Field(default=None, ge=1)
     """With `length`: samples (distinct times) of a sequence."""
+    without_id: Literal["keep", "skip"] = "keep"
+    """Samples without a sequence id, as in pauses: of sequences named by their start (keep), or only counted (skip)."""
     max_duration: Duration = 86_400_000_000
     """Limit in event time, always on."""
     max_samples: int = Field(default=1_000_000, ge=1)
@@ -382,6 +389,14 @@ class Settings(BaseSettings):
         if decode.sequence_from == "file" and (source := info.data.get("source")) is not None:
             check_file_ids(source.url)
         return decode
+
+    @field_validator("sequences")
+    @classmethod
+    def _some_have_ids(cls, sequences: SequenceSettings, info: ValidationInfo) -> SequenceSettings:
+        decode = info.data.get("decode")
+        if sequences.without_id == "skip" and decode is not None and not decode.gives_ids:
+            raise ValueError("without_id: skip leaves all samples out: decode.fields.sequence is null")
+        return sequences
 
     @field_validator("learning")
     @classmethod

@@ -179,6 +179,22 @@ def test_replay_with_labels_reports_the_quality_of_detection(plant: CliPlant) ->
     assert not (plant.folder / "checkpoint").exists()
 
 
+def test_replay_says_how_many_sequences_have_no_label_and_how_many_of_these_alerted(plant: CliPlant) -> None:
+    whole = plant("replay --labels labels.csv --json").last_json
+    assert (whole["n_unlabelled"], whole["n_unlabelled_alerts"]) == (0, 0)
+    assert "have no label" not in plant("replay --labels labels.csv --quiet").out
+    table = plant.folder / "labels.csv"
+    rows = table.read_text().splitlines()
+    odd = [row for row in rows[1:] if row.endswith(",1")]
+    table.write_text("\n".join(row for row in rows if row not in odd[:2]) + "\n")
+    part = plant("replay --labels labels.csv --json").last_json
+    assert (part["n_anomalous"], part["n_unlabelled"]) == (2, 2)
+    n_alerts = part["n_unlabelled_alerts"]
+    assert n_alerts == whole["alerts"] - round(part["detection_rate"] * 2 + part["false_alarm_rate"] * 12)
+    text = f"note: 2 of 16 judged sequences have no label; {n_alerts} of these alerted"
+    assert text in " ".join(plant("replay --labels labels.csv --quiet").out.split())
+
+
 def test_replay_prints_the_same_figures_as_text(plant: CliPlant) -> None:
     report = plant("replay --labels labels.csv --json").last_json
     said = plant("replay --labels labels.csv --quiet").out
