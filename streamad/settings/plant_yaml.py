@@ -68,6 +68,8 @@ class FieldSettings(ConfigSection):
     """Field of the sequence id; null: messages have none."""
     time: str = "time"
     """Field of the event time; `record`: the record's own time."""
+    time_of_day: str | None = None
+    """Field of the time of day, if that of `time` holds dates alone: both are read as one text, a space between."""
     end: str | None = "end"
     """Field that is true on the last sample of a sequence."""
     values: str | None = "values"
@@ -83,6 +85,12 @@ class FieldSettings(ConfigSection):
     def _channel_and_value(self) -> FieldSettings:
         if (self.channel is None) != (self.value is None):
             raise ValueError("channel and value go together")
+        return self
+
+    @model_validator(mode="after")
+    def _date_and_time(self) -> FieldSettings:
+        if self.time_of_day is not None and self.time == "record":
+            raise ValueError("time_of_day needs a field with dates: time is record")
         return self
 
 
@@ -128,6 +136,8 @@ class DecodeSettings(ConfigSection):
 
     @model_validator(mode="after")
     def _dates(self) -> DecodeSettings:
+        if self.time == "relative" and self.fields is not None and self.fields.time_of_day is not None:
+            raise ValueError("fields.time_of_day is for absolute times: leave it out")
         text = self.time_format
         if text is None:
             return self
