@@ -358,8 +358,10 @@ class FieldReader:
         assert self._clock is not None
         if clock is ABSENT or clock is None or clock == "":
             fail("missing_field", f"{self._clock.name}: is missing")
-        if not isinstance(clock, str) or not isinstance(date, (str, int)):
+        if not isinstance(clock, str):
             fail("wrong_type", f"{self._clock.name}: must be a time of day as text, got {shown(clock)}")
+        if not isinstance(date, (str, int)):
+            fail("wrong_type", f"{self._fields.time}: must be a date as text, got {shown(date)}")
         return f"{date} {clock}".strip()
 
     def _read_end(self, message: dict[Any, Any]) -> bool:
