@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
@@ -539,6 +541,18 @@ def test_if_no_record_can_be_read_nothing_is_written(tmp_path: Path) -> None:
         "none of 20 records can be read: sequence: must be text or a whole number, got a list"
     )
     assert not (tmp_path / "plant.yaml").exists()
+
+
+@pytest.mark.parametrize("is_for_machines", [False, True])
+def test_at_a_terminal_it_shows_what_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_machines: bool
+) -> None:
+    console = Console(file=StringIO(), force_terminal=True, color_system=None, width=100)
+    monkeypatch.setattr("streamad.commands.shared.progress_bar.err", console)
+    cells = [[f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(100)]
+    init(table(tmp_path / "day.csv", ["lot", "time", "temp_c"], cells), *["--json"] * is_for_machines)
+    assert isinstance(console.file, StringIO)
+    assert ("checking the config" in console.file.getvalue()) is not is_for_machines
 
 
 def test_the_zone_of_dates_may_be_given(tmp_path: Path) -> None:
