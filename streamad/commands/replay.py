@@ -65,7 +65,7 @@ def replay(
     plant = load_whole_plant(config)
     factor = parse_speed(speed)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
-    truth = None if labels is None else read_labels(labels, source, normal)
+    truth = None if labels is None else read_labels(labels, source, normal, plant.settings.decode)
     sinks = {} if write_to is None else _sinks(plant, write_to, input_url(recordings, from_url))
     silent = quiet or as_json
 
@@ -76,13 +76,19 @@ def replay(
         )
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
+        unlabelled, of_alerts = (0, 0) if truth is None else report.unlabelled(truth)
         rate = plant.settings.alerts.false_alarm_rate
         certification = certification_of(report, rate, truth, evaluation)
         if as_json:
-            figures = {} if evaluation is None else asdict(evaluation)
+            figures = {}
+            if evaluation is not None:
+                figures = {**asdict(evaluation), "n_unlabelled": unlabelled, "n_unlabelled_alerts": of_alerts}
             print_json({**report.as_dict(), **figures, **certification.as_dict()})
         else:
             print_summary(report, rate, evaluation)
+            if unlabelled:
+                n_all = len(report.verdicts)
+                out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))
             for line in certification.lines:
                 out.print(note(line))
         if report.interrupted:

@@ -9,8 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from streamad.commands.shared.announcement import announce_promotion
-from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, notice, out, print_json, run_async
-from streamad.commands.shared.figures.certification import line_below_certified
+from streamad.commands.shared.console import (
+    ConfigOption,
+    JsonOption,
+    count,
+    err,
+    note,
+    notice,
+    out,
+    print_json,
+    run_async,
+)
+from streamad.commands.shared.figures.certification import METHODS, line_below_certified
 from streamad.commands.shared.figures.labels import NORMAL, read_labels
 from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
@@ -63,7 +73,7 @@ def train(
     detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
-    known = None if labels is None else read_labels(labels, source, normal)
+    known = None if labels is None else read_labels(labels, source, normal, plant.settings.decode)
     data = run_async(read_windows(plant, source, labels=known))
     sets = data.window_sets()
     _check_count(sets, plant.settings)
@@ -120,7 +130,8 @@ class _Training:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
             terms = registry.calibration_terms(name, version)
-            below_certified = line_below_certified(terms, plant.settings.alerts.false_alarm_rate)
+            rate = plant.settings.alerts.false_alarm_rate
+            below_certified = line_below_certified(terms, manifest.metrics.method, rate)
             _print_result(manifest, promoted, announced, below_certified, bar.elapsed_s)
         return {
             "model": name,
@@ -202,6 +213,8 @@ def _warn(data: Recordings, plant: Plant) -> None:
         err.print(notice("unreadable messages", f": {kinds}"))
     if data.counters.bad_values:
         err.print(notice("bad values", f": {bad_values_text(data.counters.bad_values)}"))
+    if data.counters.without_id:
+        err.print(notice("left out", f": {count(data.counters.without_id, 'sample')} without a sequence id"))
     if data.counters.late_samples:
         err.print(
             notice(
@@ -215,10 +228,10 @@ def _print_result(
     manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took_s: float
 ) -> None:
     metrics = manifest.metrics
-    how = "held out" if metrics.method == "split" else "scored out of fold"
+    calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     out.print(
         f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
-        f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), calibrated on {metrics.n_calibration} {how}; "
+        f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), {calibrated}; "
         + (f"now in service{announced}" if promoted else "not in service")
     )
     for remark in manifest.training.remarks:

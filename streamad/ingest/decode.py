@@ -84,7 +84,9 @@ class Decoder:
         zone = self._plain.zone
         assert zone is not None
         assert self._later is not None
-        if not any(may_come_twice(hour, zone) for hour in np.unique(samples.times_us // _HOUR_US).tolist()):
+        times_us = samples.times_us
+        hours = {int(times_us[0]) // _HOUR_US} if len(times_us) == 1 else set((times_us // _HOUR_US).tolist())
+        if not any(may_come_twice(hour, zone) for hour in hours):
             return None
         later = self._later.fields.read(self._parse(record.value, wire), record)
         if later is None or np.array_equal(later.times_us, samples.times_us):

@@ -69,13 +69,14 @@ class FieldReader:
         self._columns = {path.name: column for column, path in enumerate(self._channels)}
         self._stream = None if fields.stream == "key" and self._as_text else FieldPath(fields.stream)
         self._time = None if fields.time == "record" and self._as_text else FieldPath(fields.time)
+        self._clock = FieldPath(fields.time_of_day) if fields.time_of_day else None
         self._sequence = FieldPath(fields.sequence) if fields.sequence else None
         self._end = FieldPath(fields.end) if fields.end else None
         self._values = FieldPath(fields.values) if fields.values else None
         self._channel = FieldPath(fields.channel) if fields.channel else None
         self._value = FieldPath(fields.value) if fields.value else None
         self._route = route
-        used = (self._stream, self._time, self._sequence, self._end, self._channel, self._value, route)
+        used = (self._stream, self._time, self._clock, self._sequence, self._end, self._channel, self._value, route)
         known = (*self._channels, *filter(None, used), *self._qualities.paths, *self._qualities.common)
         self._known_keys = {key for path in known for key in (path.name, *path.outer)}
         common_paths = [*self._qualities.common, *([] if route is None else [route])]
@@ -233,12 +234,16 @@ class FieldReader:
     def _chunk(self, message: dict[Any, Any], record: Record) -> Samples:
         assert self._values is not None
         times, rows, where = self._chunk_times(message), self._values.get(message), self._values.name
+        if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+            fail("wrong_shape", f"{where}: holds a list of objects: flatten it first (docs/guide/exports.md)")
         if not isinstance(times, list):
             fail("wrong_shape", f"{where}: is a list, so times must be a list as well")
         if not isinstance(rows, list):
             fail("wrong_shape", f"times: is a list, so {where} must be a list of rows")
         if len(times) != len(rows):
             fail("wrong_shape", f"{len(times)} times for {len(rows)} rows of {where}")
+        if self._clock is not None:
+            fail("wrong_shape", f"{self._clock.name}: times of day are for messages of one sample, not for chunks")
         if not rows:
             fail("wrong_shape", "an empty chunk: an end needs the time of at least one sample")
         self._check_count(len(rows))
@@ -340,10 +345,24 @@ class FieldReader:
         value = self._time.get(message)
         if value is ABSENT or value is None:
             fail("missing_field", f"{self._time.name}: is missing")
+        where = self._time.name
+        if self._clock is not None:
+            value, where = self._with_clock(value, self._clock.get(message)), f"{where}, {self._clock.name}"
         try:
             return self._times.one(value)
         except DecodeError as error:
-            raise located(error, self._time.name) from None
+            raise located(error, where) from None
+
+    def _with_clock(self, date: object, clock: object) -> str:
+        """Return a date and a time of day as one text."""
+        assert self._clock is not None
+        if clock is ABSENT or clock is None or clock == "":
+            fail("missing_field", f"{self._clock.name}: is missing")
+        if not isinstance(clock, str):
+            fail("wrong_type", f"{self._clock.name}: must be a time of day as text, got {shown(clock)}")
+        if not isinstance(date, (str, int)):
+            fail("wrong_type", f"{self._fields.time}: must be a date as text, got {shown(date)}")
+        return f"{date} {clock}".strip()
 
     def _read_end(self, message: dict[Any, Any]) -> bool:
         value = None if self._end is None else self._end.get(message)

@@ -73,11 +73,16 @@ def shown(value: object) -> str:
 
 
 def read_id(value: object, field: str) -> str:
-    """Return a stream or sequence id: text or an integer (as text), one line, 1 to 256 characters."""
+    """Return a stream or sequence id: text or a whole number (as text), one line, 1 to 256 characters.
+
+    1042.0 is 1042: tables with empty cells hold whole numbers so.
+    """
+    if type(value) is float and value.is_integer() and abs(value) < _EXACT_BELOW:
+        value = int(value)
     if type(value) is int and abs(value) < 10**MAX_ID_CHARACTERS:
         value = str(value)
     if not isinstance(value, str):
-        fail("wrong_type", f"{field}: must be text or an integer, got {shown(value)}")
+        fail("wrong_type", f"{field}: must be text or a whole number, got {shown(value)}")
     if not value:
         fail("bad_id", f"{field}: is empty")
     if len(value) > MAX_ID_CHARACTERS:

@@ -166,7 +166,10 @@ class Intake:
         repeated = self._reach(record.offset, now_us) if self.assembler.is_repeating else []
         try:
             block = self._decoder.decode(record, written_us)
-            finished = self._observe(record) if block is None else self.assembler.push(block, record.timestamp_us)
+            if block is None or self._is_left_out(block):
+                finished = self._observe(record)
+            else:
+                finished = self.assembler.push(block, record.timestamp_us)
             if block is not None:
                 self._times.found(record, written_us, None)
             if is_new:
@@ -255,10 +258,16 @@ class Intake:
     def _observe(self, record: Record) -> list[Closed]:
         return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
 
+    def _is_left_out(self, block: SampleBlock) -> bool:
+        return block.sequence is None and self._settings.sequences.without_id == "skip"
+
     def _count(self, record: Record, block: SampleBlock | None, now_us: int) -> None:
         if block is None:
             self._counters.tombstones += not record.value
             self._counters.ignored += bool(record.value)
+            return
+        if self._is_left_out(block):
+            self._counters.without_id += len(block)
             return
         self._counters.samples += len(block)
         if block.bad is not None or self._bad_values.open:

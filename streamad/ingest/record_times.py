@@ -28,6 +28,8 @@ class DecodedTimes:
         # The text must not change for a config of an earlier version: what is new is there only if it is set.
         new = {"time_format"} if settings.time_format is None else set()
         decode = settings.model_dump(mode="json", exclude=_WITHOUT_EFFECT | new)
+        if settings.fields is not None and settings.fields.time_of_day is None:
+            del decode["fields"]["time_of_day"]
         channels = [channel.model_dump(mode="json", exclude=_OF_READINGS) for channel in self._settings.channels]
         return msgspec.json.encode([decode, channels]).decode()
 

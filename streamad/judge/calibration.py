@@ -9,6 +9,7 @@ import math
 import sys
 import warnings
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -140,6 +141,12 @@ def _fit(excesses: npt.NDArray[np.float64], mean: float) -> tuple[float, float]:
             return 0.0, mean
     usable = math.isfinite(shape) and math.isfinite(scale) and 0.0 < shape <= _MAX_SHAPE and scale > 0.0
     return (float(shape), float(scale) * mean) if usable else (0.0, mean)
+
+
+CalibrationMethod = Literal["split", "out_of_fold", "reserve"]
+"""The calibration data: sequences held out by a hash, out-of-fold scores, or the calibration half of the reserve."""
+OUT_OF_FOLD_BELOW = 150
+"""Fewer sequences than this are too few to hold any out: their calibration scores are out of fold."""
 
 
 def certifiable_rate(n: int) -> float:

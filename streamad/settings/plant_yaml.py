@@ -68,6 +68,8 @@ class FieldSettings(ConfigSection):
     """Field of the sequence id; null: messages have none."""
     time: str = "time"
     """Field of the event time; `record`: the record's own time."""
+    time_of_day: str | None = None
+    """Field of the time of day, if that of `time` holds dates alone: both are read as one text, a space between."""
     end: str | None = "end"
     """Field that is true on the last sample of a sequence."""
     values: str | None = "values"
@@ -83,6 +85,12 @@ class FieldSettings(ConfigSection):
     def _channel_and_value(self) -> FieldSettings:
         if (self.channel is None) != (self.value is None):
             raise ValueError("channel and value go together")
+        return self
+
+    @model_validator(mode="after")
+    def _date_and_time(self) -> FieldSettings:
+        if self.time_of_day is not None and self.time == "record":
+            raise ValueError("time_of_day needs a field with dates: time is record")
         return self
 
 
@@ -128,6 +136,8 @@ class DecodeSettings(ConfigSection):
 
     @model_validator(mode="after")
     def _dates(self) -> DecodeSettings:
+        if self.time == "relative" and self.fields is not None and self.fields.time_of_day is not None:
+            raise ValueError("fields.time_of_day is for absolute times: leave it out")
         text = self.time_format
         if text is None:
             return self
@@ -141,6 +151,11 @@ class DecodeSettings(ConfigSection):
                 f"dates of time_format {text!r} have no UTC offset: set decode.timezone, such as Europe/Berlin or UTC"
             )
         return self
+
+    @property
+    def gives_ids(self) -> bool:
+        """Return whether messages, or the files' names, can hold sequence ids."""
+        return self.sequence_from == "file" or self.fields is None or self.fields.sequence is not None
 
     @property
     def unit(self) -> TimeUnit:
@@ -164,6 +179,8 @@ class SequenceSettings(ConfigSection):
     """With `gap`: a longer pause ends the sequence."""
     length: int | None = Field(default=None, ge=1)
     """With `length`: samples (distinct times) of a sequence."""
+    without_id: Literal["keep", "skip"] = "keep"
+    """Samples without a sequence id, as in pauses: of sequences named by their start (keep), or only counted (skip)."""
     max_duration: Duration = 86_400_000_000
     """Limit in event time, always on."""
     max_samples: int = Field(default=1_000_000, ge=1)
@@ -382,6 +399,14 @@ class Settings(BaseSettings):
         if decode.sequence_from == "file" and (source := info.data.get("source")) is not None:
             check_file_ids(source.url)
         return decode
+
+    @field_validator("sequences")
+    @classmethod
+    def _some_have_ids(cls, sequences: SequenceSettings, info: ValidationInfo) -> SequenceSettings:
+        decode = info.data.get("decode")
+        if sequences.without_id == "skip" and decode is not None and not decode.gives_ids:
+            raise ValueError("without_id: skip leaves all samples out: decode.fields.sequence is null")
+        return sequences
 
     @field_validator("learning")
     @classmethod

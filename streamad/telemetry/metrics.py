@@ -46,7 +46,8 @@ class Counters:
     + samples still held: no sample is lost (records
     read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
     counts the aborted ones. ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
-    those left open at the end of a finite input. ``bad_values`` counts values that cannot be used, by channel and
+    those left open at the end of a finite input. ``without_id`` counts samples left out by
+    ``sequences.without_id``. ``bad_values`` counts values that cannot be used, by channel and
     reason; only some of them become dead letters.
     ``unscorable`` counts verdicts by reason. ``learning`` is by model, and empty if the plant does not learn.
     """
@@ -56,6 +57,7 @@ class Counters:
         self.samples = 0
         self.ignored = 0
         self.tombstones = 0
+        self.without_id = 0
         self.sequence_samples = 0
         self.merged = 0
         self.duplicates = 0

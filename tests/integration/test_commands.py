@@ -133,22 +133,30 @@ def test_replay_measures_what_an_extrapolated_rate_does_to_detection(plant: CliP
     nearest = {"detector": "nearest", "options": {}}
     plant.write_config(model=nearest, alerts={"false_alarm_rate": 1e-9})
     weaken_the_faults(plant, 0.1)
-    assert plant("train").code == 0
+    trained = plant("train")
+    assert trained.code == 0
+    assert "scored out of fold; now in service" in " ".join(trained.out.split())
+    assert "scored out of fold estimate false-alarm rates from" in " ".join(trained.out.split())
     report = plant("replay --labels labels.csv --json").last_json
     (below,) = report["uncertified"].values()
+    assert below["method"] == "out_of_fold"
     assert below["alert_score"] > below["highest_score"]
     assert below["n_needed"] == 999_999_999
-    assert report["detection_rate"] < report["at_certified_rate"]["detection_rate"]
+    assert report["detection_rate"] < report["at_rank_rate"]["detection_rate"]
     said = " ".join(plant("replay --labels labels.csv --quiet").out.split())
-    found, would = report["detection_rate"], report["at_certified_rate"]["detection_rate"]
-    rate = f"{below['certified_rate']:g}"
+    found, would = report["detection_rate"], report["at_rank_rate"]["detection_rate"]
+    rate = f"{below['rank_rate']:g}"
     assert f"at {rate} {would:.1%} of the anomalous (now {found:.1%}) and" in said
-    assert f"or raise alerts.false_alarm_rate to {rate}" in said
-    plant.write_config(model=nearest, alerts={"false_alarm_rate": below["certified_rate"]})
+    assert f"scored out of fold estimate false-alarm rates from {rate} on and certify none; 1e-09 is extrapo" in said
+    assert f"or raise alerts.false_alarm_rate to {rate}, an estimate as well" in said
+    shown = " ".join(plant("models show").out.split())
+    assert "certify none" in shown
+    assert "certifies none" in shown
+    plant.write_config(model=nearest, alerts={"false_alarm_rate": below["rank_rate"]})
     promised = plant("replay --labels labels.csv --json").last_json
     assert "uncertified" not in promised
     assert promised["detection_rate"] == would
-    assert promised["false_alarm_rate"] == report["at_certified_rate"]["false_alarm_rate"]
+    assert promised["false_alarm_rate"] == report["at_rank_rate"]["false_alarm_rate"]
 
 
 def test_replay_with_labels_reports_the_quality_of_detection(plant: CliPlant) -> None:
@@ -169,6 +177,22 @@ def test_replay_with_labels_reports_the_quality_of_detection(plant: CliPlant) ->
     assert (report["n_normal"], report["n_anomalous"]) == (12, 4)
     assert not (plant.folder / "out").exists()
     assert not (plant.folder / "checkpoint").exists()
+
+
+def test_replay_says_how_many_sequences_have_no_label_and_how_many_of_these_alerted(plant: CliPlant) -> None:
+    whole = plant("replay --labels labels.csv --json").last_json
+    assert (whole["n_unlabelled"], whole["n_unlabelled_alerts"]) == (0, 0)
+    assert "have no label" not in plant("replay --labels labels.csv --quiet").out
+    table = plant.folder / "labels.csv"
+    rows = table.read_text().splitlines()
+    odd = [row for row in rows[1:] if row.endswith(",1")]
+    table.write_text("\n".join(row for row in rows if row not in odd[:2]) + "\n")
+    part = plant("replay --labels labels.csv --json").last_json
+    assert (part["n_anomalous"], part["n_unlabelled"]) == (2, 2)
+    n_alerts = part["n_unlabelled_alerts"]
+    assert n_alerts == whole["alerts"] - round(part["detection_rate"] * 2 + part["false_alarm_rate"] * 12)
+    text = f"note: 2 of 16 judged sequences have no label; {n_alerts} of these alerted"
+    assert text in " ".join(plant("replay --labels labels.csv --quiet").out.split())
 
 
 def test_replay_prints_the_same_figures_as_text(plant: CliPlant) -> None:

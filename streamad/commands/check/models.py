@@ -9,7 +9,7 @@ from pathlib import Path
 
 from streamad.commands.check.findings import Finding, failure, ok, warning
 from streamad.commands.check.sample import Sample
-from streamad.commands.shared.figures.certification import uncertified
+from streamad.commands.shared.figures.certification import METHODS, uncertified
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
@@ -109,10 +109,11 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return _no_model(plant, name, config)
     except StreamadError as error:
         return failure("model", error)
-    if (below := uncertified(model.calibration, rate)) is not None:
+    if (below := uncertified(model.calibration, model.method, rate)) is not None:
         return [ok("model", f"{model.ref.name} {model.ref.version}"), warning("alerts", below.fact, below.remedy)]
-    n = model.calibration.n
-    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {n} sequences calibrate it for {rate:g}")]
+    said = f"{model.calibration.n} sequences {METHODS[model.method]} calibrate it for {rate:g}"
+    estimate = ", an estimate" if model.method == "out_of_fold" else ""
+    return [ok("model", f"{model.ref.name} {model.ref.version}, verified; {said}{estimate}")]
 
 
 def _no_model(plant: Plant, name: str, config: Path) -> list[Finding]:

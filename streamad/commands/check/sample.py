@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from streamad.commands.shared.decoding import KeptBlocks
 from streamad.errors import DecodeError
-from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.messages import DeadLetter
 from streamad.plant import Plant
@@ -76,7 +76,7 @@ async def read_sample(plant: Plant, source: Source) -> Sample:
     """Read until the sample is full, the source ends or ten seconds are over. Raises SourceError, ConfigError."""
     sample = Sample(np.zeros(len(plant.settings.channels), dtype=np.bool_))
     settings = plant.settings
-    decoder = Decoder(settings.decode, settings.channels, settings.route_field)
+    decoder = KeptBlocks(settings.decode, settings.channels, settings.route_field)
     intakes: dict[str, Intake] = {}
     try:
         async with asyncio.timeout(_longest_wait_s(plant)):
@@ -109,7 +109,7 @@ def is_sorted(plant: Plant) -> bool:
     return {**source.options, **split_url(source.url)[2]}.get("sort") not in (None, False, "false")
 
 
-def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decoder: Decoder, now_us: int) -> None:
+def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decoder: KeptBlocks, now_us: int) -> None:
     finished = []
     if isinstance(event, RecordBatch):
         intake = intakes[event.partition]
@@ -122,6 +122,7 @@ def _take(event: SourceEvent, intakes: dict[str, Intake], sample: Sample, decode
                 continue  # the intake counts it
             if block is not None:
                 sample.note(block)
+        decoder.forget()
         for output in intake.take_aside():
             letter = output.message
             if isinstance(letter, DeadLetter):

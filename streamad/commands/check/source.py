@@ -119,12 +119,16 @@ def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Findi
     if counters.ignored and not counters.samples:
         advice = "check the channels' field (or name), and decode.fields"
         findings.append(failed(check, f"none of {counters.records} records holds a channel of the plant", advice))
+    elif counters.without_id and not counters.samples:
+        message = f"none of {counters.without_id} samples has a sequence id, and sequences.without_id is skip"
+        findings.append(failed(check, message, "check decode.fields.sequence"))
     if not findings:
         first = "" if sample.is_complete else "the first "
         streams = count(len(sample.newest_us), "stream")
         what = f"{first}{counters.records} records, {counters.samples} samples of {streams}"
         ignored = f", {counters.ignored} records without a channel of the plant" if counters.ignored else ""
-        findings.append(ok(check, what + ignored))
+        left_out = f", {counters.without_id} samples without a sequence id" if counters.without_id else ""
+        findings.append(ok(check, what + ignored + left_out))
     return findings
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 import typer
 
+from streamad.commands.check.findings import Finding
 from streamad.commands.check.source import check_source
 from streamad.commands.init.config import config_text, duration_text, trial_settings
 from streamad.commands.init.fields.names import plain_name
@@ -20,7 +24,8 @@ from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
 from streamad.commands.shared.console import JsonOption, err, local_url, notice, out, print_json
 from streamad.commands.shared.plants import load_plant
-from streamad.errors import OutputError, UsageError
+from streamad.commands.shared.progress_bar import Bar
+from streamad.errors import OutputError, SourceError, UsageError
 from streamad.plugins import ConnectorContext, connect_source, split_url
 from streamad.ports import LabelledSource, NamedChannels
 from streamad.settings.time_format import checked_format
@@ -40,6 +45,10 @@ def init(
         str | None,
         typer.Option(help="Format of the dates if several fit, in strptime tokens.", metavar="FORMAT"),
     ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(help="Zone of dates without a UTC offset, such as Europe/Berlin.", metavar="ZONE"),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the monitor; default: the sample's name.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
     as_json: JsonOption = False,
@@ -54,12 +63,39 @@ def init(
     if write_to.exists() and not force:
         raise OutputError(f"{write_to} exists: name another file with --out, or overwrite it with --force")
     _refuse_sample(write_to, sample)
+    form, zone = None if time_format is None else _checked(time_format), None if timezone is None else _zone(timezone)
+    with Bar("reading the sample", quiet=as_json, is_endless=True) as bar:
+        found = _find(sample, write_to, bar, name=name, time_format=form, zone=zone)
+        write_atomically(write_to, found.text.encode())
+        bar.show("checking the config")
+        plant = load_plant(write_to)
+        concerns = [finding for finding in check_source(plant) if finding.outcome != "ok"]
+    _emit(write_to, found, plant.settings.decode.default_stream, concerns, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    """What was found in a sample, and the config for it."""
+
+    raw: RawSample
+    layout: Layout
+    rhythm: Rhythm | None
+    text: str
+
+
+def _find(
+    sample: str, write_to: Path, bar: Bar, *, name: str | None, time_format: str | None, zone: str | None
+) -> _Proposal:
+    """Read the sample and make its config. Raises SourceError, also if no record of it can be read."""
     home = write_to.absolute().parent
     url = local_url(sample)
     raw = read_raw(url, home)
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
-    layout = find_layout(raw, named, None if time_format is None else _checked(time_format))
+    bar.show(f"finding the fields of {raw.n_records} records")
+    layout = find_layout(raw, named, time_format)
+    if zone is not None and not raw.native and not layout.time.counts:
+        layout.time, layout.zone_is_given = replace(layout.time, zone=zone), True
     options = dict(raw.options)
     if "encoding" in options:
         layout.notes.append(
@@ -70,9 +106,11 @@ def init(
     if layout.as_text:
         options["text"] = list(layout.as_text)
         readable = f"{url}{'&' if '?' in url else '?'}text={','.join(layout.as_text)}"
-        raw = read_raw(readable, home)
+        raw = _as_text(readable, home, layout)
     title = plain_name(name or Path(os.path.normpath(split_url(url)[1])).name.split(".")[0], "plant")
+    bar.show(f"measuring the sequences of {raw.n_records} records")
     settings = trial_settings(layout, url, options, title, None)
+    raw.check_readable(settings)
     if (named_by_files := read_file_ids(readable, home, raw, layout, settings)) is not None:
         raw = named_by_files
         options |= raw.options
@@ -101,8 +139,18 @@ def init(
         pauses=pauses,
         rhythm=rhythm,
     )
-    write_atomically(write_to, text.encode())
-    _emit(write_to, raw, layout, rhythm, as_json)
+    return _Proposal(raw, layout, rhythm, text)
+
+
+def _as_text(url: str, home: Path, layout: Layout) -> RawSample:
+    """Read the sample with its ids as text. Raises SourceError if it is no CSV file: only that can be read so."""
+    try:
+        return read_raw(url, home)
+    except SourceError:
+        ids = " and ".join(layout.as_text)
+        raise SourceError(
+            f"{ids}: ids must be text or whole numbers, but some are not; write them as text, or leave the field out"
+        ) from None
 
 
 def _refuse_sample(config: Path, sample: str) -> None:
@@ -111,6 +159,15 @@ def _refuse_sample(config: Path, sample: str) -> None:
     with suppress(OSError, ValueError):  # what is not there, or is no path, is not overwritten
         if scheme == "file" and config.samefile(rest):
             raise UsageError(f"--out {config} is the sample itself: name another file with --out")
+
+
+def _zone(timezone: str) -> str:
+    try:
+        return ZoneInfo(timezone).key
+    except (KeyError, ValueError, OSError) as error:
+        raise UsageError(
+            f"--timezone: no time zone {timezone!r}: write an IANA name such as Europe/Berlin or UTC"
+        ) from error
 
 
 def _checked(time_format: str) -> str:
@@ -132,13 +189,14 @@ def _relative(url: str, home: Path) -> str:
     return prefix + written + url.partition(rest)[2]
 
 
-def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, as_json: bool) -> None:
-    plant = load_plant(config)
-    concerns = [finding for finding in check_source(plant) if finding.outcome != "ok"]
+def _emit(
+    config: Path, found: _Proposal, default_stream: str | None, concerns: Sequence[Finding], as_json: bool
+) -> None:
+    raw, layout, rhythm = found.raw, found.layout, found.rhythm
     if as_json:
         print_json(_report(config, raw, layout, rhythm) | {"checks": concerns})
         return
-    for name, value in _found(raw, layout, rhythm, plant.settings.decode.default_stream):
+    for name, value in _found(raw, layout, rhythm, default_stream):
         out.print(f"{name:<12} {value}")
     for note in _notes(layout):
         err.print(notice("guessed", f"      {note}"))
@@ -153,7 +211,7 @@ def _emit(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None, a
 
 def _notes(layout: Layout) -> list[str]:
     """Return the guesses, in whole phrases; the config marks that of decode.timezone itself."""
-    if layout.time.zone is None:
+    if layout.time.zone is None or layout.zone_is_given:
         return layout.notes
     zone = (
         f"the dates in {layout.time.path} name no time zone: {layout.time.zone}; if that is wrong, set decode.timezone"
@@ -173,7 +231,7 @@ def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | 
         found.append(("time", "not in the file: generated, see the option period"))
     else:
         found += [
-            ("time", f"{layout.time.path} ({layout.time.how})"),
+            ("time", f"{' and '.join(filter(None, (layout.time.path, layout.time.time_of_day)))} ({layout.time.how})"),
             ("stream", layout.stream or f"not named in the messages: {stream}"),
             ("sequence", layout.sequence or ("the file's name" if layout.ids_from_files else "no id in the messages")),
             ("end", f"{layout.end} is true" if layout.end else "no marker in the messages"),

@@ -39,6 +39,8 @@ def sequence_settings(layout: Layout, pauses: Pauses | None) -> dict[str, Any]:
             found |= {"end": ["length"], "length": _PIECE}
         else:
             found |= {"end": ["gap"], "gap": duration_text(pauses.gap_us)}
+    if layout.skips_without_id:
+        found["without_id"] = "skip"
     if pauses is not None:
         found["allowed_lateness"] = duration_text(_lateness_us(layout, pauses))
     return found
@@ -83,7 +85,9 @@ def field_mapping(layout: Layout) -> dict[str, Any] | None:
     if layout.form == "own":
         return None
     fields: dict[str, Any] = {"stream": layout.stream} if layout.stream is not None else {}
-    fields |= {"sequence": layout.sequence, "time": layout.time.path, "end": layout.end}
+    fields |= {"sequence": layout.sequence, "time": layout.time.path}
+    fields |= {} if layout.time.time_of_day is None else {"time_of_day": layout.time.time_of_day}
+    fields["end"] = layout.end
     if layout.form == "per_channel":
         return fields | {"channel": layout.channel, "value": layout.value}
     return fields | {"values": layout.values}
@@ -173,7 +177,9 @@ def _decode(layout: Layout, stream: str, native: bool) -> Section:
         "time": "counts from the sequence's start; or: absolute",
         "time_unit": "of numeric times: s, ms, us or ns",
         "time_format": "of the dates: strptime tokens, or excel",
-        "timezone": "a guess: the dates do not name it; or for example Europe/Berlin",
+        "timezone": "given"
+        if layout.zone_is_given
+        else "a guess: the dates do not name it; or for example Europe/Berlin",
         "missing": "these texts mean a missing value; others are counted",
         "quality": "readings of another quality are missing",
         "default_stream": "no field names the stream: all samples belong to this one",
@@ -194,6 +200,8 @@ def _sequences(layout: Layout, pauses: Pauses, rhythm: Rhythm | None) -> Section
     if "length" in found:
         entries.append(Entry("length", found["length"], "a guess: samples in a sequence"))
         entries.append(Entry("gap", "10s", "with end: [gap]: no sample for this long", active=False))
+    if "without_id" in found:
+        entries.append(Entry("without_id", "skip", f"a guess: without {layout.sequence}, as between two; or: keep"))
     longest_us = rhythm.longest_us if rhythm is not None else 0
     limit_us = 4 * longest_us
     if "change" in found["end"]:  # a sequence waits for the next one to begin

@@ -12,6 +12,7 @@ import numpy as np
 from streamad.commands.init.layout import Layout
 from streamad.commands.init.records import RawSample, blocks_of, read_raw
 from streamad.errors import SourceError
+from streamad.ingest.decode import Decoder
 from streamad.plugins import split_url
 from streamad.settings.plant_yaml import Settings
 from streamad.types import IntArray, Record
@@ -40,7 +41,7 @@ def read_file_ids(url: str, home: Path, raw: RawSample, layout: Layout, settings
     """
     if split_url(url)[0] != "file" or raw.native or len(raw.records) < 2 or layout.has_ids:
         return None
-    courses = [_course(records, settings) for records in raw.records.values()]
+    courses = [_course(records, raw.decoder(settings)) for records in raw.records.values()]
     known = [course for course in courses if course is not None]
     if len(known) < len(courses) or not _are_sequences(known, counts=layout.time.counts):
         return None
@@ -57,9 +58,9 @@ def read_file_ids(url: str, home: Path, raw: RawSample, layout: Layout, settings
     return replace(joined, options={**joined.options, "files": "joined"})
 
 
-def _course(records: Sequence[Record], settings: Settings) -> _Course | None:
+def _course(records: Sequence[Record], decoder: Decoder) -> _Course | None:
     """Return the samples of a file; None if it has several streams or fewer than two times."""
-    blocks = list(blocks_of(records, settings))
+    blocks = list(blocks_of(records, decoder))
     if len({block.stream for block in blocks}) != 1:
         return None
     times_us = np.unique(np.concatenate([block.times_us for block in blocks]))
@@ -90,7 +91,9 @@ def _restart(courses: Sequence[_Course]) -> bool:
 def _follow(joined: RawSample, settings: Settings) -> bool:
     """Return whether each stream's files come in the order of their times."""
     newest_us: dict[str, int] = {}
-    for block in blocks_of((record for records in joined.records.values() for record in records), settings):
+    for block in blocks_of(
+        (record for records in joined.records.values() for record in records), joined.decoder(settings)
+    ):
         if int(block.times_us[0]) < newest_us.get(block.stream, 0):
             return False
         newest_us[block.stream] = int(block.times_us[-1])

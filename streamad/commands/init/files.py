@@ -31,7 +31,7 @@ def _spans(joined: RawSample, settings: Settings) -> dict[str, dict[int, tuple[i
     """Return for each stream its first and last time in each file, by the file's ordinal."""
     spans: dict[str, dict[int, tuple[int, int]]] = {}
     for records in joined.records.values():
-        for block in blocks_of(records, settings):
+        for block in blocks_of(records, joined.decoder(settings)):
             of, ordinal = spans.setdefault(block.stream, {}), block.offset // FILE_OFFSETS
             first_us, last_us = int(block.times_us[0]), int(block.times_us[-1])
             known = of.get(ordinal, (first_us, last_us))

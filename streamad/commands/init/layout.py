@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from streamad.commands.init.fields.columns import Column, columns_of, is_number
-from streamad.commands.init.fields.ids import find_ids, runs_in
+from streamad.commands.init.fields.ids import find_ids, lie_between, runs_in
 from streamad.commands.init.fields.names import CHANNEL, SEQUENCE, STREAM, UNIT, VALUE, channel_names, hints, unit_of
 from streamad.commands.init.fields.readings import (
     QualityField,
@@ -18,7 +18,7 @@ from streamad.commands.init.fields.readings import (
     own_qualities,
     without,
 )
-from streamad.commands.init.fields.time import TimeField, check_time_of_day, find_time
+from streamad.commands.init.fields.time import TimeField, find_time
 from streamad.commands.init.records import RawSample
 from streamad.errors import DecodeError, SourceError, some_of
 from streamad.ingest.decode_values import ABSENT, FieldPath
@@ -26,6 +26,11 @@ from streamad.settings.template import ChannelLine
 
 Form = Literal["own", "flat", "object", "per_channel", "chunked"]
 _MAX_CHANNELS = 1000
+_FEW_WITHOUT = 0.01
+_FLATTEN = "flatten it first, see docs/guide/exports.md"
+_LIST_OF_READINGS = (
+    f"{{}} holds a list of objects: streamad reads channels as fields, or one channel a message; {_FLATTEN}"
+)
 
 
 @dataclass(slots=True)
@@ -50,6 +55,10 @@ class Layout:
     """The quality of all readings of a message."""
     ids_from_files: bool = False
     """Every file is one sequence, and its name the id."""
+    skips_without_id: bool = False
+    """Messages without an id lie between sequences and are left out."""
+    zone_is_given: bool = False
+    """``time.zone`` was named by the user."""
 
     @property
     def has_ids(self) -> bool:
@@ -75,8 +84,7 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     if chunked is not None:
         return chunked
     time = find_time(columns.values(), len(messages), time_format)
-    check_time_of_day(time, columns.values())
-    rest = {path: column for path, column in columns.items() if path != time.path}
+    rest = {path: column for path, column in columns.items() if path not in (time.path, time.time_of_day)}
     notes: list[str] = []
     channel, value = _per_channel(rest)
     quality = common_quality(rest) if channel is not None or not _own_qualities(rest) else None
@@ -88,6 +96,9 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
             del rest[used.path]
     ids = find_ids(rest, notes)
     layout = Layout("flat", time, [], ids.stream, ids.sequence, ids.end, notes=notes, quality=quality)
+    if ids.sequence is not None:
+        streams = {} if ids.stream is None else columns[ids.stream].by_row
+        _note_without_id(layout, len(messages), columns[ids.sequence].by_row, streams)
     layout.as_text = tuple(path for path in (layout.stream, layout.sequence) if path and not columns[path].is_id)
     for path in ids:
         if path is not None:
@@ -99,8 +110,28 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     _note_readings(layout)
     if not layout.channels:
         found = f"(fields: {some_of(columns)})"
+        if listed := next((path for path, column in columns.items() if _holds(column, dict)), None):
+            found = f"{found[:-1]}; {_LIST_OF_READINGS.format(listed)})"
         raise SourceError(f"nothing numeric found besides ids and times {found}; there must be a channel")
     return layout
+
+
+def _note_without_id(
+    layout: Layout, n_messages: int, sequences: Mapping[int, object], streams: Mapping[int, object]
+) -> None:
+    """Note messages without a sequence id, by row; those in runs between two sequences are left out."""
+    without, name = n_messages - len(sequences), layout.sequence
+    if without and lie_between(n_messages, sequences, streams):
+        layout.skips_without_id = True
+        layout.notes.append(
+            f"{without} of {n_messages} messages have no {name}, in runs between two of them, as in pauses: they are "
+            "left out (sequences.without_id: skip); if they are sequences, too, set keep"
+        )
+    elif without > _FEW_WITHOUT * n_messages:
+        layout.notes.append(
+            f"{without} of {n_messages} messages have no {name}: they become sequences of their own, named by their "
+            "start; if they are no sequences, set sequences.without_id: skip"
+        )
 
 
 # --- streamad's own format ---
@@ -134,9 +165,14 @@ def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | Non
         layout.stream = "stream"
     if any(message.get("sequence") is not None for message in messages):
         layout.sequence = "sequence"
+        _note_without_id(layout, len(messages), *(_by_row(messages, name) for name in ("sequence", "stream")))
     if any(message.get("end") is True for message in messages):
         layout.end = "end"
     return layout
+
+
+def _by_row(messages: Sequence[Mapping[str, Any]], name: str) -> dict[int, Any]:
+    return {row: message[name] for row, message in enumerate(messages) if message.get(name) is not None}
 
 
 def _names_in(message: Mapping[str, Any]) -> list[str]:
@@ -247,7 +283,14 @@ def _add_columns(layout: Layout, rest: Mapping[str, Column], messages: Sequence[
     fields_of_qualities = {quality.path for quality in qualities.values()}
     rest = {path: column for path, column in rest.items() if path not in fields_of_qualities}
     _add(layout, {path: column for path, column in rest.items() if column.is_numeric}, {}, qualities)
-    layout.left_out += [(path, "no number") for path, column in rest.items() if column.values and not column.is_numeric]
+    layout.left_out += [
+        (
+            path,
+            f"a list of objects: {_FLATTEN}" if _holds(column, dict) else "no number",
+        )
+        for path, column in rest.items()
+        if column.values and not column.is_numeric
+    ]
     paths = [line.field or line.name for line in layout.channels]
     known = [*paths, *(quality.path for quality in qualities.values())]
     inside = paths[0].split(".", 1)[0] if paths else ""

@@ -29,7 +29,8 @@ def read_sorted(home: Path, raw: RawSample, layout: Layout, pauses: Pauses, sett
         "the sample is out of order in time: its reader sorts each file (source.options.sort), so leave that out for a "
         "live source"
     )
-    if layout.time.zone is not None and 0 <= _HOUR_US - pauses.lateness_us <= _FEW * pauses.period_us:
+    is_guess = layout.time.zone is not None and not layout.zone_is_given
+    if is_guess and 0 <= _HOUR_US - pauses.lateness_us <= _FEW * pauses.period_us:
         layout.notes.append(
             f"times in {layout.time.path} go back by an hour, as where clocks are set back: set decode.timezone to the "
             "plant's zone, for example Europe/Berlin, and leave source.options.sort out"

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from streamad.commands.shared.console import run_async
+from streamad.commands.shared.decoding import KeptBlocks
 from streamad.errors import DecodeError, EncodingError, SourceError
 from streamad.ingest.decode import Decoder
 from streamad.plugins import ConnectorContext, RecordTimes, connect_source, split_url
@@ -38,6 +39,30 @@ class RawSample:
     native: bool = False
     is_complete: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    _decoder: KeptBlocks | None = None
+    _decodes: tuple[object, ...] = ()
+
+    def decoder(self, settings: Settings) -> KeptBlocks:
+        """Return a decoder of the records, the last one if the settings are the same as then.
+
+        Raises ConfigError if ``decode`` contradicts itself.
+        """
+        if self._decoder is None or self._decodes != (settings.decode, settings.channels):
+            self._decoder = KeptBlocks(settings.decode, settings.channels)
+            self._decodes = settings.decode, settings.channels
+        return self._decoder
+
+    def check_readable(self, settings: Settings) -> None:
+        """Raise SourceError if no record holds a sample, with the error of the first one."""
+        decoder, first, n = self.decoder(settings), "", 0
+        for record in (record for records in self.records.values() for record in records):
+            n += 1
+            try:
+                if decoder.decode(record, None) is not None:
+                    return
+            except DecodeError as error:
+                first = first or f": {error}"
+        raise SourceError(f"none of {n} records can be read{first or ': they hold no channel'}")
 
     @property
     def has_foreign_text(self) -> bool:
@@ -154,12 +179,8 @@ def _parse(value: bytes) -> Any:
             return None
 
 
-def blocks_of(records: Iterable[Record], settings: Settings) -> Iterator[SampleBlock]:
-    """Yield the samples of each record that has some; records that cannot be read are left out: ``check`` counts them.
-
-    Raises ConfigError if ``decode`` contradicts itself.
-    """
-    decoder = Decoder(settings.decode, settings.channels)
+def blocks_of(records: Iterable[Record], decoder: Decoder) -> Iterator[SampleBlock]:
+    """Yield the samples of each record that has some; those that cannot be read are left out: ``check`` counts them."""
     for record in records:
         try:
             block = decoder.decode(record, None)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamad.commands.init.records import RawSample, blocks_of
-from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
@@ -73,7 +72,7 @@ def _times_by_stream(sample: RawSample, settings: Settings) -> dict[tuple[str, s
     """Return the times of each record by partition and stream."""
     times: dict[tuple[str, str], list[IntArray]] = {}
     for partition, records in sample.records.items():
-        for block in blocks_of(records, settings):
+        for block in blocks_of(records, sample.decoder(settings)):
             times.setdefault((partition, block.stream), []).append(block.times_us)
     return times
 
@@ -147,7 +146,7 @@ def measure(sample: RawSample, settings: Settings) -> Rhythm | None:
 
 
 def _sequences(sample: RawSample, settings: Settings) -> list[FinishedSequence]:
-    decoder, now_us, counters = Decoder(settings.decode, settings.channels), SystemClock().now_us(), Counters()
+    decoder, now_us, counters = sample.decoder(settings), SystemClock().now_us(), Counters()
     ended: list[FinishedSequence] = []
     still_open: list[FinishedSequence] = []
     for partition, records in sample.records.items():

@@ -9,20 +9,14 @@ from rich.table import Table
 
 from streamad.commands.models.figures import figures_table
 from streamad.commands.shared.console import out, print_table, styled
-from streamad.commands.shared.figures.certification import rounded_up
+from streamad.commands.shared.figures.certification import calibration_text
 from streamad.commands.shared.figures.report import print_references
 from streamad.commands.shared.stored import time_text
-from streamad.judge.calibration import certifiable_rate
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 from streamad.safe_text import one_line
 
 _SHOWN_CHALLENGES = 5
 _LABEL = 12
-_METHODS = {
-    "split": "held out",
-    "out_of_fold": "scored out of fold",
-    "reserve": "of the reserve, which never trains",
-}
 
 
 def show_page(manifest: Manifest, current: str | None, below_certified: str | None = None) -> None:
@@ -43,7 +37,7 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
     _line("channels", ", ".join(f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels))
     _line("windows", _windows(manifest))
     _line("trained", _training(manifest))
-    _line("calibrated", _calibration(manifest))
+    _line("calibrated", calibration_text(manifest.metrics))
     if below_certified is not None:
         out.print(styled((f"{'note':<{_LABEL}}", "yellow"), below_certified))
     _line(
@@ -96,14 +90,6 @@ def _training(manifest: Manifest) -> str:
         )
     parts += record.remarks
     return ", ".join(part for part in parts if part)
-
-
-def _calibration(manifest: Manifest) -> str:
-    metrics = manifest.metrics
-    presumed = f"; {metrics.n_presumed} presumed anomalies left out" if metrics.n_presumed else ""
-    n = metrics.n_calibration
-    certified = f"certifies a false-alarm rate of {rounded_up(certifiable_rate(n)):g} at best"
-    return f"{n} sequences {_METHODS[metrics.method]}{presumed}; {certified}"
 
 
 def _scores(quantiles: Mapping[str, float]) -> str:

@@ -153,7 +153,14 @@ def count(number: int, noun: str) -> str:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to its end."""
-    return asyncio.run(work)
+    results: list[T] = []
+
+    async def kept() -> None:
+        # asyncio.run makes a text of the finished task and its result (signal.getsignal): seconds for a large sample.
+        results.append(await work)
+
+    asyncio.run(kept())
+    return results[0]
 
 
 @contextmanager

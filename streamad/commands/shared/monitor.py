@@ -180,7 +180,7 @@ class Monitor:
             interrupted=pipeline.was_stopped,
             unread=learning.unread if learning is not None else None,
             malformed_feedback=learning.n_malformed_feedback if learning is not None else 0,
-            calibrations={model.ref.name: model.calibration for model in batchers.models},
+            in_service={model.ref.name: model for model in batchers.models},
         )
 
     async def _run(self, pipeline: Pipeline, batchers: Batchers) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from streamad.errors import ArtifactError
+from streamad.judge.calibration import CalibrationMethod
 from streamad.learn.store.records import WindowForm
 from streamad.ports import TrainingSummary
 from streamad.system.opening import read_regular
@@ -21,8 +22,6 @@ from streamad.types import ChannelSpec, UnixUs
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
-CalibrationMethod = Literal["split", "out_of_fold", "reserve"]
-"""The calibration data: sequences held out by a hash, out-of-fold scores, or the calibration half of the reserve."""
 _PACKAGES = {"streamad": "streamad-monitor", "numpy": "numpy", "torch": "torch"}
 
 

@@ -12,11 +12,10 @@ import numpy as np
 
 from streamad.errors import DetectorError, TrainingDataError
 from streamad.judge.attribution import reference_windows
-from streamad.judge.calibration import Calibration, certifiable_rate, scores_of
+from streamad.judge.calibration import Calibration, CalibrationMethod, certifiable_rate, scores_of
 from streamad.judge.training_ids import TrainingIds
 from streamad.learn.registry.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
 from streamad.learn.registry.manifest import (
-    CalibrationMethod,
     DetectorRecord,
     LearningRecord,
     Manifest,

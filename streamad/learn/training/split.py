@@ -9,8 +9,6 @@ import numpy as np
 
 from streamad.types import IntArray
 
-OUT_OF_FOLD_BELOW = 150
-"""Fewer sequences than this are too few to hold any out: their calibration scores are out of fold."""
 _ROUNDING = 1e-9
 
 

@@ -353,8 +353,22 @@ def test_a_rate_below_what_the_calibration_certifies_is_extrapolated(trained: Pa
     report = json.loads(CliRunner().invoke(app, ["check", "-c", str(trained), "--json"]).stdout)
     assert [finding["outcome"] for finding in report["checks"][-2:]] == ["ok", "warning"]
     message = report["checks"][-1]["message"]
-    assert "12 calibration sequences certify a false-alarm rate of 0.077 at best; 0.02 is extrapolated" in message
-    assert report["checks"][-1]["advice"] == "calibrate with 49 sequences, or raise alerts.false_alarm_rate to 0.077"
+    estimate = "12 calibration sequences scored out of fold estimate false-alarm rates from 0.077 on and certify none"
+    assert f"{estimate}; 0.02 is extrapolated" in message
+    assert report["checks"][-1]["advice"] == (
+        "train on more recordings (from 150 recordings on, 49 of them held out), or raise alerts.false_alarm_rate to "
+        "0.077, an estimate as well"
+    )
+
+
+def test_a_rate_within_the_ranks_of_an_out_of_fold_calibration_is_an_estimate(trained: Path) -> None:
+    settings = yaml.safe_load(trained.read_text())
+    settings["alerts"] = {"false_alarm_rate": 0.1}
+    other = trained.parent / "tenth.yaml"
+    other.write_text(yaml.safe_dump(settings))
+    report = json.loads(CliRunner().invoke(app, ["check", "-c", str(other), "--json"]).stdout)
+    assert report["checks"][-1]["outcome"] == "ok"
+    assert report["checks"][-1]["message"].endswith("12 sequences scored out of fold calibrate it for 0.1, an estimate")
 
 
 def test_outputs_deleted_without_their_checkpoint_fail(trained: Path) -> None:

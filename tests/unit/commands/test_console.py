@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.table import Table
 
-from streamad.commands.shared.console import Fields, VisibleConsole, err, out, parse_speed, print_json, print_table
+from streamad.commands.shared.console import (
+    Fields,
+    VisibleConsole,
+    err,
+    out,
+    parse_speed,
+    print_json,
+    print_table,
+    run_async,
+)
 from streamad.errors import UsageError
 from streamad.safe_text import one_line
 
@@ -86,3 +95,20 @@ def test_json_on_a_terminal_has_no_controls_and_says_the_same(capsys: pytest.Cap
 
 def test_a_name_cannot_pass_for_a_line_or_push_away_what_follows() -> None:
     assert one_line("kim\n  5f0c2a91   B-7" + 100 * " " + "(claimed)") == "kim 5f0c2a91 B-7 (claimed)"
+
+
+def test_no_text_is_made_of_what_async_work_returns() -> None:
+    """asyncio's handling of signals shows the finished task with its result; a sample's text takes seconds."""
+
+    class Sample:
+        shown = 0
+
+        def __repr__(self) -> str:
+            Sample.shown += 1
+            return "a sample"
+
+    async def work() -> Sample:
+        return Sample()
+
+    assert isinstance(run_async(work()), Sample)
+    assert Sample.shown == 0

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
@@ -208,6 +210,11 @@ def settings_of(sample: Path) -> Settings:
     result = init(sample)
     assert result.exit_code == 0, result.output or result.exception
     return load_plant(sample.parent / "plant.yaml").settings
+
+
+def read(folder: Path) -> list[FinishedSequence]:
+    """Return the sequences that the config in ``folder`` reads."""
+    return asyncio.run(sequences_of(folder / "plant.yaml"))[0]
 
 
 async def sequences_of(config: Path) -> tuple[list[FinishedSequence], Counters]:
@@ -498,7 +505,107 @@ def test_ids_with_abbreviated_names_are_found(tmp_path: Path, name: str, id_of: 
 def test_messages_without_an_id_between_sequences_are_noted(tmp_path: Path) -> None:
     cells = [["" if n % 25 > 19 else f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(200)]
     result = init(table(tmp_path / "idle.csv", ["lot", "time", "temp_c"], cells))
-    assert "40 of 200 messages have no lot: they become sequences of their own" in result.stderr
+    assert "40 of 200 messages have no lot, in runs between two of them, as in pauses: they are left" in result.stderr
+    assert "without_id: skip " in (tmp_path / "plant.yaml").read_text()
+    sequences = read(tmp_path)
+    assert [(one.sequence, one.n_samples) for one in sequences] == [(f"A-{n}", 20) for n in range(8)]
+
+
+def test_messages_without_an_id_inside_sequences_are_no_pauses(tmp_path: Path) -> None:
+    cells = [["" if n % 25 in (7, 8) else f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(200)]
+    result = init(table(tmp_path / "holes.csv", ["lot", "time", "temp_c"], cells))
+    assert "16 of 200 messages have no lot: they become sequences of their own" in result.stderr
+    assert "without_id" not in (tmp_path / "plant.yaml").read_text().partition("name:")[2]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_pauses_of_one_stream_may_lie_in_a_sequence_of_another(tmp_path: Path, own: bool) -> None:
+    """Of two reactors one is always between two batches while the other runs."""
+    messages = []
+    for n in range(240):
+        runs, idle = ("r1", "r2") if n % 40 < 20 else ("r2", "r1")
+        for stream, sequence in ((runs, f"B-{n // 20}"), (idle, None)):
+            readings = {"temp": math.sin(n), "flow": n % 7 * 1.0}
+            named = {"stream": stream, "sequence": sequence, "time": T0 + n, "values": readings}
+            messages.append(named if own else {"reactor": stream, "lot": sequence, "ts": T0 + n, **readings})
+    init(jsonl(tmp_path / "two.jsonl", messages))
+    assert "without_id: skip " in (tmp_path / "plant.yaml").read_text()
+    assert sorted(one.sequence for one in read(tmp_path)) == sorted(f"B-{n}" for n in range(12))
+
+
+def test_if_no_record_can_be_read_nothing_is_written(tmp_path: Path) -> None:
+    messages = [{"stream": "r1", "sequence": ["a"], "time": T0 + n, "values": {"temp": n % 7}} for n in range(20)]
+    result = init(jsonl(tmp_path / "odd.jsonl", messages))
+    assert isinstance(result.exception, SourceError)
+    assert str(result.exception) == (
+        "none of 20 records can be read: sequence: must be text or a whole number, got a list"
+    )
+    assert not (tmp_path / "plant.yaml").exists()
+
+
+@pytest.mark.parametrize("is_for_machines", [False, True])
+def test_at_a_terminal_it_shows_what_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_for_machines: bool
+) -> None:
+    console = Console(file=StringIO(), force_terminal=True, color_system=None, width=100)
+    monkeypatch.setattr("streamad.commands.shared.progress_bar.err", console)
+    cells = [[f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(100)]
+    init(table(tmp_path / "day.csv", ["lot", "time", "temp_c"], cells), *["--json"] * is_for_machines)
+    assert isinstance(console.file, StringIO)
+    assert ("checking the config" in console.file.getvalue()) is not is_for_machines
+
+
+def test_the_zone_of_dates_may_be_given(tmp_path: Path) -> None:
+    cells = [[f"A-{n // 25}", f"2026-03-01 {8 + n // 60:02d}:{n % 60:02d}:00", math.sin(n)] for n in range(100)]
+    sample = table(tmp_path / "local.csv", ["lot", "time", "temp_c"], cells)
+    result = init(sample, "--timezone", "Europe/Berlin")
+    assert result.exit_code == 0, result.output
+    assert "name no time zone" not in result.stderr
+    assert load_settings(tmp_path / "plant.yaml").decode.timezone == "Europe/Berlin"
+    (tmp_path / "plant.yaml").unlink()
+    wrong = init(sample, "--timezone", "Berlin")
+    assert wrong.exit_code != 0
+    assert "--timezone: no time zone 'Berlin'" in str(wrong.exception)
+    assert not (tmp_path / "plant.yaml").exists()
+
+
+@pytest.mark.parametrize("word", ["oven", "line", "kettle", "mixer", "Kessel", "Mischer", "Ofen", "Linie", "Anlage"])
+def test_machines_have_many_names(tmp_path: Path, word: str) -> None:
+    cells = [["M1", f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(100)]
+    init(table(tmp_path / "day.csv", [word, "lot", "time", "temp_c"], cells))
+    fields = load_settings(tmp_path / "plant.yaml").decode.fields
+    assert fields is not None
+    assert fields.stream == word
+
+
+def test_a_list_of_readings_is_named_with_the_way_out(tmp_path: Path) -> None:
+    readings = [[{"name": "temp", "value": math.sin(n)}, {"name": "flow", "value": n % 7}] for n in range(60)]
+    messages = [{"lot": f"A-{n // 20}", "ts": T0 + n, "metrics": metrics} for n, metrics in enumerate(readings)]
+    result = init(jsonl(tmp_path / "list.jsonl", messages))
+    assert isinstance(result.exception, SourceError)
+    assert "metrics holds a list of objects" in str(result.exception)
+    assert "flatten it first, see docs/guide/exports.md" in str(result.exception)
+    init(jsonl(tmp_path / "part.jsonl", [{**message, "ph": 7 + n % 5} for n, message in enumerate(messages)]))
+    assert "# Left out: metrics (a list of objects: flatten it first" in (tmp_path / "plant.yaml").read_text()
+
+
+def test_whole_numbers_with_a_point_are_ids_and_fractions_are_none(tmp_path: Path) -> None:
+    """A table with empty cells has 1042.0 for 1042."""
+    columns = {
+        "lot": [None if n % 25 > 19 else float(1_042 + n // 25) for n in range(100)],
+        "time": [T0 + 30.0 * n for n in range(100)],
+        "temp_c": [math.sin(n) for n in range(100)],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "day.parquet")
+    init(tmp_path / "day.parquet")
+    assert "text" not in load_settings(tmp_path / "plant.yaml").source.options
+    assert [one.sequence for one in read(tmp_path)] == ["1042", "1043", "1044", "1045"]
+    (tmp_path / "plant.yaml").unlink()
+    messages = [{"lot": n // 20 + 0.5, "ts": T0 + n, "temp": math.sin(n), "ph": n % 5} for n in range(60)]
+    result = init(jsonl(tmp_path / "halves.jsonl", messages))
+    assert isinstance(result.exception, SourceError)
+    assert str(result.exception).startswith("lot: ids must be text or whole numbers")
+    assert not (tmp_path / "plant.yaml").exists()
 
 
 def test_names_in_an_archive_are_found_whatever_the_options_of_its_url(tmp_path: Path) -> None:

@@ -132,15 +132,20 @@ def test_of_two_readings_one_must_be_chosen(tmp_path: Path) -> None:
     assert decode_of(sample, "--time-format", "%m/%d/%Y %I:%M:%S %p").time_format == "%m/%d/%Y %I:%M:%S %p"
 
 
-@pytest.mark.parametrize("form", ["%d.%m.%Y;%H:%M:%S", "%m/%d/%Y;%I:%M:%S %p", "%Y-%m-%d;%H:%M"])
-def test_a_date_apart_from_its_time_of_day_is_refused(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["%d.%m.%Y;%H:%M:%S", "%m/%d/%Y;%I:%M:%S %p", "%Y-%m-%d;%H:%M:%S"])
+def test_a_date_apart_from_its_time_of_day_is_joined_with_it(form: str, tmp_path: Path) -> None:
     sample = csv(tmp_path / "split.csv", lambda time: f"{time:{form}}", days=15, header="Datum;Uhrzeit")
-    result = init(sample)
-    assert result.exit_code == 1
-    example = " ".join(BEGIN.strftime(form).split(";"))
-    assert str(result.exception).startswith("Datum holds dates without a time of day, and Uhrzeit times without a date")
-    assert str(result.exception).endswith(f"join them in one column ({example})")
-    assert not (tmp_path / "plant.yaml").exists()
+    decode = decode_of(sample)
+    assert decode.fields is not None
+    assert (decode.fields.time, decode.fields.time_of_day) == ("Datum", "Uhrzeit")
+    assert decode.time_format == (None if form == "%Y-%m-%d;%H:%M:%S" else form.replace(";", " "))
+    assert decode.timezone == "UTC"
+
+
+def test_of_two_readings_of_a_date_apart_one_must_be_chosen(tmp_path: Path) -> None:
+    sample = csv(tmp_path / "split.csv", lambda time: f"{time:%d/%m/%Y;%H:%M:%S}", days=2, header="Datum;Uhrzeit")
+    assert "(--time-format '%d/%m/%Y %H:%M:%S')" in str(init(sample).exception)
+    assert decode_of(sample, "--time-format", "%d/%m/%Y %H:%M:%S").time_format == "%d/%m/%Y %H:%M:%S"
 
 
 def test_a_format_that_reads_no_field_is_one_line(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from streamad.commands.shared.figures.labels import Labels, read_labels
 from streamad.errors import SourceError
+from streamad.settings.plant_yaml import DecodeSettings
 from streamad.testing import ListSource
 
 
@@ -78,6 +79,40 @@ def test_where_the_default_matches_nothing_all_are_anomalous_with_a_note(
         read(tmp_path, "sequence,label\na,1\n", "0")
     assert read(tmp_path, "sequence,label\na,0\n").is_normal("x", "a")
     assert capsys.readouterr().err == ""
+
+
+def of_times(tmp_path: Path, text: str, **decode: str) -> Labels:
+    path = tmp_path / "labels.csv"
+    path.write_text(text)
+    return read_labels(str(path), ListSource([]), decode=DecodeSettings.model_validate(decode))
+
+
+@pytest.mark.parametrize(
+    ("name", "decode"),
+    [
+        ("2025-05-19T19:00:00+00:00", {}),
+        ("2025-05-19T19:00:00Z", {}),
+        ("2025-05-19T21:00:00+02:00", {}),
+        ("2025-05-19 21:00:00", {"timezone": "Europe/Berlin"}),
+        ("19.05.2025 21:00:00", {"timezone": "Europe/Berlin", "time_format": "%d.%m.%Y %H:%M:%S"}),
+        ("1747681200000", {"time_unit": "ms"}),
+    ],
+)
+def test_a_sequence_named_by_its_start_has_the_label_of_that_time(
+    tmp_path: Path, name: str, decode: dict[str, str]
+) -> None:
+    labels = of_times(tmp_path, f"stream,sequence,label\nx,{name},1\n,B-7,0\n", **decode)
+    assert labels.is_anomalous("x", "2025-05-19T19:00:00+00:00") is True
+    assert labels.is_anomalous("y", "2025-05-19T19:00:00+00:00") is None
+    assert labels.is_anomalous("x", "2025-05-19T19:00:00.000001+00:00") is None
+    assert labels.is_anomalous("y", "B-7") is False
+
+
+def test_two_labels_of_one_time_are_an_error_and_times_from_the_start_name_none(tmp_path: Path) -> None:
+    text = "sequence,label\n2025-05-19T19:00:00Z,0\n2025-05-19T21:00:00+02:00,1\n"
+    with pytest.raises(SourceError, match="two labels of one start"):
+        of_times(tmp_path, text)
+    assert of_times(tmp_path, text, time="relative").is_anomalous("x", "2025-05-19T19:00:00+00:00") is None
 
 
 def test_labels_of_the_recordings() -> None:

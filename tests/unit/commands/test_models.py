@@ -404,12 +404,22 @@ def test_a_version_says_which_score_alerts_if_the_rate_cannot_be_certified(train
     trained.write_text(yaml.safe_dump({**settings, "alerts": {"false_alarm_rate": 0.001}}))
     page = " ".join(said(trained, "show").split())
     n = int(page.partition("note ")[2].split()[0])
+    assert f"calibrated {n} sequences of the reserve, which never trains; certifies a false-alarm rate of" in page
+    assert f"{n} calibration sequences certify a false-alarm rate of {rounded_up(1 / (n + 1)):g} at best; 0.001" in page
     assert "0.001 is extrapolated: an alert needs a score of" in page
     assert f"where the highest of the calibration is {highest_score(trained):.4g}" in page
     assert f"calibrate with 999 sequences, or raise alerts.false_alarm_rate to {rounded_up(1 / (n + 1)):g}" in page
     calibration = next(trained.parent.rglob("0001/calibration.npy"))
     calibration.write_bytes(calibration.read_bytes()[:-4])
     assert "calibration.npy is damaged" in " ".join(said(trained, "show").split())
+
+
+def test_a_version_calibrated_out_of_fold_certifies_no_rate(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = registry_at(trained).manifest("default", "0001")
+    n, metrics = manifest.metrics.n_calibration, replace(manifest.metrics, method="out_of_fold")
+    show_page(replace(manifest, metrics=metrics), "0001")
+    text = f"{n} sequences scored out of fold; estimates false-alarm rates from {rounded_up(1 / (n + 1)):g} on and"
+    assert f"calibrated  {text} certifies none\n" in capsys.readouterr().out
 
 
 def highest_score(config: Path) -> float:

@@ -15,8 +15,7 @@ from benchmarks.quality.batches_needed import (
     recordings_needed,
     within_twice,
 )
-from streamad.judge.calibration import certifiable_rate
-from streamad.learn.training.split import OUT_OF_FOLD_BELOW
+from streamad.judge.calibration import OUT_OF_FOLD_BELOW, certifiable_rate
 from streamad.settings.plant_yaml import ModelSettings
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guide" / "batches.md").read_text(encoding="utf-8")

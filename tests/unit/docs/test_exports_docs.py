@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -34,6 +35,10 @@ def test_every_format_is_on_the_page() -> None:
         ("german/train", ["stream       Anlage", "sequence     no id in the messages"]),
         ("american/train", ["stream       Unit", "sequence     Batch ID"]),
         ("parquet/train/export.parquet", ["time         timestamp (dates without a UTC offset)"]),
+        (
+            "split-dates/train",
+            ["time         Datum and Uhrzeit (dates such as 06.01.2025 07:00:00 (6 January 2025, 07:00:00))"],
+        ),
         ("json/train", ["stream       header.equipment", "sequence     header.lot"]),
         ("mes/train/historian.csv", ["sequence     no id in the messages"]),
     ],
@@ -60,6 +65,18 @@ def test_the_options_of_the_german_export_are_those_of_the_page(exports: Path) -
     assert 'options: {encoding: cp1252, decimal: ",", files: joined}' in PAGE
 
 
-def test_dates_in_two_columns_are_refused_as_the_page_says(exports: Path) -> None:
-    result = CliRunner().invoke(app, ["init", str(exports / "split-dates" / "train"), "--out", str(exports / "x.yaml")])
-    assert str(result.exception) in PAGE
+def test_the_list_of_readings_is_refused_and_its_way_out_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    section = PAGE.partition("## JSON with a list of readings")[2]
+    message = json.loads(section.partition("```json\n")[2].partition("```")[0])
+    recipe = section.partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    readings = [[{**one, "value": one["value"] + n % 7} for one in message["metrics"]] for n in range(40)]
+    rows = [{**message, "lot": f"B-{n // 20}", "ts": message["ts"] + n, "metrics": of} for n, of in enumerate(readings)]
+    Path("metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    refused = CliRunner().invoke(app, ["init", "metrics.jsonl"])
+    assert "metrics holds a list of objects" in str(refused.exception)
+    exec(recipe, {})
+    found = CliRunner().invoke(app, ["init", "flat.jsonl"])
+    assert found.exit_code == 0
+    assert "channels     2: temp_c, ph" in found.stdout
+    assert load_plant(Path("plant.yaml")).settings.decode.fields.values == "metrics"

@@ -113,6 +113,8 @@ def test_end_marker_without_values_is_one_missing_sample() -> None:
 def test_ids_may_be_integers_or_missing() -> None:
     block = decoded(single(stream=12, sequence=-7))
     assert (block.stream, block.sequence) == ("12", "-7")
+    block = decoded(single(stream=12.0, sequence=-7.0))
+    assert (block.stream, block.sequence) == ("12", "-7")
     assert decoded(single(sequence=...)).sequence is None
     assert decoded(single(sequence=None)).sequence is None
     assert decoded(single(stream=...), DecodeSettings(default_stream="line 1")).stream == "line 1"
@@ -298,9 +300,10 @@ BAD: list[tuple[str, Any, str]] = [
     ("bad_id", single(stream="s" * 257), "256"),
     ("bad_id", single(sequence="a\nb"), "control characters"),
     ("bad_id", chunk(sequence="a\u2028b"), "control characters"),
-    ("wrong_type", single(stream=1.5), "stream: must be text or an integer, got 1.5"),
+    ("wrong_type", single(stream=1e300), "stream: must be text or a whole number, got 1e+300"),
+    ("wrong_type", single(stream=1.5), "stream: must be text or a whole number, got 1.5"),
     ("wrong_type", single(stream=True), "got true"),
-    ("wrong_type", single(sequence=["a"]), "sequence: must be text or an integer, got a list"),
+    ("wrong_type", single(sequence=["a"]), "sequence: must be text or a whole number, got a list"),
     ("wrong_type", msgspec.msgpack.encode(single(stream=b"r")), "binary data"),
     ("wrong_type", msgspec.msgpack.encode(single(stream=msgspec.msgpack.Ext(5, b"a"))), "an extension value"),
     ("bad_time", single(time="soon"), "time: 'soon' is neither"),

@@ -197,3 +197,59 @@ def test_seconds_of_excel_dates_are_exact() -> None:
         serial = float(f"{46104 + second / 86_400:.8f}")  # as spreadsheets write it
         block = decoded(forms(serial)[0][0], settings)
         assert timedelta(microseconds=int(block.times_us[0]) - T_US) == timedelta(seconds=second - 6 * 3_600)
+
+
+BOTH = {"line": "L1", "day": "23.03.2026", "clock": "06:00:00", "temp": 1.0}
+APART: dict[str, Any] = {"stream": "line", "time": "day", "time_of_day": "clock", "values": None}
+
+
+def read_apart(message: dict[str, Any], **settings: Any) -> int:
+    decode = DecodeSettings(fields=FieldSettings(**APART), timezone="Europe/Berlin", **settings)
+    block = Decoder(decode, [ChannelSettings(name="temp")]).decode(Record(0, json.dumps(message).encode()), None)
+    assert block is not None
+    return int(block.times_us[0])
+
+
+def test_dates_and_times_of_day_of_two_fields_are_read_as_one() -> None:
+    expected_us = int(datetime(2026, 3, 23, 5, tzinfo=UTC).timestamp()) * 1_000_000
+    assert read_apart(BOTH, time_format="%d.%m.%Y %H:%M:%S") == expected_us
+    assert read_apart({**BOTH, "day": "2026-03-23"}) == expected_us
+    assert read_apart({**BOTH, "day": 20260323, "clock": "6:00 AM"}, time_format="%Y%m%d %I:%M %p") == expected_us
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        ({"clock": None}, "missing_field", "clock: is missing"),
+        ({"clock": ""}, "missing_field", "clock: is missing"),
+        ({"day": None}, "missing_field", "day: is missing"),
+        ({"clock": 6}, "wrong_type", "clock: must be a time of day as text, got 6"),
+        ({"day": [1]}, "wrong_type", "day: must be a date as text, got a list"),
+        ({"clock": "noon"}, "bad_time", "day, clock: '23.03.2026 noon' is not of decode.time_format"),
+        ({"values": [[1.0]], "day": ["23.03.2026"]}, "wrong_type", "day: must be a date"),
+    ],
+)
+def test_what_is_no_date_or_no_time_of_day_is_an_error(change: dict[str, Any], kind: str, text: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        read_apart({**BOTH, **change}, time_format="%d.%m.%Y %H:%M:%S")
+    assert (caught.value.kind, str(caught.value)[: len(text)]) == (kind, text)
+
+
+def test_times_of_day_are_for_dates_in_messages_of_one_sample() -> None:
+    for fields, settings in (({"time": "record"}, {}), ({}, {"time": "relative"})):
+        with pytest.raises(ValueError, match="time_of_day"):
+            DecodeSettings(fields={**APART, **fields}, **settings)  # type: ignore[arg-type]
+    decode = DecodeSettings(fields=FieldSettings(**{**APART, "values": "rows"}))
+    chunk = json.dumps({"line": "L1", "times": [1.0], "rows": [[1.0]], "clock": "06:00"}).encode()
+    with pytest.raises(DecodeError, match="clock: times of day are for messages of one sample"):
+        Decoder(decode, [ChannelSettings(name="temp")]).decode(Record(0, chunk), None)
+
+
+def test_the_sorters_identity_is_that_of_earlier_versions_without_a_time_of_day() -> None:
+    def identity(**fields: Any) -> str:
+        decode = {"fields": {"time": "ts", **fields}}
+        settings = Settings(channels=[{"name": "a"}], source={"url": "x.csv"}, decode=decode)  # type: ignore[arg-type]
+        return DecodedTimes(settings).identity
+
+    assert "time_of_day" not in identity()
+    assert '"time_of_day":"clock"' in identity(time_of_day="clock")

@@ -68,6 +68,59 @@ def test_tombstones_are_counted_and_move_the_clock() -> None:
     assert (counters.records, counters.tombstones, counters.ignored) == (3, 2, 0)
 
 
+def in_pauses(settings: Settings) -> tuple[list[tuple[str | None, int]], Counters]:
+    """Judge batch, pause, batch, pause; return id and length of each sequence."""
+    counters = Counters()
+    intake = intake_of(settings, counters=counters)
+    messages = [
+        line("a", "1", [0, 1]),
+        line("a", None, [2, 3, 4], end=True),
+        line("a", "2", [5, 6]),
+        line("b", None, [7]),
+    ]
+    found = [*intake.take(batch(records_of(messages)), START_US), *intake.end_of_input(START_US)]
+    return [(closed.key, closed.sequence.n_samples) for closed in found], counters
+
+
+def test_samples_without_an_id_are_sequences_unless_they_are_left_out() -> None:
+    kept, counters = in_pauses(settings_of())
+    assert [n for _, n in kept] == [2, 3, 2, 1]
+    assert (counters.samples, counters.without_id) == (8, 0)
+    skipped, counters = in_pauses(settings_of(sequences={"without_id": "skip"}))
+    assert skipped == [("1", 2), ("2", 2)]
+    assert (counters.records, counters.samples, counters.without_id, counters.ignored) == (4, 4, 4, 0)
+    assert sum(counters.sequences.values()) == 2
+
+
+def test_samples_left_out_move_the_record_clock_and_no_other() -> None:
+    settings = settings_of(sequences={"end": ["change", "gap"], "gap": "10s", "without_id": "skip"})
+    intake = intake_of(settings)
+    intake.take(batch(records_of([line("a", "1", [0, 1])], timestamps_s=[1])), START_US)
+    pause = [
+        Record(n, line("a", None, [9_000]), START_US + time_us) for n, time_us in ((1, 11_000_000), (2, 11_000_001))
+    ]
+    assert intake.take(batch(pause[:1]), START_US) == []
+    (closed,) = intake.take(batch(pause[1:]), START_US)
+    assert (closed.key, closed.sequence.reason) == ("1", "gap")
+
+
+def test_samples_left_out_take_no_place_of_a_stream_and_are_not_counted_again() -> None:
+    settings = settings_of(sequences={"without_id": "skip", "max_streams": 1})
+    records = records_of([line("a", "1", [0]), line("b", None, [0]), line("a", "1", [1])])
+    counters = Counters()
+    first = intake_of(settings, counters=counters)
+    assert first.take(batch(records), START_US) == []
+    assert (counters.without_id, counters.dead_letters) == (1, {})
+    progress = merge(None, first.progress())
+    assert (progress.next_offset, progress.low_watermark) == (3, 0)
+    counters = Counters()
+    second = intake_of(settings, progress, counters)
+    second.take(batch(records), START_US)
+    assert counters.without_id == 0
+    (closed,) = second.end_of_input(START_US)
+    assert closed.sequence.n_samples == 2
+
+
 def test_streams_beyond_the_bound_are_dead_letters() -> None:
     counters = Counters()
     intake = intake_of(settings_of(sequences={"max_streams": 2}), counters=counters)

@@ -371,3 +371,14 @@ def test_the_environment_too_may_name_the_variable_of_a_secret(load: Load, varia
     assert options["security"]["password"]["env"].upper() == "STREAMAD_KAFKA_PASSWORD"
     with pytest.raises(ConfigError, match="unknown key 'kafka_passwort'"):
         load(MINIMAL, STREAMAD_KAFKA_PASSWORT="hunter2")
+
+
+def test_without_ids_no_sample_may_be_left_out_for_want_of_one(load: Load) -> None:
+    skip = "sequences: {end: [gap], gap: 1s, without_id: skip}\n"
+    assert load(MINIMAL + skip).sequences.without_id == "skip"
+    assert load(MINIMAL + skip + "decode: {fields: {time: ts}}\n").sequences.without_id == "skip"
+    no_field = "decode: {fields: {sequence: null}}\n"
+    with pytest.raises(ConfigError, match=r"without_id: skip leaves all samples out: decode\.fields\.sequence is null"):
+        load(MINIMAL + skip + no_field)
+    by_file = "decode: {fields: {sequence: null}, sequence_from: file}\n"
+    assert load(MINIMAL + skip + by_file).sequences.without_id == "skip"

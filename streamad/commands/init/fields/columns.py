@@ -16,6 +16,7 @@ _FLAGS = frozenset({"", "false", "0", "no", "true", "1", "yes", "none"})
 _TRUE = frozenset({"true", "1", "1.0", "yes"})
 _DEPTH = 6
 LONGEST_ID = 256
+_EXACT_BELOW = 2**53
 
 
 def is_number(value: object) -> bool:
@@ -40,6 +41,11 @@ class Column:
         """Return the values that are numbers."""
         return [float(value) for value in self.values if is_number(value)]
 
+    @property
+    def by_row(self) -> dict[int, Any]:
+        """Return the values by the number of their message."""
+        return dict(zip(self.rows, self.values, strict=True))
+
     @cached_property
     def is_numeric(self) -> bool:
         """Return whether at least half of the values are numbers (a sensor may also report "Bad Input")."""
@@ -49,7 +55,10 @@ class Column:
     def is_id(self) -> bool:
         """Return whether all values could be ids: text or whole numbers."""
         return bool(self.values) and all(
-            (isinstance(value, str) and 0 < len(value) <= LONGEST_ID) or type(value) is int for value in self.values
+            (isinstance(value, str) and 0 < len(value) <= LONGEST_ID)
+            or type(value) is int
+            or (type(value) is float and value.is_integer() and abs(value) < _EXACT_BELOW)
+            for value in self.values
         )
 
     @cached_property

@@ -10,8 +10,6 @@ from streamad.commands.init.fields.columns import LONGEST_ID, Column, is_number
 from streamad.commands.init.fields.names import END, SEQUENCE, STREAM, hints, last_part
 from streamad.errors import some_of
 
-_FEW_WITHOUT = 0.01
-
 
 class Ids(NamedTuple):
     """The fields of the stream, the sequence and the end; None if no field holds it."""
@@ -43,18 +41,30 @@ def find_ids(columns: Mapping[str, Column], notes: list[str]) -> Ids:
             stream = path
         if path in (sequence, stream):
             notes.append(f"{path} was taken for the {'sequence id' if path == sequence else 'stream'} by its values")
-    if sequence is not None:
-        _note_missing(columns[sequence], 1 + max(column.rows[-1] for column in columns.values() if column.rows), notes)
     return Ids(stream, sequence, end)
 
 
-def _note_missing(sequence: Column, n_messages: int, notes: list[str]) -> None:
-    without = n_messages - len(sequence.rows)
-    if without > _FEW_WITHOUT * n_messages:
-        notes.append(
-            f"{without} of {n_messages} messages have no {sequence.path}: they become sequences of their own, named by "
-            "their start; if they are pauses between sequences, leave these rows out of the export"
-        )
+def lie_between(n_messages: int, sequences: Mapping[int, object], streams: Mapping[int, object]) -> bool:
+    """Return whether the messages without a sequence id lie between two sequences of their stream.
+
+    ``sequences`` and ``streams`` are the ids by row. Messages before the first and after the last sequence may be of
+    either kind.
+    """
+    last: dict[object, object] = {}
+    waiting: set[object] = set()
+    found = False
+    for row in range(n_messages):
+        stream, sequence = streams.get(row), sequences.get(row)
+        if sequence is None:
+            waiting.add(stream)
+            continue
+        if stream in waiting and stream in last:
+            if last[stream] == sequence:
+                return False  # a hole in a sequence
+            found = True
+        waiting.discard(stream)
+        last[stream] = sequence
+    return found
 
 
 def _may_be_id(column: Column) -> bool:

@@ -13,7 +13,8 @@ def _words(text: str) -> frozenset[str]:
 
 STREAM = _words(
     "stream unit reactor line machine asset equipment device station athlete player subject person tool vessel "
-    "fermenter fermentor bioreactor plant host robot cell press source turbine patient user anlage maschine"
+    "fermenter fermentor bioreactor plant host robot cell press source turbine patient user kettle mixer oven furnace "
+    "anlage kessel linie maschine mischer ofen"
 )
 SEQUENCE = _words(
     "sequence seq batch lot run order stroke swing cycle episode trial job shot session experiment wafer recording "

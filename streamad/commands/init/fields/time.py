@@ -11,6 +11,7 @@ from itertools import pairwise
 from streamad.commands.init.fields.columns import Column
 from streamad.commands.init.fields.dates import are_serials, example, formats_of, is_read_by
 from streamad.commands.init.fields.names import TIME, hints
+from streamad.commands.init.fields.split_time import join_split
 from streamad.errors import DecodeError, SourceError, some_of
 from streamad.ingest.decode_times import TimeReader
 from streamad.settings.time_format import EXCEL, NAMES, UNIX_UNITS, TimeFormat, TimeUnit
@@ -20,8 +21,6 @@ _EPOCH_UNITS: tuple[tuple[TimeUnit, float], ...] = (("s", 1.0), ("ms", 1e3), ("u
 _EPOCH_S = (631_152_000, 4_102_444_800)
 _STEPS = frozenset({"sample", "step", "index", "idx", "tick", "row", "n", "i", "no", "nr", "frame"})
 _UNITS: dict[str, TimeUnit] = {"ms": "ms", "millis": "ms", "us": "us", "micros": "us", "ns": "ns", "nanos": "ns"}
-_HOURS = re.compile("%[HIT]")
-_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?( ?[AaPp]\.?[Mm]\.?)?")
 _DATE = re.compile(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]|$)")
 
 
@@ -37,6 +36,8 @@ class TimeField:
     zone: str | None = None
     formats: tuple[str, ...] = ()
     """The formats that read its dates (``decode.time_format``): one of them, once chosen."""
+    time_of_day: str | None = None
+    """The field of the time of day, if ``path`` holds dates alone."""
 
     @property
     def format(self) -> str | None:
@@ -47,8 +48,10 @@ class TimeField:
 def find_time(columns: Collection[Column], n_messages: int, wanted: str | None = None) -> TimeField:
     """Return the field that most likely holds the event time; ``wanted`` is the format of its dates, if it is known.
 
-    Raises SourceError if none can be read, or if several formats read its dates.
+    Dates in one field and times of day in another are read together. Raises SourceError if none can be read, or if
+    several formats read its dates.
     """
+    columns, date, clock = join_split(columns)
     ranked: list[tuple[int, TimeField]] = []
     without_offset: Column | None = None
     for column in columns:
@@ -84,24 +87,7 @@ def find_time(columns: Collection[Column], n_messages: int, wanted: str | None =
     if len(best.formats) > 1:
         raise SourceError(_several(best, next(column for column in columns if column.path == best.path)))
     others = tuple(field.path for rank, field in ranked[1:] if rank > 1)
-    return replace(best, others=others)
-
-
-def check_time_of_day(time: TimeField, columns: Collection[Column]) -> None:
-    """Raise SourceError if the time's dates have no time of day, and another field has it."""
-    if time.format is None or time.format in NAMES or _HOURS.search(time.format):
-        return
-    clocks = (column for column in columns if column.values and all(map(_is_clock, column.values[:200])))
-    if clock := next(clocks, None):
-        date = next(column for column in columns if column.path == time.path)
-        raise SourceError(
-            f"{date.path} holds dates without a time of day, and {clock.path} times without a date: join them in one "
-            f"column ({date.values[0]} {clock.values[0]})"
-        )
-
-
-def _is_clock(value: object) -> bool:
-    return isinstance(value, str) and _CLOCK.fullmatch(value.strip()) is not None
+    return replace(best, others=others, time_of_day=clock if best.path == date else None)
 
 
 def _all_read(column: Column, zone: tzinfo | None = None) -> bool:

@@ -9,24 +9,39 @@ from typing import Any
 
 from streamad.commands.shared.figures.labels import Labels
 from streamad.commands.shared.figures.report import RunReport, is_alert
-from streamad.judge.calibration import Calibration, calibration_sequences_for, certifiable_rate
+from streamad.judge.calibration import (
+    OUT_OF_FOLD_BELOW,
+    Calibration,
+    CalibrationMethod,
+    calibration_sequences_for,
+    certifiable_rate,
+)
 from streamad.judge.evaluation import Evaluation
+from streamad.learn.registry.manifest import Metrics
 from streamad.messages import Verdict
 from streamad.types import FloatArray
 
+METHODS: Mapping[CalibrationMethod, str] = {
+    "split": "held out",
+    "out_of_fold": "scored out of fold",
+    "reserve": "of the reserve, which never trains",
+}
+"""What is said of the calibration's sequences."""
 _MODELS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertified:
-    """A configured rate below the certified one: which scores alert, and how many sequences would certify it.
+    """A configured rate below the lowest one of the ranks: which scores alert, and how many sequences it needs.
 
-    ``certified_rate`` is the smallest certified rate rounded up to two digits. ``alert_score``: the lowest score that
-    alerts, None if none can; ``highest_score`` of the ``n_calibration`` sequences.
+    ``rank_rate`` is the lowest rate that the ranks among ``n_calibration`` sequences reach, rounded up to two digits:
+    certified unless ``method`` is out_of_fold. ``alert_score``: the lowest score that alerts, None if none can;
+    ``highest_score`` of the calibration.
     """
 
     configured_rate: float
-    certified_rate: float
+    rank_rate: float
+    method: CalibrationMethod
     n_calibration: int
     n_needed: int
     alert_score: float | None
@@ -42,14 +57,21 @@ class Uncertified:
                 f"an alert needs a score of {self.alert_score:.4g}, where the highest of the calibration is "
                 f"{self.highest_score:.4g}, and weaker faults are missed"
             )
-        certified = f"certify a false-alarm rate of {self.certified_rate:g} at best"
         extrapolated = f"{self.configured_rate:g} is extrapolated: {needs}"
-        return f"{self.n_calibration} calibration sequences {certified}; {extrapolated}"
+        if self.method == "out_of_fold":
+            can = f"{METHODS['out_of_fold']} estimate false-alarm rates from {self.rank_rate:g} on and certify none"
+        else:
+            can = f"certify a false-alarm rate of {self.rank_rate:g} at best"
+        return f"{self.n_calibration} calibration sequences {can}; {extrapolated}"
 
     @property
     def remedy(self) -> str:
         """Return what to do about it."""
-        return f"calibrate with {self.n_needed} sequences, or raise alerts.false_alarm_rate to {self.certified_rate:g}"
+        raised = f"raise alerts.false_alarm_rate to {self.rank_rate:g}"
+        if self.method == "out_of_fold":
+            held_out = f"from {OUT_OF_FOLD_BELOW} recordings on, {self.n_needed} of them held out"
+            return f"train on more recordings ({held_out}), or {raised}, an estimate as well"
+        return f"calibrate with {self.n_needed} sequences, or {raised}"
 
     @property
     def line(self) -> str:
@@ -57,14 +79,15 @@ class Uncertified:
         return f"{self.fact}; {self.remedy}"
 
 
-def uncertified(calibration: Calibration, rate: float) -> Uncertified | None:
-    """Return what is known about ``rate`` if ``calibration`` cannot certify it, else None."""
+def uncertified(calibration: Calibration, method: CalibrationMethod, rate: float) -> Uncertified | None:
+    """Return what is known about ``rate`` if it is below the lowest one of the calibration's ranks, else None."""
     if rate >= certifiable_rate(calibration.n):
         return None
     lowest = calibration.alert_score(rate)
     return Uncertified(
         configured_rate=rate,
-        certified_rate=rounded_up(certifiable_rate(calibration.n)),
+        rank_rate=rounded_up(certifiable_rate(calibration.n)),
+        method=method,
         n_calibration=calibration.n,
         n_needed=calibration_sequences_for(rate),
         alert_score=lowest if math.isfinite(lowest) else None,
@@ -72,10 +95,21 @@ def uncertified(calibration: Calibration, rate: float) -> Uncertified | None:
     )
 
 
-def line_below_certified(terms: FloatArray, rate: float) -> str | None:
-    """Return the line about ``rate`` if calibration ``terms`` [n, K] cannot certify it. Raises ArtifactError."""
-    below = uncertified(Calibration.from_terms(terms, rate), rate)
+def line_below_certified(terms: FloatArray, method: CalibrationMethod, rate: float) -> str | None:
+    """Return the line about ``rate`` if it is below what calibration ``terms`` [n, K] reach. Raises ArtifactError."""
+    below = uncertified(Calibration.from_terms(terms, rate), method, rate)
     return None if below is None else below.line
+
+
+def calibration_text(metrics: Metrics) -> str:
+    """Return what a version's calibration is, and which rates it certifies or estimates."""
+    presumed = f"; {metrics.n_presumed} presumed anomalies left out" if metrics.n_presumed else ""
+    lowest = f"{rounded_up(certifiable_rate(metrics.n_calibration)):g}"
+    if metrics.method == "out_of_fold":
+        can = f"estimates false-alarm rates from {lowest} on and certifies none"
+    else:
+        can = f"certifies a false-alarm rate of {lowest} at best"
+    return f"{metrics.n_calibration} sequences {METHODS[metrics.method]}{presumed}; {can}"
 
 
 def rounded_up(rate: float) -> float:
@@ -86,55 +120,54 @@ def rounded_up(rate: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Certification:
-    """The models of a run, by name, whose configured rate is below the certified one.
+    """The models of a run, by name, whose configured rate is below the lowest one of their calibration's ranks.
 
-    ``found`` and ``at_certified`` compare the run with labels: at the configured rate, and at each model's certified
-    one.
+    ``found`` and ``at_rank_rate`` compare the run with labels: at the configured rate, and at each model's lowest one.
     """
 
     models: Mapping[str, Uncertified]
     found: Evaluation | None = None
-    at_certified: Evaluation | None = None
+    at_rank_rate: Evaluation | None = None
 
     @property
     def lines(self) -> list[str]:
-        """Return lines for people, one a model; the detection at the certified rates is in the only or last one."""
+        """Return lines for people, one a model; the only or last one has the detection at the lowest rates."""
         if len(self.models) == 1:
             (one,) = self.models.values()
-            measured = self._measured(f"{one.certified_rate:g}")
+            measured = self._measured(f"{one.rank_rate:g}")
             return ["; ".join(part for part in (one.fact, measured, one.remedy) if part)]
         lines = [f"{name}: {one.line}" for name, one in list(self.models.items())[:_MODELS_SHOWN]]
         if len(self.models) > _MODELS_SHOWN:
             lines.append(f"{len(self.models) - _MODELS_SHOWN} more models have such a calibration: streamad check")
-        return [*lines, *filter(None, [self._measured("the certified rates")])]
+        return [*lines, *filter(None, [self._measured("the lowest rates")])]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures for machines; nothing if all rates are certified."""
+        """Return the figures for machines; nothing if no rate is extrapolated."""
         if not self.models:
             return {}
         figures = {"uncertified": {name: asdict(one) for name, one in self.models.items()}}
-        return figures if self.at_certified is None else {**figures, "at_certified_rate": asdict(self.at_certified)}
+        return figures if self.at_rank_rate is None else {**figures, "at_rank_rate": asdict(self.at_rank_rate)}
 
     def _measured(self, rates: str) -> str:
-        found, certified = self.found, self.at_certified
-        if found is None or certified is None:
+        found, there = self.found, self.at_rank_rate
+        if found is None or there is None:
             return ""
         parts = []
-        if found.detection_rate is not None and certified.detection_rate is not None:
-            parts.append(f"{certified.detection_rate:.1%} of the anomalous (now {found.detection_rate:.1%})")
-        if found.false_alarm_rate is not None and certified.false_alarm_rate is not None:
-            parts.append(f"{certified.false_alarm_rate:.1%} of the normal (now {found.false_alarm_rate:.1%})")
+        if found.detection_rate is not None and there.detection_rate is not None:
+            parts.append(f"{there.detection_rate:.1%} of the anomalous (now {found.detection_rate:.1%})")
+        if found.false_alarm_rate is not None and there.false_alarm_rate is not None:
+            parts.append(f"{there.false_alarm_rate:.1%} of the normal (now {found.false_alarm_rate:.1%})")
         return f"at {rates} {' and '.join(parts)} would alert" if parts else ""
 
 
 def certification_of(
     report: RunReport, rate: float, labels: Labels | None = None, found: Evaluation | None = None
 ) -> Certification:
-    """Return which models of a run cannot certify ``rate``; with ``labels`` also what that does to detection.
+    """Return for which models of a run ``rate`` is extrapolated; with ``labels`` also what that does to detection.
 
     ``found``: the run's own comparison with ``labels``.
     """
-    of = {name: uncertified(calibration, rate) for name, calibration in report.calibrations.items()}
+    of = {name: uncertified(model.calibration, model.method, rate) for name, model in report.in_service.items()}
     models = {name: one for name, one in of.items() if one is not None}
     if not models or labels is None or found is None:
         return Certification(models)

@@ -13,8 +13,8 @@ from streamad.commands.shared.console import count, err, note, out, print_table
 from streamad.commands.shared.figures.labels import Labels
 from streamad.errors import SourceError
 from streamad.ingest.bad_values import BAD_VALUE
-from streamad.judge.calibration import Calibration
 from streamad.judge.evaluation import Evaluation, evaluate
+from streamad.judge.scoring import ModelInService
 from streamad.learn.feedback.exchange import Unread
 from streamad.learn.registry.manifest import ReferenceFigures, References
 from streamad.messages import Verdict
@@ -60,6 +60,8 @@ def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
         value = counters[name]
         if n := sum(value.values()) if isinstance(value, dict) else value:
             table.add_row(name.replace("_", " "), str(n))
+    if counters["without_id"]:
+        table.add_row("without an id", f"{count(counters['without_id'], 'sample')} left out")
     if counters.get("bad_values"):
         table.add_row("bad values", bad_values_text(counters["bad_values"]))
     if held := counters.get("held"):
@@ -98,11 +100,13 @@ def check_usable(counters: Mapping[str, Any]) -> None:
     n, kinds = counters["records"], unreadable_text(counters["dead_letters"])
     if not n and not kinds:
         err.print(note("no record was read: is the path or URL right, and the range of --since and --until?"))
-    if counters["samples"] or not (kinds or counters["ignored"]):
+    if counters["samples"] or not (kinds or counters["ignored"] or counters["without_id"]):
         return
     parts = [f"{kinds}: unreadable"] if kinds else []
     if counters["ignored"]:
         parts.append(f"{counters['ignored']} hold no channel of the plant")
+    if counters["without_id"]:
+        parts.append(f"{count(counters['without_id'], 'sample')} without a sequence id: sequences.without_id is skip")
     raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see streamad check --config FILE")
 
 
@@ -139,7 +143,7 @@ class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
     ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
-    ``calibrations`` of the models in service at the end, by model name.
+    ``in_service``: the models in service at the end, by name.
     """
 
     counters: dict[str, Any]
@@ -150,7 +154,7 @@ class RunReport:
     interrupted: bool = False
     unread: Unread | None = None
     malformed_feedback: int = 0
-    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    in_service: Mapping[str, ModelInService] = field(default_factory=dict)
 
     @property
     def sequences(self) -> int:
@@ -178,6 +182,11 @@ class RunReport:
             [(alerts or is_alert)(verdict) for verdict, _ in labelled],
             [truth for _, truth in labelled],
         )
+
+    def unlabelled(self, labels: Labels) -> tuple[int, int]:
+        """Return how many judged sequences have no label, and how many of these alerted."""
+        without = [one for one in self.verdicts if labels.is_anomalous(one.stream, one.sequence) is None]
+        return len(without), sum(map(is_alert, without))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures for machines."""
