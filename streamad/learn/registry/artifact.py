@@ -18,7 +18,14 @@ from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadErr
 from streamad.judge.attribution import Reference, printable
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.manifest import Manifest, read_manifest
-from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_file, verify_files
+from streamad.learn.registry.verify import (
+    check_channels,
+    check_detector,
+    check_place,
+    check_window,
+    verify_file,
+    verify_files,
+)
 from streamad.messages import ModelRef
 from streamad.plugins import make_detector
 from streamad.ports import Detector, Scorer
@@ -122,6 +129,7 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     """
     label = f"model {ref.name} {ref.version}"
     manifest = read_manifest(folder, label)
+    check_place(folder, manifest, ref.name, ref.version)
     if "detector" in settings.model.model_fields_set:
         check_detector(manifest, settings.model.detector, label)
     elif manifest.detector.kind != settings.model.detector:
