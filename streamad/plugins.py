@@ -41,6 +41,9 @@ Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
+# RFC 8089, section 2: file://localhost/path is a path of this machine. "local" is the name of fsspec.
+_LOCAL = ("file", "local")
+_THIS_HOST = "//localhost/"
 _REASON_CHARACTERS = 300
 
 
@@ -86,7 +89,8 @@ class ConnectorContext:
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     """Split ``scheme:rest?option=value`` into scheme, rest and options; a bare path has the scheme ``file``.
 
-    ``file:///abs``, ``file:relative`` and ``relative/path.csv`` all work; a one-letter scheme is a Windows drive.
+    ``file:///abs``, ``file://localhost/abs``, ``file:relative`` and ``relative/path.csv`` all work; a one-letter scheme
+    is a Windows drive.
     """
     body, _, query = url.partition("?")
     if "=" not in query:  # a pattern such as batch-?.csv
@@ -95,6 +99,8 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     scheme, colon, rest = body.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
         return "file", body, options
+    if scheme.lower() in _LOCAL and rest.lower().startswith(_THIS_HOST):
+        return scheme.lower(), rest[len(_THIS_HOST) - 1 :], options
     return scheme.lower(), rest.removeprefix("//"), options
 
 
