@@ -226,5 +226,5 @@ def test_a_config_whose_sink_is_a_secret_is_refused(tmp_path: Path) -> None:
     (problem,) = caught.value.problems
     assert (problem.path, problem.line) == ("sinks.events", 4)
     assert "is the file of sinks.options.kafka.security.password" in problem.message
-    with pytest.raises(UsageError, match="--out .* is the file of sinks.options.kafka.security.password"):
+    with pytest.raises(UsageError, match=r"--out .* is the file of sinks.options.kafka.security.password"):
         check_out(load_plant(tmp_path / "plant.yaml"), tmp_path / "password", is_recording=True)
