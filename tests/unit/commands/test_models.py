@@ -30,7 +30,7 @@ from streamad.learn.store.records import Mark, StoredSequence, is_reserved
 from streamad.learn.trainer.lease import Lease, LeaseTimes
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus
-from streamad.types import Window, from_us
+from streamad.types import ChannelSpec, Window, from_us
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.stored import (
     HOUR_US,
@@ -500,6 +500,19 @@ def test_a_version_on_a_page(trained: Path) -> None:
     assert f"not in service ({second} is)" in said(trained, "show", "0001")
     assert "challenged  " in said(trained, "show", "0001")
     assert json_of(trained, "show", "0001")["version"] == "0001"
+
+
+@pytest.mark.parametrize(("n", "line"), [(10, "a0 [bar], a1, "), (49_000, "a9 and 48990 more")])
+def test_a_version_of_many_channels_names_the_first_and_how_many_more(
+    trained: Path, n: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = registry_at(trained).manifest("default", "0001")
+    channels = tuple(ChannelSpec(f"a{i}", "bar" if i == 0 else "") for i in range(n))
+    show_page(replace(manifest, channels=channels), "0001")
+    (shown,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("channels ")]
+    assert line in shown
+    assert ("more" in shown) == (n > 10)
+    assert len(shown) < 100
 
 
 # --- which version serves ---

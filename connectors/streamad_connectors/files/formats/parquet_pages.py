@@ -28,8 +28,8 @@ def unpacked_bytes(file: BinaryIO, column: Any, at_most: int, *, has_lists: bool
     """Return the bytes that a column chunk (its metadata) takes once unpacked, by its pages.
 
     A sum above ``at_most`` ends the search. A page's size is what its header says, because pyarrow takes as much memory
-    and unpacks no more; entries of a dictionary count as well, and, as one row may hold all values, those of a column of lists. Raises
-    PageHeaderError, OSError.
+    and unpacks no more; entries of a dictionary count as well, and, as one row may hold all values, those of a column
+    of lists. Raises PageHeaderError, OSError.
     """
     first = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:
