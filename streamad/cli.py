@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from streamad.commands.groups import group_of
 from streamad.errors import StalledError, StreamadError, UsageError
-from streamad.safe_text import visible
+from streamad.safe_text import masked, visible
 from streamad.telemetry.logs import configure_logs
 
 COMMANDS = {
@@ -34,6 +35,7 @@ COMMANDS = {
 """The module of each command, in which it has its own name; the order is that of the help."""
 
 _SHOWN = 200
+_OUR_PLUGINS = "(streamad_"
 # Of the errors that PyTorch raises if there is not enough memory; it has no class for them.
 _NO_MEMORY = ("allocate memory", "out of memory", "could not create a primitive", "could not execute a primitive")
 
@@ -92,22 +94,35 @@ def main() -> None:
             sys.stdout.flush()
             os._exit(error.exit_code)  # a hanging thread would keep the interpreter from ending
         sys.exit(error.exit_code)
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not any(text in str(error) for text in _NO_MEMORY):
+    except (Exception, SystemExit) as error:
+        if (text := _known(error)) is None:
             raise
+        from streamad.telemetry.logs import get_logger  # noqa: PLC0415 - an error alone needs it
+
+        get_logger().debug("failed", traceback="".join(traceback.format_exception(error)))
+        typer.echo(f"error: {text}", err=True)
+        sys.exit(1)
+
+
+def _known(error: BaseException) -> str | None:
+    """Return the one line about an error that is no fault of streamad's own code; None for any other."""
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    ):
         need = "fewer channels or sequences, a shorter window.length and smaller batches need less"
-        typer.echo(f"error: there is not enough memory: {need}", err=True)
-        sys.exit(1)
-    except OSError as error:
-        if error.filename is not None:  # of a path that the user gave, else it would be a StreamadError
-            typer.echo(f"error: {visible(str(error.filename))[:_SHOWN]}: {error.strerror}", err=True)
-            sys.exit(1)
-        if _stdout_works():
-            raise
-        # At exit the interpreter would write the rest of the buffer, and fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        typer.echo(f"error: cannot write to standard output: {error.strerror}", err=True)
-        sys.exit(1)
+        return f"there is not enough memory: {need}"
+    # A command that ends has loaded no plug-in, or takes no time to look: SystemExit comes here, too.
+    plugins = sys.modules.get("streamad.plugins")
+    failure: str | None = None if plugins is None else plugins.plugin_failure(error)
+    if isinstance(error, OSError) and error.filename is not None and (failure is None or _OUR_PLUGINS in failure):
+        return f"{visible(str(error.filename))[:_SHOWN]}: {error.strerror}"  # of a path that the user gave
+    if failure is not None:
+        return visible(masked(failure))
+    if not isinstance(error, OSError) or _stdout_works():
+        return None
+    # At exit the interpreter would write the rest of the buffer, and fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"cannot write to standard output: {error.strerror}"
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:

@@ -13,7 +13,9 @@ __all__ = [
     "connect_subscription",
     "load",
     "make_detector",
+    "missing_package",
     "option_problems",
+    "plugin_failure",
     "secret_in",
     "split_url",
 ]
@@ -27,6 +29,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Literal, Protocol, cast
 from urllib.parse import parse_qsl
 
@@ -41,6 +44,9 @@ Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
 # RFC 3986, section 3.1; a single letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")
+# RFC 8089, section 2: file://localhost/path is a path of this machine. "local" is the name of fsspec.
+_LOCAL = ("file", "local")
+_THIS_HOST = "//localhost/"
 _REASON_CHARACTERS = 300
 
 
@@ -86,7 +92,8 @@ class ConnectorContext:
 def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     """Split ``scheme:rest?option=value`` into scheme, rest and options; a bare path has the scheme ``file``.
 
-    ``file:///abs``, ``file:relative`` and ``relative/path.csv`` all work; a one-letter scheme is a Windows drive.
+    ``file:///abs``, ``file://localhost/abs``, ``file:relative`` and ``relative/path.csv`` all work; a one-letter scheme
+    is a Windows drive.
     """
     body, _, query = url.partition("?")
     if "=" not in query:  # a pattern such as batch-?.csv
@@ -95,6 +102,8 @@ def split_url(url: str) -> tuple[str, str, dict[str, str]]:
     scheme, colon, rest = body.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
         return "file", body, options
+    if scheme.lower() in _LOCAL and rest.lower().startswith(_THIS_HOST):
+        return scheme.lower(), rest[len(_THIS_HOST) - 1 :], options
     return scheme.lower(), rest.removeprefix("//"), options
 
 
@@ -145,7 +154,48 @@ def load(group: Group, name: str) -> Any:
         plugin = known[name].load()
     if not hasattr(plugin, "options_model"):
         raise PluginError(f"{where} is no plug-in: it has no options_model")
+    _loaded[where] = str(getattr(plugin, "__module__", ""))
     return plugin
+
+
+_loaded: dict[str, str] = {}
+"""The module of each plug-in that was loaded."""
+
+
+def plugin_failure(error: BaseException) -> str | None:
+    """Return which plug-in's code raised ``error`` and why, on one line; None if none did.
+
+    It is the plug-in in whose package the innermost frame lies that is not of a library; in streamad's own it is none.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
+    for module in reversed(modules):
+        if who := _owners(module.split(".")):
+            remedy = missing_package(error)
+            why = one_line(str(error))[:_REASON_CHARACTERS] or "no reason given"
+            return f"{who} failed: {type(error).__name__}: {why}" + (f": {remedy}" if remedy else "")
+        if module.partition(".")[0] == "streamad":
+            return None
+    return None
+
+
+def _owners(module: list[str]) -> str:
+    """Return the loaded plug-ins whose modules share most of the path of ``module``, its first part at least."""
+    shared = {where: _n_shared(module, own.split(".")) for where, own in _loaded.items()}
+    most = max(shared.values(), default=0)
+    return " or ".join(where for where, n in shared.items() if most and n == most)
+
+
+def _n_shared(one: list[str], other: list[str]) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def missing_package(error: BaseException | None) -> str | None:
+    """Return what to install if ``error`` or one of its causes is a module that is not there; None if none is."""
+    while error is not None and not isinstance(error, ModuleNotFoundError):
+        error = error.__cause__
+    return None if error is None else f"install the package that has the module {error.name!r}"
 
 
 @contextmanager
@@ -157,7 +207,9 @@ def _third_party(what: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         why = one_line(str(error)) or "no reason given"
-        raise PluginError(f"{what}: {type(error).__name__}: {why[:_REASON_CHARACTERS]}") from error
+        remedy = missing_package(error)
+        way = f": {remedy}" if remedy else ""
+        raise PluginError(f"{what}: {type(error).__name__}: {why[:_REASON_CHARACTERS]}{way}") from error
 
 
 def _options(plugin: Any, given: Mapping[str, Any], where: str) -> BaseModel:

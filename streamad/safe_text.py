@@ -24,6 +24,12 @@ _PARAMETER = re.compile(rf"([?&;#]{_SECRET_NAME}(?:=|%3D))[^&;\s\"'<>]*", re.IGN
 # a path has lost one of its slashes.
 _USER = re.compile(r"(?<![A-Za-z0-9+.-])((?!file:)[A-Za-z][A-Za-z0-9+.-]+:/+|kafka:)[^\s\"'<>]*@", re.IGNORECASE)
 
+# The same without a scheme, as in a list of brokers: only before a host with its port, as ids may hold colons and @.
+_BARE_USER = re.compile(
+    r"(?<![\w./+-])(?!(?:file|kafka):)[^\s\"'<>,;/:@=?&(\[{]+:(?!/)[^\s\"'<>]*@"
+    r"(?=(?:[\w.-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}(?![0-9]))"
+)
+
 
 def visible(text: str) -> str:
     """Return ``text`` with escapes in place of controls: names and notes come from others, and may carry any."""
@@ -61,10 +67,10 @@ def masked(text: str) -> str:
     """Return ``text`` with ``***`` in place of user and password, and of secret parameters, of every URL in it.
 
     ``kafka://user:password@host/topic?token=t`` becomes ``kafka://***@host/topic?token=***``. A path (``file:``) has no
-    user. Brokers and paths without a scheme are left as they are: whatever takes brokers refuses an ``@``.
+    user. Without a scheme ``user:password@`` is masked before ``host:port``, as in a list of brokers.
     """
     if "@" in text:
-        text = _USER.sub(rf"\1{MASK}@", text)
+        text = _BARE_USER.sub(f"{MASK}@", _USER.sub(rf"\1{MASK}@", text))
     if "=" in text or "%3" in text:
         text = _PARAMETER.sub(rf"\1{MASK}", text)
     return text

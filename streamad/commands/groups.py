@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -11,10 +12,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from streamad.safe_text import masked, visible_name
+from streamad.errors import UsageError
+from streamad.safe_text import one_line, visible_name
 
-_UsageError: Any = typer.BadParameter.__base__
+_ClickUsageError: Any = typer.BadParameter.__base__
 """Click's errors of usage; typer has its own copy of click, or not, by its version."""
+_AsksForHelp: Any = getattr(sys.modules[_ClickUsageError.__module__], "NoArgsIsHelpError", ())
+"""Click's way to print the help of a group that is called without a command."""
 
 
 class Commands(Mapping[str, Any]):
@@ -42,24 +46,39 @@ def group_of(modules: Mapping[str, str]) -> type[TyperGroup]:
             self.commands = Commands(self.commands, modules)  # type: ignore[assignment]  # nothing adds to it
 
         def make_context(self, *args: Any, **options: Any) -> Any:
-            with _printable_errors():
+            with _errors_of_usage():
                 return super().make_context(*args, **options)
 
         def invoke(self, ctx: Any) -> Any:
-            with _printable_errors():
+            with _errors_of_usage(ctx):
                 return super().invoke(ctx)
 
     return Group
 
 
 @contextmanager
-def _printable_errors() -> Iterator[None]:
-    """Make what errors of usage quote from the command line safe to print: no secrets, no controls."""
+def _errors_of_usage(group: Any = None) -> Iterator[None]:
+    """Turn click's errors of usage, which it would print in a frame, into UsageError: one line, as every other error.
+
+    ``group`` is the context in which a command was called, for those that do not name theirs. What they quote from the
+    command line cannot begin a line of its own.
+    """
     try:
         yield
-    except _UsageError as error:
-        error.message = visible_name(masked(error.message or ""))
+    except _AsksForHelp:
         raise
+    except _ClickUsageError as error:
+        said = visible_name(one_line(error.format_message())).rstrip(".")
+        command = _command_of(error.ctx) or _command_of(group, getattr(group, "invoked_subcommand", None))
+        raise UsageError(f"{said}: see {' '.join(['streamad', *command])} --help") from error
+
+
+def _command_of(context: Any, called: str | None = None) -> list[str]:
+    names = [] if called is None else [called]
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name)
+        context = context.parent
+    return names
 
 
 @cache

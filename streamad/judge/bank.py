@@ -11,6 +11,7 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
 from streamad.judge.scoring import MicroBatcher, ModelInService
+from streamad.plugins import plugin_failure
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.system.tasks import look_at
@@ -175,4 +176,5 @@ class ModelBank:
         except StreamadError:
             raise
         except Exception as error:  # the model is foreign code and may fail in any way
-            raise DetectorError(f"model {name} cannot be loaded: {error!r}") from error
+            why = plugin_failure(error) or repr(error)
+            raise DetectorError(f"model {name} cannot be loaded: {why}") from error

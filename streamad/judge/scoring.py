@@ -20,6 +20,7 @@ from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration, CalibrationMethod
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.messages import ModelRef, Verdict
+from streamad.plugins import plugin_failure
 from streamad.ports import Clock, Scorer
 from streamad.settings.plant_yaml import RunSettings
 from streamad.system.clock import pause
@@ -278,7 +279,13 @@ class MicroBatcher:
         except StreamadError as error:
             _fail(wanted, error)
         except Exception as error:  # noqa: BLE001 - the model is foreign code, and the waiting requests must fail
-            _fail(wanted, DetectorError(f"model {model.ref.name} {model.ref.version} failed: {error!r}"), error)
+            _fail(
+                wanted,
+                DetectorError(
+                    f"model {model.ref.name} {model.ref.version} failed: {plugin_failure(error) or repr(error)}"
+                ),
+                error,
+            )
         else:
             for request, own in zip(wanted, terms, strict=True):
                 if not request.result.done():

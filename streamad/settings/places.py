@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path
 
 from streamad.errors import Problem
@@ -45,6 +46,29 @@ def folders_of(settings: Settings, base_dir: Path) -> dict[str, Path]:
     return {key: _real(base_dir / path) for key, path in urls.items()}
 
 
+def held_files(settings: Settings, base_dir: Path) -> dict[Path, str]:
+    """Return the files of secrets, TLS keys and certificates, links resolved, with the keys of the config.
+
+    In the options of source and sinks they are what a key such as ``key_file`` or ``{file: PATH}`` names.
+    """
+    options = {"source.options": settings.source.options, "sinks.options": settings.sinks.options}
+    named = ((key, path) for where, given in options.items() for key, path in _named_files(where, given))
+    return {_real(base_dir / path): key for key, path in named}
+
+
+def _named_files(where: str, value: object) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, Mapping):
+        return
+    for key, inner in value.items():
+        path = f"{where}.{key}"
+        if isinstance(inner, Mapping) and isinstance(inner.get("file"), str) and len(inner) == 1:
+            yield path, inner["file"]
+        elif isinstance(inner, str) and str(key).endswith("_file"):
+            yield path, inner
+        else:
+            yield from _named_files(path, inner)
+
+
 def _local_path(url: str) -> str | None:
     """Return the path of the store ``url`` if it is local, also behind a cache (``simplecache::file:///store``)."""
     _, chain, last = url.rpartition("::")
@@ -60,7 +84,7 @@ def _real(path: Path) -> Path:
 class Places:
     """The places of a plant: sinks by key of the config, folders (``folders_of``), inputs, and the config.
 
-    ``sinks`` and ``inputs`` are URLs, relative to ``base_dir``.
+    ``sinks`` and ``inputs`` are URLs, relative to ``base_dir``. ``held`` files (``held_files``) are read only.
     """
 
     sinks: Mapping[str, str]
@@ -68,6 +92,7 @@ class Places:
     base_dir: Path
     config: Path | None = None
     folders: Mapping[str, Path] = field(default_factory=dict)
+    held: Mapping[Path, str] = field(default_factory=dict)
 
     def problem_of(self, option: str, path: Path) -> str | None:
         """Return why nothing may be written to the file ``path``, which the option ``option`` names; None if it may."""
@@ -101,6 +126,14 @@ class Places:
 
     def _conflict(self, key: str, path: Path, taken: Mapping[Path, str]) -> str | None:
         is_folder = key in self.folders
+        for other, owner in self.held.items():
+            if _is_same(path, other):
+                return f"{path} is the file of {owner}, a secret or certificate: {_advice(key, is_folder=is_folder)}"
+        for owner, url in self.sinks.items():
+            followed = file_of(url, self.base_dir)
+            if followed is not None and _is_position(path, followed):
+                kept = f"the file in which readers of {owner} keep their position"
+                return f"{path} is {kept}: {_advice(key, is_folder=is_folder)}"
         for other, owner in taken.items():
             if _is_same(path, other):
                 return self._same(key, path, owner)
@@ -146,6 +179,16 @@ def _is_same(path: Path, other: Path) -> bool:
         return path.samefile(other)
     except (OSError, ValueError):
         return False
+
+
+def _is_position(path: Path, followed: Path) -> bool:
+    """Return whether ``path`` is the position of a group of readers of ``followed``, or its lock, by any name."""
+    if path.parent == followed.parent and (
+        (path.name.startswith(f"{followed.name}.") and path.name.endswith(".position"))
+        or (path.name.startswith(f".{followed.name}.") and path.name.endswith(".position.lock"))
+    ):
+        return True
+    return any(_is_same(path, each) for each in followed.parent.glob(f"{escape(followed.name)}.*.position"))
 
 
 def _is_linked_from(path: Path, folder: Path) -> bool:

@@ -314,6 +314,16 @@ class RunSettings(ConfigSection):
     stop_timeout: Duration = 10_000_000
     """After Ctrl-C or SIGTERM, longest wait for verdicts; the rest is read again by the next run."""
 
+    @field_validator("checkpoint")
+    @classmethod
+    def _is_a_folder(cls, folder: Path | None) -> Path | None:
+        if folder is not None and ":/" in str(folder):  # Path has made one slash of two
+            raise ValueError(
+                f"{str(folder)!r} is no folder: the checkpoint is locked and written with the outputs, so it lies on a "
+                "local disk: write a path, without a scheme"
+            )
+        return folder
+
 
 class SinkSettings(ConfigSection):
     """Where messages go, one URL per role; a missing role is not written."""

@@ -48,6 +48,7 @@ async def test_counts_that_are_off_by_one_do_not_add_up(name: str) -> None:
         (Answer(130, "", ""), ["run"], None),
         (Answer(1, "", "note\nerror: x\n  more\n"), ["run"], None),
         (Answer(2, "", "Usage: streamad\n"), ["run"], None),
+        (Answer(2, "", "Usage: streamad\n+- Error --+\n"), ["run"], "0 error lines with exit code 2"),
         (Answer(1, "failed  source", ""), ["check"], None),
         (Answer(1, "", ""), ["run"], "0 error lines with exit code 1"),
         (Answer(1, "", "error: x\nerror: y\n"), ["run"], "2 error lines with exit code 1"),

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from streamad.errors import ConfigError, PluginError
-from streamad.plugins import ConnectorContext, available, connect_sink, connect_source, load, make_detector, split_url
+from streamad.plugins import (
+    ConnectorContext,
+    available,
+    connect_sink,
+    connect_source,
+    load,
+    make_detector,
+    plugin_failure,
+    split_url,
+)
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec
 
@@ -108,6 +117,11 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         ("file:recordings", ("file", "recordings", {})),
         ("file:///var/data/x.npz?split=train", ("file", "/var/data/x.npz", {"split": "train"})),
         ("FILE:x.csv", ("file", "x.csv", {})),
+        ("file://localhost/var/data/x.npz", ("file", "/var/data/x.npz", {})),
+        ("File://LocalHost/x", ("file", "/x", {})),
+        ("file://localhost", ("file", "localhost", {})),
+        ("file:localhost/x", ("file", "localhost/x", {})),
+        ("kafka://localhost/x", ("kafka", "localhost/x", {})),
         ("/data/run:7.csv", ("file", "/data/run:7.csv", {})),
         ("C:\\data\\x.csv", ("file", "C:\\data\\x.csv", {})),
         ("stdout:", ("stdout", "", {})),
@@ -197,7 +211,7 @@ def test_all_wrong_options_are_reported_with_their_paths() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("acme-broken", "No module named 'acme_streamad_missing'"),
+        ("acme-broken", "'acme_streamad_missing': install the package that has the module 'acme_streamad_missing'$"),
         ("acme-nothing", "has no attribute 'Nothing'"),
         ("acme-crash", "division by zero"),
         ("acme-exit", "SystemExit: 7"),
@@ -249,3 +263,26 @@ def test_the_installed_distributions_are_looked_through_once_however_often_a_plu
         assert {"acme+tls", "file"} <= set(available("sources"))
         load("detectors", "acme_forest")
     assert scans == ["streamad.sources", "streamad.detectors"]
+
+
+# --- at work ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_that_of_the_plug_in_whose_code_raised_it(acme: Any) -> None:
+    """Not of one that was only called on the way, nor of the library in which it was raised."""
+    namespace = {"__name__": "acme_streamad.parts.deep"}
+    exec("import json\ndef read(): json.loads('')\ndef call(step): step()", namespace)
+    load("sources", "opc-ua")
+    make_detector("acme_forest", {})
+    with pytest.raises(ValueError, match="Expecting value") as caught:
+        namespace["read"]()  # type: ignore[operator]
+    who = plugin_failure(caught.value)
+    assert who is not None
+    assert "source 'opc-ua' (acme_streamad:Source)" in who
+    assert "failed: JSONDecodeError: Expecting value" in who
+    assert plugin_failure(ExceptionGroup("several", [caught.value])) == who
+    with pytest.raises(ConfigError) as ours:
+        namespace["call"](lambda: connect_source("acme+tls://p?unit_id=x", {}, CONTEXT))  # type: ignore[operator]
+    assert plugin_failure(ours.value) is None
+    assert plugin_failure(ValueError("raised by nobody")) is None
+    assert acme is not None

@@ -55,6 +55,14 @@ def test_no_secret_of_a_url_that_is_written_wrongly_is_left(text: str, seen: str
     assert masked(text) == seen
 
 
+@given(st.sampled_from(["kim", "k", "kim.o-1", "größe"]), SECRETS, AROUND)
+def test_no_user_or_password_of_a_broker_without_a_scheme_is_left(user: str, secret: str, before: str) -> None:
+    secret = secret.lstrip("/")
+    assert masked(f"{before}{user}:{secret}@broker:9092") == f"{before}***@broker:9092"
+    listed = masked(f"{before}a:9092,{user}:{secret}@[::1]:9092: no host")
+    assert listed == f"{before}***@[::1]:9092: no host"  # a password may hold commas: what stands before it may be one
+
+
 @given(st.text())
 def test_what_is_masked_stays_as_it_is(text: str) -> None:
     assert masked(masked(text)) == masked(text)
@@ -67,6 +75,11 @@ def test_what_is_masked_stays_as_it_is(text: str) -> None:
         "file:///data/site@plant/batch.csv",
         "/data/site@plant/batch.csv: cannot read it",
         "r1@2026-03-23T06:00:00",
+        "line:3@plant/batch:7",
+        "file:///data/a:b@site:92/x.csv",
+        "/data/a:b@site:92",
+        "broker:9092,other:9093",
+        '{"stream":"r1","at":"kim@host:9092"}',
         "marked by kim@example.com",
         "batch-?.csv?keyed=1&tokens=2",
         "offset=3 key=4 (line 5: the record's key)",

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from streamad.commands.groups import group_of
 from streamad.commands.models.show import show_page
-from streamad.commands.shared.console import ConfigOption, JsonOption, out, print_json, print_table, styled
+from streamad.commands.shared.console import ConfigOption, JsonOption, err, note, out, print_json, print_table, styled
 from streamad.commands.shared.figures.certification import line_below_certified
-from streamad.commands.shared.plants import load_plant
+from streamad.commands.shared.plants import load_plant, name_config
 from streamad.commands.shared.stored import ModelOption, one_model, some_models
-from streamad.errors import ArtifactError
+from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.parts import registry_of
 from streamad.learn.registry.manifest import Manifest
 from streamad.learn.registry.registry import NoModelError, Registry
@@ -62,29 +62,45 @@ def list_versions(
 ) -> None:
     """List the versions of the config's model or models; the one in service is marked.
 
+    What is no version and what cannot be read is a note each; if there is nothing else, the exit code is 1.
+
     Example: streamad models list
     """
     plant = load_plant(config)
     registry = registry_of(plant)
     found = [_listed(registry, name) for name in some_models(plant, model)]
+    problems = [problem for one in found for problem in one["problems"]]
     if as_json:
         print_json(found[0] if plant.settings.models is None else {"models": found})
-        return
-    for one in found:
-        if plant.settings.models is not None:
-            out.print(styled("model ", (one["model"], "bold")))
-        if one["versions"]:
-            print_table(_table(one["versions"]), whole=("version", "created (UTC)", "parent"))
-        else:
-            out.print(f"no version of model {one['model']!r} yet; train one with: streamad train --config {config}")
-    if not found:
-        out.print(f"no model yet; train with: streamad train --config {config}")
+    else:
+        for one in found:
+            if plant.settings.models is not None:
+                out.print(styled("model ", (one["model"], "bold")))
+            if one["versions"]:
+                print_table(_table(one["versions"]), whole=("version", "created (UTC)", "parent"))
+            elif not one["problems"]:
+                out.print(f"no version of model {one['model']!r} yet; train one with: streamad train --config {config}")
+        if not found:
+            out.print(f"no model yet; train with: streamad train --config {config}")
+        for problem in problems:
+            err.print(note(name_config(problem)))
+    if problems and not any(one["versions"] for one in found):
+        raise RegistryError("no version can be listed; the notes and the problems of --json say why")
 
 
 def _listed(registry: Registry, name: str) -> dict[str, Any]:
-    current = registry.current(name)
-    rows = [_row(registry.manifest(name, version), current) for version in registry.versions(name)]
-    return {"model": name, "current": current, "versions": rows}
+    problems, rows, current = [], [], None
+    try:
+        current = registry.current(name)
+    except RegistryError as error:
+        problems.append(str(error))
+    for version in registry.versions(name):
+        try:
+            rows.append(_row(registry.manifest(name, version), current))
+        except (ArtifactError, RegistryError) as error:
+            problems.append(str(error))
+    problems += registry.other_folders(name).values()
+    return {"model": name, "current": current, "versions": rows, "problems": problems}
 
 
 def _standing(row: dict[str, Any]) -> str:

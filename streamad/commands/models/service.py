@@ -27,13 +27,16 @@ def promote(
 ) -> None:
     """Put a version into service, after verifying its files.
 
+    If CURRENT, which names the one in service, is damaged, it is written anew.
+
     Example: streamad models promote 0004
     """
     plant = load_plant(config)
     name = one_model(plant, model)
     registry = registry_of(plant)
     version = registry.named(name, version)
-    _put_into_service(plant, registry, name, version, registry.current(name), as_json=as_json)
+    before = registry.current_or_none(name)
+    _put_into_service(plant, registry, name, version, before, repairs=True, as_json=as_json)
 
 
 def decline(
@@ -100,10 +103,17 @@ def _parent(registry: Registry, name: str, current: str) -> str:
 
 
 def _put_into_service(
-    plant: Plant, registry: Registry, name: str, version: str, before: str | None, *, as_json: bool
+    plant: Plant,
+    registry: Registry,
+    name: str,
+    version: str,
+    before: str | None,
+    *,
+    repairs: bool = False,
+    as_json: bool,
 ) -> None:
     silences = _silences(registry, name, version)
-    registry.promote(name, version, expected=before)
+    registry.promote(name, version, expected=before, repairs=repairs)
     announced = announce_promotion(plant, ModelRef(name, version))
     if as_json:
         print_json({"model": name, "current": version, "before": before})

@@ -12,6 +12,7 @@ from streamad.commands.shared.console import out, print_table, styled
 from streamad.commands.shared.figures.certification import calibration_text
 from streamad.commands.shared.figures.report import print_references
 from streamad.commands.shared.stored import time_text
+from streamad.errors import some_of
 from streamad.learn.registry.manifest import Manifest, PromotionDecision
 from streamad.safe_text import one_line
 
@@ -32,9 +33,9 @@ def show_page(manifest: Manifest, current: str | None, below_certified: str | No
     options = ", ".join(f"{name}: {value}" for name, value in manifest.detector.options.items())
     _line("detector", manifest.detector.kind + (f" ({options})" if options else "") + f", seed {manifest.seed}")
     if manifest.training.terms:
-        _line("terms", ", ".join(manifest.training.terms))
+        _line("terms", some_of(manifest.training.terms))
     _members(manifest.training.settings)
-    _line("channels", ", ".join(f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels))
+    _line("channels", some_of([f"{one.name}{f' [{one.unit}]' if one.unit else ''}" for one in manifest.channels]))
     _line("windows", _windows(manifest))
     _line("trained", _training(manifest))
     _line("calibrated", calibration_text(manifest.metrics))

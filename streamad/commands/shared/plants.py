@@ -16,7 +16,7 @@ from streamad.learn.parts import check_references, detector_for, store_for
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for
-from streamad.settings.places import Places, folders_of, place_key
+from streamad.settings.places import Places, folders_of, held_files, place_key
 from streamad.settings.plant_yaml import load_settings, located_problems
 from streamad.system.clock import SystemClock
 
@@ -105,6 +105,7 @@ def _places(plant: Plant, last: Role | None = None) -> Places:
         plant.base_dir,
         plant.config,
         folders_of(settings, plant.base_dir),
+        held_files(settings, plant.base_dir),
     )
 
 

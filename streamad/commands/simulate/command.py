@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 from collections.abc import Iterable
 from functools import partial
@@ -19,7 +21,7 @@ from streamad.simulation.messages import LABELS_NAME, RECORDINGS_NAME, write_rec
 from streamad.simulation.recordings import Recording
 from streamad.simulation.recordings import simulate as simulate_batches
 from streamad.simulation.sensors import CHANNELS
-from streamad.system.files import write_atomically
+from streamad.system.files import write_atomically, writing
 
 _CONFIG = "plant.yaml"
 _WINDOW = 128  # batches of this plant have 99 to 135 samples, most of them about 108 (docs/model/simulation.md)
@@ -119,7 +121,7 @@ def simulate(
         return
     assert out_dir is not None
     if train + normal + faulty == 0:
-        raise typer.BadParameter("nothing to simulate: --train, --normal and --faulty are all 0")
+        raise UsageError("nothing to simulate: --train, --normal and --faulty are all 0")
     counts = {"train": (train, 0), "live": (normal, faulty)}
     _write(out_dir, counts, first_live, seed=seed, streams=streams, force=force, as_json=as_json)
 
@@ -164,10 +166,24 @@ def _write(
 
 
 def _refuse_existing(out_dir: Path, folders: Iterable[str], force: bool) -> None:
+    """Raise OutputError, before anything is simulated, if a file exists or cannot be written."""
     names = [_CONFIG, *(f"{folder}/{name}" for folder in folders for name in (RECORDINGS_NAME, LABELS_NAME))]
-    existing = [out_dir / name for name in names if (out_dir / name).exists()]
+    existing = [out_dir / name for name in names if os.path.lexists(out_dir / name)]
     if existing and not force:
         raise OutputError(f"{existing[0]} exists: name another folder with --out, or overwrite it with --force")
+    for name in names:
+        with writing(out_dir / name):
+            _check_writable(out_dir / name)
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    folder = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _config(folders: tuple[str, ...], seed: int) -> str:

@@ -18,9 +18,16 @@ from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadErr
 from streamad.judge.attribution import Reference, printable
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.manifest import Manifest, read_manifest
-from streamad.learn.registry.verify import check_channels, check_detector, check_window, verify_file, verify_files
+from streamad.learn.registry.verify import (
+    check_channels,
+    check_detector,
+    check_place,
+    check_window,
+    verify_file,
+    verify_files,
+)
 from streamad.messages import ModelRef
-from streamad.plugins import make_detector
+from streamad.plugins import make_detector, missing_package, plugin_failure
 from streamad.ports import Detector, Scorer
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray
@@ -122,6 +129,7 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     """
     label = f"model {ref.name} {ref.version}"
     manifest = read_manifest(folder, label)
+    check_place(folder, manifest, ref.name, ref.version)
     if "detector" in settings.model.model_fields_set:
         check_detector(manifest, settings.model.detector, label)
     elif manifest.detector.kind != settings.model.detector:
@@ -153,7 +161,8 @@ def _detector_of(manifest: Manifest, label: str) -> Detector:
         return make_detector(manifest.detector.kind, manifest.detector.options)
     except (ConfigError, PluginError) as error:
         reason = " ".join(str(error).split())
-        raise ArtifactError(f"{label}: its kind of detector cannot be made ({reason}): train anew") from error
+        remedy = missing_package(error) or "install the plug-in that has it, or train anew"
+        raise ArtifactError(f"{label}: its kind of detector cannot be made ({reason}): {remedy}") from error
 
 
 def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> Scorer:
@@ -162,8 +171,17 @@ def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> S
     except StreamadError:
         raise
     except Exception as error:  # a detector is foreign code and may fail in any way on a damaged file
-        reason = str(error).strip().split("\n")[0]
-        raise ArtifactError(f"{label}: cannot be loaded ({type(error).__name__}: {reason}): train anew") from error
+        raise _refusal(f"{label}: cannot be loaded", error) from error
+
+
+def _refusal(what: str, error: Exception) -> ArtifactError:
+    """Return the refusal of a version because its detector raised ``error``."""
+    reason = str(error).strip().split("\n")[0]
+    why = plugin_failure(error) or f"{type(error).__name__}: {reason}"
+    remedy = missing_package(error)
+    if remedy is None:
+        return ArtifactError(f"{what} ({why}): train anew")
+    return ArtifactError(f"{what} ({why.removesuffix(f': {remedy}')}): {remedy}")
 
 
 def _check_windows(values: AnyArray, lengths: AnyArray, shape: tuple[int, int], label: str) -> None:
@@ -202,10 +220,7 @@ def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: s
     try:
         deviation = probe_deviation(scorer.score(windows, lengths), stored)
     except Exception as error:  # foreign code, as above
-        reason = str(error).strip().split("\n")[0]
-        raise ArtifactError(
-            f"{label}: cannot score its probe ({type(error).__name__}: {reason}): train anew"
-        ) from error
+        raise _refusal(f"{label}: cannot score its probe", error) from error
     tolerance = PROBE_TOLERANCE if device == "cpu" else PROBE_TOLERANCE_OTHER_DEVICES
     if len(windows) == 0 or not deviation <= tolerance:
         raise ArtifactError(

@@ -10,6 +10,7 @@ from streamad.errors import ArtifactError, StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.registry.registry import Registry
+from streamad.plugins import plugin_failure
 from streamad.ports import Clock, Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
@@ -156,7 +157,8 @@ class ModelWatch:
         except StreamadError:
             raise
         except Exception as error:  # a detector is foreign code; the champion must survive its errors
-            raise ArtifactError(f"version {version} cannot be loaded: {error!r}") from error
+            why = plugin_failure(error) or repr(error)
+            raise ArtifactError(f"version {version} cannot be loaded: {why}") from error
 
     def _refuse(self, version: str | None, error: StreamadError) -> None:
         now_us = self._clock.monotonic_us()

@@ -12,20 +12,23 @@ from streamad.learn.registry.staging import PREFIX
 from streamad.system.files import sync_folder, writing
 
 
-def protected_versions(registry: Registry, name: str, open_requests: Collection[int] = ()) -> set[str]:
-    """Return the versions that stay whatever their age.
+def _protected(registry: Registry, name: str, open_requests: Collection[int]) -> tuple[set[str], set[str]]:
+    """Return the versions that stay whatever their age, and those of them that count for no others.
 
     These are the one in service, its parent, those that wait for a review beside it, and, of the trainings requested at
     the times ``open_requests`` (Unix microseconds), which have not ended, every version and its parent. A version whose
-    manifest cannot be read stays too. Raises RegistryError.
+    manifest cannot be read and a link stay too, for a person, and are not counted. Raises RegistryError.
     """
     current = registry.current(name)
     stay = set() if current is None else {current}
+    uncounted = set()
     for version in registry.versions(name):
+        if registry.folder(name, version).is_symlink():
+            uncounted.add(version)
         try:
             manifest = registry.manifest(name, version)
         except (ArtifactError, RegistryError):
-            stay.add(version)
+            uncounted.add(version)
             continue
         learning = manifest.learning
         if version == current and manifest.parent is not None:
@@ -34,7 +37,7 @@ def protected_versions(registry: Registry, name: str, open_requests: Collection[
             stay.add(version)
         if learning is not None and learning.requested_us in open_requests:
             stay |= {version, manifest.parent or version}
-    return stay
+    return stay | uncounted, uncounted
 
 
 def prune(
@@ -50,8 +53,9 @@ def prune(
     if not registry.versions(name):
         return ()
     with registry.locked(name):
-        stay = protected_versions(registry, name, open_requests)
-        old = tuple(version for version in registry.versions(name)[:-keep] if version not in stay)
+        stay, uncounted = _protected(registry, name, open_requests)
+        counted = [version for version in registry.versions(name) if version not in uncounted]
+        old = tuple(version for version in counted[:-keep] if version not in stay)
         for version in () if dry_run else old:
             _remove(registry, name, version)
     return old

@@ -18,13 +18,13 @@ from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.learn.registry.staging import StagedVersion, staged_version
-from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, check_place, verify_files
+from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, check_place, verify_files, why_no_version
 from streamad.messages import ModelRef
 from streamad.ports import Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import locked
-from streamad.system.opening import open_regular
+from streamad.system.opening import NotRegularError, open_regular
 from streamad.system.rights import reason
 from streamad.types import FloatArray
 
@@ -37,8 +37,16 @@ class NoModelError(RegistryError):
     """Raised when no version of a model is in service; says how to train one."""
 
 
+class CurrentError(RegistryError):
+    """Raised when CURRENT is damaged; says how ``models promote`` writes it anew."""
+
+
 class OvertakenError(RegistryError):
     """Raised when a promotion comes too late: another version is in service than the one to be replaced."""
+
+
+class _NoFileError(Exception):
+    """Raised when a link, FIFO, socket or device is in a file's place: a rename replaces it."""
 
 
 def _plain(text: str, what: str) -> str:
@@ -58,23 +66,51 @@ class Registry:
         return tuple(_folders(self.root))
 
     def versions(self, name: str) -> tuple[str, ...]:
-        """Return the versions of a model, oldest first. Raises RegistryError."""
-        found = _folders(self._home(name) / "versions")
-        return tuple(sorted(found, key=lambda version: (not version.isdecimal(), len(version), version)))
+        """Return the versions of a model, oldest first, damaged ones too. Raises RegistryError.
+
+        A folder without a manifest, or with that of another version (a copy, a link), is none.
+        """
+        return tuple(each for each, reason in self._entries(name) if reason is None)
+
+    def other_folders(self, name: str) -> dict[str, str]:
+        """Return why each folder among a model's versions that is none is none, by its name. Raises RegistryError."""
+        return {each: reason for each, reason in self._entries(name) if reason is not None}
+
+    def _entries(self, name: str) -> list[tuple[str, str | None]]:
+        """Return each folder among the versions and why it is none (None: it is one), in the order of versions."""
+        home = self._home(name) / "versions"
+        found = sorted(_folders(home), key=lambda version: (not version.isdecimal(), len(version), version))
+        return [(each, why_no_version(home / each, name, each)) for each in found]
 
     def current(self, name: str) -> str | None:
-        """Return the version in service or None; raises RegistryError if CURRENT is damaged."""
+        """Return the version in service or None. Raises CurrentError if CURRENT is damaged, RegistryError."""
         path = self._home(name) / "CURRENT"
-        content = _read_short(path)
+        try:
+            content = _read_short(path)
+        except _NoFileError as error:
+            raise CurrentError(f"cannot read {path}: {error}: {self._way_out(name)}") from error
         if content is None:
             return None
         version = content.decode("ascii", "backslashreplace").strip()
-        repair = f"write the version that should serve into it (there are: {_listed(self.versions(name))})"
         if not NAME.fullmatch(version):
-            raise RegistryError(f"{path} is damaged, it holds {version[:80]!r}: {repair}")
+            raise CurrentError(f"{path} is damaged, it holds {version[:80]!r}: {self._way_out(name)}")
         if not _is_folder(self.folder(name, version)):
-            raise RegistryError(f"{path} names version {version}, which does not exist: {repair}")
+            raise CurrentError(f"{path} names version {version}, which does not exist: {self._way_out(name)}")
         return version
+
+    def current_or_none(self, name: str) -> str | None:
+        """Return the version in service; None if there is none or CURRENT is damaged. Raises RegistryError."""
+        try:
+            return self.current(name)
+        except CurrentError:
+            return None
+
+    def _way_out(self, name: str) -> str:
+        """Return what writes CURRENT anew."""
+        if not (known := self.versions(name)):
+            return f"there is no version, so remove it, then train one with: {TRAIN_COMMAND}"
+        promote = f"streamad models promote VERSION --model {name} --config FILE"
+        return f"put a version into service with: {promote} (there are: {_listed(known)})"
 
     def folder(self, name: str, version: str) -> Path:
         """Return the folder of a version; raises RegistryError for a name that would lead elsewhere."""
@@ -82,7 +118,7 @@ class Registry:
 
     def named(self, name: str, version: str) -> str:
         """Return the version that a person means by ``version``: 3 is 0003; else ``version``. Raises RegistryError."""
-        known = self.versions(name)
+        known = [each for each, _ in self._entries(name)]
         if version in known or not (version.isascii() and version.isdecimal()):
             return version
         return next((each for each in known if each.isdecimal() and int(each) == int(version)), version)
@@ -92,8 +128,14 @@ class Registry:
         return self._home(name) / "training"
 
     def manifest(self, name: str, version: str) -> Manifest:
-        """Return the manifest of a version; raises RegistryError for none, ArtifactError for a damaged one."""
-        return read_manifest(self._existing(name, version), f"model {name} {version}")
+        """Return the manifest of a version.
+
+        Raises RegistryError for none, ArtifactError for a damaged one and for that of another version.
+        """
+        folder = self._existing(name, version)
+        manifest = read_manifest(folder, f"model {name} {version}")
+        check_place(folder, manifest, name, version)
+        return manifest
 
     def new_version(self, name: str) -> AbstractContextManager[StagedVersion]:
         """Stage a new version: fill ``staged.folder``, then ``staged.publish(manifest)`` returns its number.
@@ -105,17 +147,17 @@ class Registry:
             versions.mkdir(parents=True, exist_ok=True)
         return staged_version(versions, name, lambda: self.locked(name), lambda: self._next_version(name))
 
-    def promote(self, name: str, version: str, *, expected: str | None) -> None:
+    def promote(self, name: str, version: str, *, expected: str | None, repairs: bool = False) -> None:
         """Put ``version`` into service if ``expected`` (None: nothing) still is; its files are verified first.
 
-        A trainer passes the parent it started from, so that a late one cannot replace a newer champion. Raises
-        OvertakenError if another is in service, ArtifactError for a damaged version, RegistryError, OutputError.
+        A trainer passes the parent it started from, so that a late one cannot replace a newer champion. With
+        ``repairs`` a damaged CURRENT counts as none, and is written anew. Raises OvertakenError if another is in
+        service, ArtifactError for a damaged version, CurrentError, RegistryError, OutputError.
         """
         folder, manifest = self._existing(name, version), self.manifest(name, version)
-        check_place(folder, manifest, name, version)
         verify_files(folder, manifest, f"model {name} {version}")
         with self.locked(name):
-            champion = self.current(name)
+            champion = self.current_or_none(name) if repairs else self.current(name)
             if champion != expected:
                 raise OvertakenError(
                     f"model {name}: {version} not promoted, {champion or 'nothing'} is in service where "
@@ -190,11 +232,16 @@ class Registry:
         return folder
 
     def _next_version(self, name: str) -> str:
-        known = [
-            *self.versions(name),
-            (_read_short(self._home(name) / "CURRENT") or b"").decode("ascii", "replace").strip(),
-        ]
-        return f"{max((int(version) for version in known if version.isdecimal()), default=0) + 1:04d}"
+        """Return the next number after those of versions and of the one in service, that no folder has."""
+        known = list(self.versions(name))
+        with suppress(_NoFileError):
+            known.append((_read_short(self._home(name) / "CURRENT") or b"").decode("ascii", "replace").strip())
+        number = (
+            max((int(version) for version in known if version.isdecimal() and NAME.fullmatch(version)), default=0) + 1
+        )
+        while os.path.lexists(self.folder(name, f"{number:04d}")):
+            number += 1
+        return f"{number:04d}"
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
@@ -235,5 +282,6 @@ def _read_short(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        link = "; remove the link: streamad models promote writes a file there" if error.errno == errno.ELOOP else ""
-        raise RegistryError(f"cannot read {path}: {reason(error, path, 'read')}{link}") from error
+        if error.errno == errno.ELOOP or isinstance(error, NotRegularError):
+            raise _NoFileError(error.strerror) from error
+        raise RegistryError(f"cannot read {path}: {reason(error, path, 'read')}") from error

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
+
 from streamad.errors import ArtifactError, some_of
-from streamad.learn.registry.manifest import MANIFEST_FILE, FileRecord, Manifest
+from streamad.learn.registry.manifest import MANIFEST_FILE, MANIFEST_VERSION, FileRecord, Manifest
 from streamad.learn.store.records import WindowForm
 from streamad.settings.fields import NAME_PATTERN
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.system.files import sha256_of
+from streamad.system.opening import read_regular
 from streamad.system.rights import is_refusal, missing_right
+from streamad.system.untrusted_json import decode_json
 from streamad.types import ChannelSpec
 
 NAME = re.compile(NAME_PATTERN)
@@ -35,14 +39,44 @@ def describe_files(folder: Path) -> dict[str, FileRecord]:
     return records
 
 
+class _Place(msgspec.Struct):
+    format: str = ""
+    schema_version: int = 0
+    name: str = ""
+    version: str = ""
+
+
 def check_place(folder: Path, manifest: Manifest, name: str, version: str) -> None:
     """Check that ``folder`` is the version that its manifest names. Raises ArtifactError."""
     if (manifest.name, manifest.version) != (name, version):
-        raise ArtifactError(
-            f"model {name} {version}: its manifest is that of {manifest.name} {manifest.version}, so the folder was "
-            f"copied or renamed: move {folder} out of the registry, or back to its place "
-            f"({manifest.name}/versions/{manifest.version}) if nothing is there"
-        )
+        raise ArtifactError(_copied(folder, manifest, name, version))
+
+
+def _copied(folder: Path, found: Manifest | _Place, name: str, version: str) -> str:
+    return (
+        f"model {name} {version}: its manifest is that of {found.name} {found.version}, so the folder was "
+        f"copied or renamed: move {folder} out of the registry, or back to its place "
+        f"({found.name}/versions/{found.version}) if nothing is there"
+    )
+
+
+def why_no_version(folder: Path, name: str, version: str) -> str | None:
+    """Return why ``folder`` is no version: it has no manifest of streamad's, or another version's; None if it is one.
+
+    A version whose manifest is damaged, of another schema, or may not be read stays one.
+    """
+    label, away = f"model {name} {version}", f"move {folder} out of the registry"
+    try:
+        found = decode_json(read_regular(folder / MANIFEST_FILE), _Place)
+    except FileNotFoundError:
+        return f"{label}: the folder has no {MANIFEST_FILE}: restore it from a backup, or {away}"
+    except (OSError, msgspec.DecodeError):
+        return None
+    if found.format != "streamad-model":
+        return f"{label}: {MANIFEST_FILE} is not a streamad manifest: {away}"
+    if found.schema_version != MANIFEST_VERSION or (found.name, found.version) == (name, version):
+        return None
+    return _copied(folder, found, name, version)
 
 
 def verify_files(folder: Path, manifest: Manifest, label: str) -> None:

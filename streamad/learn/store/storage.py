@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from fsspec.core import split_protocol, url_to_fs
 
 from streamad.errors import OutputError, StoreError, StreamadError
+from streamad.plugins import split_url
 from streamad.system.files import sync_folder, write_atomically, writing
 from streamad.system.opening import open_regular
 from streamad.system.rights import reason
@@ -68,7 +69,7 @@ def open_storage(url: str, base_dir: Path) -> Storage:
     """Return the storage at ``url``: a path (relative ones from ``base_dir``) or any fsspec URL. Raises StoreError."""
     protocol, path = split_protocol(url)
     if protocol in _LOCAL:
-        return _Folder(base_dir / path)
+        return _Folder(base_dir / (split_url(url)[1] if protocol else path))  # file://localhost/store, too
     try:
         return _ObjectStore(url, *url_to_fs(url, use_listings_cache=False))
     except (ImportError, ValueError) as error:

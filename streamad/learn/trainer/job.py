@@ -39,6 +39,7 @@ from streamad.learn.trainer.requests import (
 from streamad.learn.trainer.retrain import Retraining, decided_before
 from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_status
 from streamad.plant import Plant
+from streamad.plugins import plugin_failure
 from streamad.ports import Clock
 from streamad.telemetry.logs import get_logger
 
@@ -173,7 +174,7 @@ class _Job:
             text = one_line(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code; its error is a result
             traceback.print_exc(file=sys.stderr)
-            text = one_line(error)
+            text = plugin_failure(error) or one_line(error)
         return TrainingFailed(model=spec.model, error=text, request=spec.request)
 
     def _retrain(self, lease: Lease, status: StatusWriter) -> TrainingOutcome:

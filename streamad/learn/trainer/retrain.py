@@ -34,6 +34,7 @@ from streamad.learn.training.selection import (
     reviewed_marks,
     select,
 )
+from streamad.plugins import plugin_failure
 from streamad.ports import Clock, Detector
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
@@ -239,7 +240,7 @@ class Retraining:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code
             if not isinstance(error, StreamadError):
                 traceback.print_exc(file=sys.stderr)
-            text = " ".join(str(error).split()) or type(error).__name__
+            text = plugin_failure(error) or " ".join(str(error).split()) or type(error).__name__
             return SecondOutcome(version=None, promoted=False, waits=False, reason=f"it could not be trained: {text}")
 
     def _second_before(self) -> SecondOutcome | None:

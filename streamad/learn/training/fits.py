@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -119,6 +120,10 @@ def _clear(trainings: Path) -> None:
             os.close(lock)
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""What a write fails with if nothing names its file."""
+
+
 def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
@@ -199,5 +204,17 @@ class Fits:
                 progress(FitStep(phase, fit, self.n_fits, step))
 
         model = self.settings.model  # one seed for every fit: fold models then start from the final model's weights
-        with writing(resume):
+        try:
             return self.detector.fit(data, seed=model.seed, device=model.device, progress=emit, resume=resume)
+        except OSError as error:
+            if not _is_of_writing(error, resume):
+                raise
+            with writing(resume):
+                raise
+
+
+def _is_of_writing(error: OSError, path: Path) -> bool:
+    """Return whether a detector failed to write ``path``: foreign code may fail for other reasons as well."""
+    if not isinstance(error.filename, str | bytes):
+        return error.errno in _FULL
+    return Path(os.fsdecode(error.filename)).parent == path.parent

@@ -32,7 +32,7 @@ def broken(answer: Answer, arguments: list[str]) -> str | None:
 
 def _broken_error_line(answer: Answer, arguments: list[str]) -> str | None:
     errors = [line for line in answer.err.splitlines() if line.startswith("error:")]
-    usage = answer.code == 2 and "Usage:" in answer.err
+    usage = answer.code == 2 and "Usage:" in answer.err and "Error" not in answer.err  # a group's help
     finds = answer.code == 1 and any(word in arguments for word in _FINDS)
     expected = int(answer.code in (1, 2) and not usage)
     if len(errors) == expected or (finds and not errors):

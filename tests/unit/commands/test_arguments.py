@@ -1,4 +1,4 @@
-"""Paths on the command line that no file can have, and too little memory: one line, never a traceback."""
+"""Paths on the command line that no file can have, wrong usage and too little memory: one line, never a traceback."""
 
 from __future__ import annotations
 
@@ -87,3 +87,52 @@ def test_another_error_of_a_library_is_no_lack_of_memory(monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.argv", ["streamad", "train"])
     with pytest.raises(RuntimeError, match="shape mismatch"):
         cli.main()
+
+
+# --- wrong usage ---
+
+USAGE: dict[str, tuple[list[str], str, str]] = {
+    "unknown command": (["fly"], "No such command 'fly'", "streamad"),
+    "unknown command of a group": (["models", "fly"], "No such command 'fly'", "streamad models"),
+    "unknown option": (["score", "--zz"], "No such option: --zz", "streamad score"),
+    "unknown option of a group": (["--zz"], "No such option: --zz", "streamad"),
+    "no value": (["run", "--config"], "Option '--config' requires an argument", "streamad run"),
+    "no value in a group": (["models", "list", "-c"], "Option '-c' requires an argument", "streamad models list"),
+    "missing argument": (["models", "promote"], "Missing argument 'version'", "streamad models promote"),
+    "wrong value": (["models", "prune", "--keep", "0"], "Invalid value for '--keep'", "streamad models prune"),
+    "value of our own": (["schema", "x"], "Invalid value for NAME: 'x' is not one of ", "streamad schema"),
+    "too many": (["train", "a", "b"], "Got unexpected extra argument", "streamad train"),
+    "markup": (["models", "show", "a", "[red]x[/red]"], "([red]x[/red])", "streamad models show"),
+    "line of its own": (["models", "show", "a", "x\nerror: y\x1b[2J"], r"error: y\x1b[2J)", "streamad models show"),
+    "emoji": (["fly:smile:"], "No such command 'fly:smile:'", "streamad"),
+    "secret": (["models", "show", "a", "kafka://u:pw@h/t"], "(kafka://***@h/t)", "streamad models show"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", USAGE)
+def test_wrong_usage_is_one_line_that_names_the_help(
+    case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, said, command = USAGE[case]
+    monkeypatch.setattr("sys.argv", ["streamad", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out) == (2, "")
+    assert printed.err.startswith("error: ")
+    assert printed.err.endswith(f": see {command} --help\n")
+    assert printed.err.count("\n") == 1
+    assert said in printed.err
+
+
+@pytest.mark.parametrize("group", [[], ["models"], ["inliers"], ["alerts"]], ids=" ".join)
+def test_a_group_without_a_command_prints_its_help(
+    group: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["streamad", *group])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr()
+    assert ended.value.code in (0, 2)
+    assert "Usage: " in printed.out + printed.err
+    assert "error:" not in printed.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from streamad.learn.store.records import Mark, StoredSequence, is_reserved
 from streamad.learn.trainer.lease import Lease, LeaseTimes
 from streamad.learn.trainer.requests import TrainingRequest, posted_requests
 from streamad.learn.trainer.status import TrainingStatus
-from streamad.types import Window, from_us
+from streamad.types import ChannelSpec, Window, from_us
 from tests.support.kafka.child import PLUGINS
 from tests.support.learning.stored import (
     HOUR_US,
@@ -511,6 +512,19 @@ def test_a_version_on_a_page(trained: Path) -> None:
     assert json_of(trained, "show", "0001")["version"] == "0001"
 
 
+@pytest.mark.parametrize(("n", "line"), [(10, "a0 [bar], a1, "), (49_000, "a9 and 48990 more")])
+def test_a_version_of_many_channels_names_the_first_and_how_many_more(
+    trained: Path, n: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = registry_at(trained).manifest("default", "0001")
+    channels = tuple(ChannelSpec(f"a{i}", "bar" if i == 0 else "") for i in range(n))
+    show_page(replace(manifest, channels=channels), "0001")
+    (shown,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("channels ")]
+    assert line in shown
+    assert ("more" in shown) == (n > 10)
+    assert len(shown) < 100
+
+
 # --- which version serves ---
 
 
@@ -560,6 +574,51 @@ def test_workers_that_cannot_be_notified_are_no_failure(trained: Path) -> None:
 def test_without_learning_running_monitors_do_not_follow(trained: Path) -> None:
     plant_of(trained.parent, learning=None, model=MODEL)
     assert "running monitors load it at their next start" in said(trained, "promote", "0001")
+
+
+def test_a_damaged_current_is_written_anew_by_promote(trained: Path) -> None:
+    """One way out, with the config's own name, and no other version hidden meanwhile."""
+    second = another(trained)
+    (trained.parent / "registry/default/CURRENT").write_bytes(b"junk!")
+    listed = run(trained, "list")
+    assert (listed.exit_code, len(listed.stdout.splitlines())) == (0, 3)
+    way = f"streamad models promote VERSION --model default --config {trained} (there are: 0001, {second})"
+    assert f"{way}\n" in listed.stderr
+    for command in (["rollback"], ["show"], ["status"], ["prune", "--keep", "1"]):
+        assert "streamad models promote VERSION --model default" in refusal(trained, *command, kind=RegistryError)
+    assert json_of(trained, "promote", "1", "--model", "default").items() >= {"current": "0001", "before": None}.items()
+    assert registry_at(trained).current("default") == "0001"
+
+
+# --- what is no version ---
+
+
+def test_one_bad_folder_hides_no_version(trained: Path) -> None:
+    second = another(trained)
+    versions = trained.parent / "registry/default/versions"
+    (versions / "9999").mkdir()
+    shutil.copytree(versions / "0001", versions / "copy")
+    (versions / second / "manifest.json").write_bytes(b"damaged")
+    listed = run(trained, "list")
+    assert listed.exit_code == 0
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["version", "0001"]
+    notes = listed.stderr.splitlines()
+    assert [note.partition(": ")[2].split(":")[0] for note in notes] == [
+        f"model default {second}", "model default 9999", "model default copy"
+    ]  # fmt: skip
+    assert all(note.startswith("note: ") for note in notes)
+    found = json_of(trained, "list")
+    assert ([row["version"] for row in found["versions"]], len(found["problems"])) == (["0001"], 3)
+    assert "2 versions" in said(trained, "status")
+    for version in (second, "9999", "copy"):  # a version that is named must be good
+        assert version in refusal(trained, "show", version, kind=ArtifactError)
+
+
+def test_if_nothing_can_be_listed_the_command_fails(trained: Path) -> None:
+    (trained.parent / "registry/default/versions/0001/manifest.json").write_bytes(b"damaged")
+    assert "no version can be listed" in refusal(trained, "list", kind=RegistryError)
+    assert "note: model default 0001: manifest.json is damaged" in run(trained, "list").stderr
+    assert json.loads(run(trained, "list", "--json").stdout)["versions"] == []
 
 
 # --- several models ---

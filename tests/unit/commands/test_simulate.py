@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streamad.cli import app
-from streamad.errors import OutputError, StreamadError
+from streamad.errors import OutputError, StreamadError, UsageError
 from streamad.runtime.wiring import sink_urls
 from streamad.settings.plant_yaml import load_settings
 from streamad.simulation.sensors import CHANNELS
@@ -112,14 +112,25 @@ def test_training_recordings_alone(tmp_path: Path) -> None:
 
 def test_nothing_at_all_is_a_wrong_usage(tmp_path: Path) -> None:
     result = simulate("--out", str(tmp_path), "--train", "0", "--normal", "0", "--faulty", "0")
-    assert result.exit_code == 2
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception) == "nothing to simulate: --train, --normal and --faulty are all 0"
 
 
-def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    result = simulate("--out", str(tmp_path / "file"), *SMALL)
+@pytest.mark.parametrize("inside", [".", "sub", "sub/sub"])
+def test_a_file_in_the_way_is_named_before_anything_is_simulated(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "file").write_text("kept")
+    result = simulate("--out", str(tmp_path / "file" / inside), "--train", "10000000")  # which would take hours
     assert isinstance(result.exception, OutputError)
-    assert str(tmp_path / "file") in str(result.exception)
+    assert f"{tmp_path / 'file'} is a file" in str(result.exception)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("taken", ["plant.yaml", "train/recordings.jsonl", "live/labels.csv"])
+def test_a_folder_in_the_place_of_a_file_is_named_before_anything_is_simulated(tmp_path: Path, taken: str) -> None:
+    (tmp_path / taken).mkdir(parents=True)
+    result = simulate("--out", str(tmp_path), "--force", "--train", "10000000")
+    assert isinstance(result.exception, OutputError)
+    assert f"cannot write {tmp_path / taken}: Is a directory" in str(result.exception)
 
 
 def test_the_written_files_and_the_next_commands_are_printed(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamad.settings.places import Places, folders_of
+from streamad.commands.shared.plants import check_out, load_plant, load_whole_plant
+from streamad.errors import ConfigError, UsageError
+from streamad.settings.places import Places, folders_of, held_files
 from streamad.settings.plant_yaml import Settings
 
 NAMES = st.sampled_from(
@@ -28,6 +30,7 @@ NAMES = st.sampled_from(
         "..",
         "a/../d",
         "file:a",
+        "a.g.position",
         "out/e",
     ]
 )
@@ -35,7 +38,14 @@ NAMES = st.sampled_from(
 
 def problems(folder: Path, *, sinks: dict[str, str], source: str = "rec", **sections: Any) -> dict[str, str]:
     config = Settings(channels=[{"name": "temp_c"}], source={"url": source}, **sections)  # type: ignore[list-item, arg-type]
-    places = Places(sinks, {"source.url": source}, folder, folder / "plant.yaml", folders_of(config, folder))
+    places = Places(
+        sinks,
+        {"source.url": source},
+        folder,
+        folder / "plant.yaml",
+        folders_of(config, folder),
+        held_files(config, folder),
+    )
     found = places.problems()
     assert len({problem.path for problem in found}) == len(found)
     return {problem.path: problem.message for problem in found}
@@ -126,3 +136,95 @@ def test_a_second_name_of_a_recording_is_no_file_of_a_sink(tmp_path: Path) -> No
 @pytest.mark.parametrize("store", ["simplecache::file://{}/registry", "dir::local://{}/registry", "file://{}/registry"])
 def test_a_store_behind_a_cache_is_a_folder_as_well(tmp_path: Path, store: str) -> None:
     assert list(problems(tmp_path, sinks={}, learning={"store": store.format(tmp_path)})) == ["learning.store"]
+
+
+SECURITY = {
+    "protocol": "sasl_ssl",
+    "password": {"file": "keys/password"},
+    "ca_file": "keys/ca.pem",
+    "key_file": "keys/key.pem",
+    "key_password": {"env": "KEY"},
+}
+
+
+@pytest.mark.parametrize("name", ["password", "ca.pem", "key.pem"])
+@pytest.mark.parametrize("way", ["path", "link", "hard link", "url"])
+def test_nothing_is_written_to_a_secret_a_key_or_a_certificate(tmp_path: Path, name: str, way: str) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / name).write_text("secret")
+    if way == "link":
+        (tmp_path / "other").symlink_to(tmp_path / "keys" / name)
+    elif way == "hard link":
+        (tmp_path / "other").hardlink_to(tmp_path / "keys" / name)
+    written = {"path": f"keys/{name}", "url": f"file://localhost{tmp_path}/keys/{name}"}.get(way, "other")
+    for where in ("source", "sinks"):
+        config: dict[str, Any] = {"channels": [{"name": "a"}], "source": {"url": "kafka://h:1/t"}}
+        given = {"security": SECURITY}
+        if where == "source":
+            config["source"]["options"] = given
+        else:
+            config["sinks"] = {"options": {"kafka": given}}
+        held = held_files(Settings(**config), tmp_path)
+        assert len(held) == 3
+        found = Places({"sinks.alerts": written}, {}, tmp_path, held=held).problems()
+        assert [problem.path for problem in found] == ["sinks.alerts"]
+        assert f".security.{name.partition('.')[0]}" in found[0].message
+        assert "a secret or certificate: name another file" in found[0].message
+        folder = Places({}, {}, tmp_path, None, {"run.checkpoint": (tmp_path / "keys" / name)}, held).problems()
+        assert "name a folder of its own" in folder[0].message
+        out = Places({}, {}, tmp_path, held=held).problem_of("--out", tmp_path / "keys" / name)
+        assert out is not None
+        assert "name another place with --out" in out
+
+
+@pytest.mark.parametrize("written", ["feedback.jsonl.g.position", ".feedback.jsonl.g.position.lock", "link", "twin"])
+def test_nothing_is_written_to_the_position_beside_a_followed_file(tmp_path: Path, written: str) -> None:
+    position = tmp_path / "feedback.jsonl.g.position"
+    position.write_text("{}")
+    (tmp_path / "link").symlink_to(position)
+    (tmp_path / "twin").hardlink_to(position)
+    sinks = {"sinks.alerts": written, "learning.feedback": "feedback.jsonl"}
+    found = problems(tmp_path, sinks=sinks)
+    assert list(found) == ["sinks.alerts"]
+    assert "readers of learning.feedback keep their position: name another file" in found["sinks.alerts"]
+    assert problems(tmp_path, sinks={**sinks, "sinks.alerts": "alerts.jsonl"}) == {}
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST"])
+def test_a_url_of_this_host_is_a_local_path(tmp_path: Path, host: str) -> None:
+    here = f"file://{host}{tmp_path}"
+    found = problems(
+        tmp_path,
+        sinks={"sinks.alerts": f"{here}/plant.yaml", "sinks.events": f"{here}/store/events", "sinks.late": "rec"},
+        source=f"{here}/rec",
+        learning={"store": f"{here}/store"},
+    )
+    assert set(found) == {"sinks.alerts", "sinks.events", "sinks.late"}
+    assert "is the config itself" in found["sinks.alerts"]
+    assert "lies in the folder of learning.store" in found["sinks.events"]
+    assert "would be read as recordings" in found["sinks.late"]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/checkpoint", "file:///checkpoint", "abc://x"])
+def test_a_checkpoint_is_a_folder_and_no_url(url: str) -> None:
+    with pytest.raises(ValueError, match="is no folder: the checkpoint is locked") as caught:
+        Settings(channels=[{"name": "a"}], source={"url": "rec"}, run={"checkpoint": url})  # type: ignore[list-item, arg-type]
+    assert "write a path, without a scheme" in str(caught.value)
+
+
+def test_a_config_whose_sink_is_a_secret_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    (tmp_path / "plant.yaml").write_text(
+        "channels: [{name: a}]\n"
+        "source: {url: rec.jsonl}\n"
+        "sinks:\n"
+        "  events: password\n"
+        "  options: {kafka: {security: {password: {file: password}}}}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_whole_plant(tmp_path / "plant.yaml")
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.line) == ("sinks.events", 4)
+    assert "is the file of sinks.options.kafka.security.password" in problem.message
+    with pytest.raises(UsageError, match=r"--out .* is the file of sinks.options.kafka.security.password"):
+        check_out(load_plant(tmp_path / "plant.yaml"), tmp_path / "password", is_recording=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -13,6 +13,7 @@ from streamad.errors import SourceError
 from streamad.plugins import ConnectorContext
 from streamad.types import Record
 from streamad_connectors.files.formats.options import FileOptions
+from streamad_connectors.files.formats.parquet_pages import PageHeaderError, unpacked_bytes
 from streamad_connectors.files.formats.reading import (
     MAX_BATCH_RECORDS,
     ReadRecord,
@@ -39,7 +40,7 @@ def read_parquet(path: Path, offset: int, options: FileOptions, context: Connect
             if offset > total:
                 raise shrunk_error(path, offset, total, "rows")
             groups, number = _groups_from(file.metadata, offset)
-            _check_groups(path, file, groups, options.max_decompressed_bytes)
+            _check_groups(path, handle, file, groups, options.max_decompressed_bytes)
             packed = _packed_texts(file.metadata)
         with path.open("rb") as handle, parquet.ParquetFile(handle, read_dictionary=packed) as file:
             for batch in file.iter_batches(batch_size=MAX_BATCH_RECORDS, row_groups=groups):
@@ -74,15 +75,32 @@ def _groups_from(metadata: Any, offset: int) -> tuple[list[int], int]:
     return [], first
 
 
-def _check_groups(path: Path, file: Any, groups: list[int], limit: int) -> None:
-    """Raise SourceError if a row group would take more than ``limit`` bytes, or two columns have one name."""
+def _check_groups(path: Path, handle: BinaryIO, file: Any, groups: list[int], limit: int) -> None:
+    """Raise SourceError if a row group would take more than ``limit`` bytes, or two columns have one name.
+
+    The footer's size is a claim; what is unpacked is what the headers of the pages say.
+    """
     names = Counter(file.schema_arrow.names)
     twice = next((name for name, count in names.items() if count > 1), None)
     if twice is not None:
         raise SourceError(f"{path}: column {twice!r} appears twice; rename one")
-    for group in groups:
-        if file.metadata.row_group(group).total_byte_size > limit:
-            raise too_large_error(path, f"row group {group}", limit)
+    for number in groups:
+        group = file.metadata.row_group(number)
+        total = 0
+        for i in range(group.num_columns if group.total_byte_size <= limit else 0):
+            has_lists = file.metadata.schema.column(i).max_repetition_level > 0
+            total += _unpacked(path, handle, group.column(i), limit - total, has_lists)
+            if total > limit:
+                break
+        if max(total, group.total_byte_size) > limit:
+            raise too_large_error(path, f"row group {number}", limit)
+
+
+def _unpacked(path: Path, handle: BinaryIO, column: Any, at_most: int, has_lists: bool) -> int:
+    try:
+        return unpacked_bytes(handle, column, at_most, has_lists=has_lists)
+    except PageHeaderError as error:
+        raise SourceError(f"{path}: cannot be read as Parquet ({error}); write it anew") from error
 
 
 def _packed_texts(metadata: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -59,6 +60,23 @@ def test_a_version_that_cannot_be_read_is_left_for_a_person(tmp_path: Path) -> N
     (registry.folder(NAME, "0001") / MANIFEST_FILE).write_bytes(b"damaged")
     assert prune(registry, NAME, keep=1) == ("0002",)
     assert registry.versions(NAME) == ("0001", "0003", "0004")
+
+
+def test_what_is_no_version_or_damaged_counts_for_none_and_stays(tmp_path: Path) -> None:
+    registry = versions_in(tmp_path, 4)
+    versions = tmp_path / NAME / "versions"
+    for copy in ("0005", "0006", "copy-of-0004"):
+        shutil.copytree(versions / "0001", versions / copy)
+    (versions / "9000").symlink_to("0001")
+    (versions / "0003").rename(tmp_path / "0003")
+    (versions / "0003").symlink_to(tmp_path / "0003")  # moved to another disk
+    train(tmp_path, data=windows_of(30, seed=9))
+    (registry.folder(NAME, "0007") / MANIFEST_FILE).write_bytes(b"damaged")
+    registry.promote(NAME, "0004", expected="0007")
+    before = sorted(entry.name for entry in versions.iterdir())
+    assert prune(registry, NAME, keep=2) == ("0001",)  # 0002 and 0004 are the newest two that count
+    assert sorted(entry.name for entry in versions.iterdir()) == before[1:]
+    assert (tmp_path / "0003" / MANIFEST_FILE).exists()
 
 
 def test_a_process_killed_while_it_removes_leaves_no_half_version(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 
 from streamad.errors import ArtifactError, OutputError, RegistryError
-from streamad.learn.registry.manifest import Manifest, PromotionDecision
-from streamad.learn.registry.registry import NoModelError, OvertakenError, Registry
+from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest
+from streamad.learn.registry.registry import CurrentError, NoModelError, OvertakenError, Registry
 from tests.support.files import file_size_limit, stale_handle
 from tests.support.learning.plant import C, L, load, settings_of, train, windows_of
 
@@ -85,11 +86,53 @@ def test_unknown_version_lists_those_there_are(tmp_path: Path) -> None:
         load(tmp_path, "0009")
 
 
+def renamed(root: Path, version: str, to: str) -> None:
+    """Make the version one of another number, as if so many had been trained."""
+    folder = root / "default/versions" / to
+    manifest = Registry(root).manifest("default", version)
+    shutil.copytree(root / "default/versions" / version, folder)
+    (folder / MANIFEST_FILE).write_bytes(encode_manifest(msgspec.structs.replace(manifest, version=to)))
+
+
 def test_versions_are_ordered_by_number(tmp_path: Path) -> None:
+    train(tmp_path)
     for version in ("10000", "0002", "imported", "9999"):
-        (tmp_path / "default" / "versions" / version).mkdir(parents=True)
-    assert Registry(tmp_path).versions("default") == ("0002", "9999", "10000", "imported")
+        renamed(tmp_path, "0001", version)
+    assert Registry(tmp_path).versions("default") == ("0001", "0002", "9999", "10000", "imported")
     assert train(tmp_path) == "10001"
+
+
+def test_copies_links_and_folders_of_others_are_no_versions_and_give_no_number(tmp_path: Path) -> None:
+    registry = with_challenger(tmp_path)
+    versions = tmp_path / "default/versions"
+    shutil.copytree(versions / "0001", versions / "0003")
+    (versions / "9000").symlink_to("0002")
+    (versions / "9999").mkdir()
+    (versions / "9998").mkdir()
+    (versions / "9998" / MANIFEST_FILE).write_text('{"name": "chart"}')
+    assert registry.versions("default") == ("0001", "0002")
+    found = registry.other_folders("default")
+    assert list(found) == ["0003", "9000", "9998", "9999"]
+    assert "its manifest is that of default 0001, so the folder was copied" in found["0003"]
+    assert "its manifest is that of default 0002" in found["9000"]
+    assert "is not a streamad manifest: move" in found["9998"]
+    assert "the folder has no manifest.json: restore it from a backup, or move" in found["9999"]
+    assert train(tmp_path) == "0004"  # 0003 is taken
+    for use in (registry.manifest, load_version):
+        with pytest.raises(ArtifactError, match="its manifest is that of default 0001"):
+            use(*((tmp_path, "0003") if use is load_version else ("default", "0003")))
+
+
+def load_version(root: Path, version: str) -> object:
+    return load(root, version)
+
+
+def test_a_damaged_version_stays_one(tmp_path: Path) -> None:
+    registry = with_challenger(tmp_path)
+    (registry.folder("default", "0002") / MANIFEST_FILE).write_bytes(b"damaged")
+    assert registry.versions("default") == ("0001", "0002")
+    assert registry.other_folders("default") == {}
+    assert train(tmp_path, data=windows_of(30, seed=2)) == "0003"
 
 
 def test_a_number_once_in_service_is_not_given_again(tmp_path: Path) -> None:
@@ -294,7 +337,9 @@ def test_a_link_at_current_shows_nothing_of_its_target(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("hunter22")
     (tmp_path / "default/CURRENT").unlink()
     (tmp_path / "default/CURRENT").symlink_to(tmp_path / "secret")
-    with pytest.raises(RegistryError, match="CURRENT: a link is in its place; remove the link") as caught:
+    with pytest.raises(
+        RegistryError, match="CURRENT: a link is in its place: put a version into service with"
+    ) as caught:
         registry.current("default")
     assert "hunter22" not in str(caught.value)
 
@@ -305,3 +350,34 @@ def test_a_link_at_current_shows_nothing_of_its_target(tmp_path: Path) -> None:
 )
 def test_a_number_without_its_zeros_is_the_version(tmp_path: Path, said: str, meant: str) -> None:
     assert with_challenger(tmp_path).named("default", said) == meant
+
+
+@pytest.mark.parametrize("damage", [b"", b"../outside", b"0009\n", "link", "fifo"])
+def test_a_damaged_current_names_the_command_that_writes_it_anew(tmp_path: Path, damage: bytes | str) -> None:
+    registry = with_challenger(tmp_path)
+    current, target = tmp_path / "default/CURRENT", tmp_path / "target"
+    current.unlink()
+    target.write_text("kept")
+    if isinstance(damage, bytes):
+        current.write_bytes(damage)
+    elif damage == "link":
+        current.symlink_to(target)
+    else:
+        os.mkfifo(current)
+    command = r"streamad models promote VERSION --model default --config FILE \(there are: 0001, 0002\)$"
+    with pytest.raises(CurrentError, match=command):
+        registry.current("default")
+    assert registry.current_or_none("default") is None
+    with pytest.raises(CurrentError):  # a training does not repair what it did not expect
+        registry.promote("default", "0001", expected=None)
+    registry.promote("default", "0001", expected=None, repairs=True)
+    assert (registry.current("default"), target.read_text()) == ("0001", "kept")
+    with pytest.raises(OvertakenError):  # nothing is damaged any more
+        registry.promote("default", "0002", expected=None, repairs=True)
+
+
+def test_a_damaged_current_without_a_version_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "default").mkdir()
+    (tmp_path / "default/CURRENT").write_bytes(b"")
+    with pytest.raises(CurrentError, match="there is no version, so remove it, then train one with"):
+        Registry(tmp_path).current("default")

@@ -623,7 +623,8 @@ def test_without_s3fs_or_a_known_protocol_the_error_names_it(tmp_path: Path) -> 
         store_of(tmp_path, url="bogus://a/b")
 
 
-def test_a_url_of_a_folder_is_a_folder(tmp_path: Path) -> None:
-    store = store_of(Path("/nowhere"), url=f"file://{tmp_path}/inliers", channels=CHANNELS)
+@pytest.mark.parametrize("host", ["", "localhost"])
+def test_a_url_of_a_folder_is_a_folder(tmp_path: Path, host: str) -> None:
+    store = store_of(Path("/nowhere"), url=f"file://{host}{tmp_path}/inliers", channels=CHANNELS)
     add(store, [1])
     assert len(shards_of(tmp_path)) == 1
