@@ -60,7 +60,7 @@ def _add_counters(table: Table, counters: Mapping[str, Any]) -> None:
         value = counters[name]
         if n := sum(value.values()) if isinstance(value, dict) else value:
             table.add_row(name.replace("_", " "), str(n))
-    if counters["without_id"]:
+    if counters.get("without_id"):
         table.add_row("without an id", f"{count(counters['without_id'], 'sample')} left out")
     if counters.get("bad_values"):
         table.add_row("bad values", bad_values_text(counters["bad_values"]))
@@ -105,7 +105,7 @@ def check_usable(counters: Mapping[str, Any]) -> None:
     parts = [f"{kinds}: unreadable"] if kinds else []
     if counters["ignored"]:
         parts.append(f"{counters['ignored']} hold no channel of the plant")
-    if counters["without_id"]:
+    if counters.get("without_id"):
         parts.append(f"{count(counters['without_id'], 'sample')} without a sequence id: sequences.without_id is skip")
     raise SourceError(f"none of {n} records is usable ({'; '.join(parts)}): see streamad check --config FILE")
 
