@@ -18,6 +18,7 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
+from streamad.judge.explanations.envelope import Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.messages import ModelRef, Verdict
 from streamad.ports import Clock, Scorer
@@ -64,7 +65,8 @@ class WaitingLine(Generic[T]):
 class ModelInService:
     """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms.
 
-    ``training_ids`` are of the sequences that trained or calibrated it.
+    ``training_ids`` are of the sequences that trained or calibrated it, ``envelope`` is of its training windows, None
+    for versions of former releases.
     """
 
     ref: ModelRef
@@ -73,6 +75,7 @@ class ModelInService:
     reference: Reference | None = None
     terms: tuple[str, ...] = ()
     training_ids: TrainingIds = NO_TRAINING_IDS
+    envelope: Envelope | None = None
 
     def knows(self, verdict: Verdict) -> bool:
         """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""

@@ -46,6 +46,7 @@ class RegistryVersions:
             loaded.reference,
             loaded.manifest.training.terms,
             loaded.training_ids,
+            loaded.envelope,
         )
 
 
