@@ -167,9 +167,7 @@ class ChannelSegment(msgspec.Struct, frozen=True, kw_only=True):
     ]
     size: Annotated[
         float | None,
-        _doc(
-            "Median distance of its readings outside the band from the band's edge, in the channel's unit; null for shape."
-        ),
+        _doc("Median distance of its readings outside the band from its edge, in the channel's unit; null for shape."),
     ] = None
     text: Annotated[str, _doc("The segment in words.")]
 
