@@ -149,12 +149,18 @@ def parts_of(name: str, label: int) -> tuple[WindowSet, WindowSet, WindowSet]:
         every = windows_of(simulate(240, 0, seed=label))
         training, held_out, sound = (every.take(np.arange(*part)) for part in ((0, 100), (100, 200), (200, 240)))
         return training, held_out, sound
-    normal = [
-        windows.take(np.flatnonzero(classes == label)) for windows, classes in read(DATA / f"{name}.npz").values()
-    ]
+    splits = read(DATA / f"{name}.npz").values()
+    longest = max(windows.values.shape[2] for windows, _ in splits)
+    normal = [_padded(windows.take(np.flatnonzero(classes == label)), longest) for windows, classes in splits]
     training = normal[0].take(np.arange(min(len(normal[0]), _MOST_TRAINING)))
     held_out, sound = (normal[1].take(np.arange(start, len(normal[1]), 2)[:60]) for start in (0, 1))
     return training, held_out, sound
+
+
+def _padded(windows: WindowSet, length: int) -> WindowSet:
+    """Return the windows with ``length`` places: the splits of a set have those of their own longest sequence."""
+    wider = ((0, 0), (0, 0), (0, length - windows.values.shape[2]))
+    return WindowSet(np.pad(windows.values, wider), windows.lengths, windows.ids)
 
 
 def faulty(

@@ -181,6 +181,8 @@ def _check_windows(values: AnyArray, lengths: AnyArray, shape: tuple[int, int], 
     right = values.dtype == np.float32 and values.shape == (len(values), *shape) and lengths.shape == (len(values),)
     if not right or lengths.dtype != np.int64 or ((lengths < 1) | (lengths > shape[1])).any():
         raise ArtifactError(f"{label} does not hold windows of {shape[0]} channels x {shape[1]} samples: train anew")
+    if not np.isfinite(values).all():
+        raise ArtifactError(f"{label} holds windows with NaN or infinity: train anew")
 
 
 def _reference(folder: Path, shape: tuple[int, int], label: str) -> Reference:

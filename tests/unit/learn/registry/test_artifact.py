@@ -301,6 +301,14 @@ def test_names_that_do_not_fit_the_reference_windows(root: Path, names: Any) -> 
     assert "reference.npz does not hold a name for each window" in refused(root)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_reference_windows_that_are_not_finite(root: Path, value: float) -> None:
+    windows = load(root).reference.values.copy()
+    windows[0, 0, 0] = value
+    rewrite_reference(root, windows=windows)
+    assert "reference.npz holds windows with NaN or infinity" in refused(root)
+
+
 @pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])
 def test_a_model_that_scores_otherwise_than_when_trained(root: Path, offset: float) -> None:
     assert "scores its probe otherwise" in refused(root, detector=MeanDetector(offset))
