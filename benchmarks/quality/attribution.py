@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +43,7 @@ from streamad.types import FloatArray, IntArray, Window, WindowSet
 SIMULATED: Final = "simulated"
 CHOOSING: Final = (SIMULATED, "natops", "racket_sports", "epilepsy", "basic_motions")
 """The sets on which parts, replacements and their numbers were chosen; the others report them."""
-OTHERS: Final = ("character_trajectories", "spoken_arabic_digits", "ering")
+OTHERS: Final = ("character_trajectories", "spoken_arabic_digits")
 KINDS: Final = ("stuck", "bias", "drift", "spike", "noise")
 _RATE: Final = 0.02
 _MOST_TRAINING: Final = 200
@@ -231,6 +231,16 @@ def measure_injected(name: str, label: int, *, size: float, most: int) -> dict[s
     }
 
 
+def pooled(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
+    """Return the detected cases of all rows, and the shares of them with the channel first and an overlap."""
+    n = sum(row["n_detected"] for row in rows)
+    means = {
+        key: round(sum(row[key] * row["n_detected"] for row in rows if row["n_detected"]) / n, 3) if n else None
+        for key in ("first", "overlaps")
+    }
+    return {"n_detected": n, **means}
+
+
 def _mean(values: Any) -> float | None:
     return round(float(np.mean(values)), 3) if len(values) else None
 
@@ -346,6 +356,8 @@ def main() -> int:
             for label in _classes(name)
         )
         found["injected"] = _printed(rows, "injected", _shown_injected)
+        found["pooled"] = pooled(found["injected"])
+        print(f"pooled: {json.dumps(found['pooled'])}")
     if "loops" in arguments.parts:
         found["loops"] = _printed(measure_loops(max(1, arguments.cases // 4)), "loops", _shown_ranked)
     if "tennessee" in arguments.parts:

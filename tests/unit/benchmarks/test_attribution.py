@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.quality.attribution import KINDS, injected, overlap
+from benchmarks.quality.attribution import KINDS, injected, overlap, pooled
 from streamad.judge.attribution import Explanation
 from streamad.judge.explanations.segments import Segment
 
@@ -43,3 +43,14 @@ def test_an_overlap_counts_in_the_known_channel_alone(
 
 def test_an_explanation_without_segments_overlaps_nothing() -> None:
     assert overlap(Explanation(np.zeros(2), ()), 0, (4, 7), 11) == (False, 0.0, 0.0)
+
+
+def test_pooled_figures_count_cases_not_rows() -> None:
+    nothing = {"n_detected": 0, "first": None, "overlaps": None}
+    rows = [
+        {"n_detected": 30, "first": 1.0, "overlaps": 0.8},
+        {"n_detected": 10, "first": 0.6, "overlaps": 0.4},
+        nothing,
+    ]
+    assert pooled(rows) == {"n_detected": 40, "first": 0.9, "overlaps": 0.7}
+    assert pooled([nothing]) == {"n_detected": 0, "first": None, "overlaps": None}
