@@ -6,9 +6,11 @@ __all__ = [
     "SCHEMA_VERSION",
     "Alert",
     "Attribution",
+    "ChannelSegment",
     "ChannelShare",
     "DeadLetter",
     "Decision",
+    "Direction",
     "EndReason",
     "Event",
     "Feedback",
@@ -42,6 +44,7 @@ EndReason = Literal[
 ]
 Decision = Literal["normal", "anomalous", "unscorable", "learning"]
 Tail = Literal["empirical", "extrapolated"]
+Direction = Literal["above", "below", "shape"]
 Role = Literal["alerts", "attributions", "verdicts", "dead_letters", "late", "events", "feedback", "control"]
 
 
@@ -146,6 +149,29 @@ class NearestSequence(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class ChannelSegment(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of time in which a channel departs from normal, compared with the band of normal sequences.
+
+    The band holds 90 % of the normal training sequences at each point: from their 5 % to their 95 % quantile.
+    """
+
+    channel: Annotated[str, _doc("Name of the channel.")]
+    unit: Annotated[str, _doc("Its unit, as configured.")]
+    start: Annotated[float, _doc("Its first sample, as a share of the sequence (0 to 1).")]
+    end: Annotated[float, _doc("Its last sample, as a share of the sequence (0 to 1); equal to start for one sample.")]
+    start_time: Annotated[_Time, _doc("Event time of its first sample (RFC 3339, UTC), for evenly spaced samples.")]
+    end_time: Annotated[_Time, _doc("Event time of its last sample (RFC 3339, UTC), for evenly spaced samples.")]
+    direction: Annotated[
+        Direction,
+        _doc("above, below: the readings lie on this side of the band. shape: inside of it, or on both sides."),
+    ]
+    size: Annotated[
+        float | None,
+        _doc("Median distance of its readings outside the band from its edge, in the channel's unit; null for shape."),
+    ] = None
+    text: Annotated[str, _doc("The segment in words.")]
+
+
 class Attribution(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="attribution"):
     """Why a sequence was anomalous: the K terms, the dominating one, the channels' shares, and normal sequences."""
 
@@ -170,6 +196,21 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
             "if the model's version was made by a release that stored no names."
         ),
     ] = []
+    leading_terms: Annotated[
+        list[int],
+        _doc(
+            "Numbers of the terms that lie furthest above their median over held-out normal sequences: at most three, "
+            "the furthest first, each with at least a tenth of what all terms lie above theirs."
+        ),
+    ] = []
+    segments: Annotated[
+        list[ChannelSegment],
+        _doc(
+            "When the channels with the largest shares depart from normal: at most three channels, the largest share "
+            "first, at most two segments each."
+        ),
+    ] = []
+    detail: Annotated[str | None, _doc("What the attribution leaves out, and why, as text; null if nothing.")] = None
     schema_version: _Version = SCHEMA_VERSION
 
 

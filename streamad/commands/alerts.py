@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from streamad.commands.shared.console import err, out, print_json, run_async, stop_on_signals
-from streamad.commands.shared.monitor import alert_line, unscorable_line
+from streamad.commands.shared.console import Fields, err, out, print_json, run_async, stop_on_signals
+from streamad.commands.shared.monitor import alert_line, attribution_line, unscorable_line
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
-from streamad.messages import Alert, Verdict
+from streamad.messages import Alert, Attribution, Verdict
 from streamad.plugins import ConnectorContext, connect_subscription, load, split_url
 from streamad.ports import Subscription
 from streamad.runtime.subscribing import Messages
@@ -53,7 +53,8 @@ def tail(
 ) -> None:
     """Print alerts as they are committed, until Ctrl-C.
 
-    If the plant has no verdicts sink, its alerts sink also gets the sequences that could not be judged.
+    If the plant has no verdicts sink, its alerts sink also gets the sequences that could not be judged. With --url of
+    the attributions sink it prints why each alert was raised.
 
     Example: streamad alerts tail --group shift-desk --json
     """
@@ -85,17 +86,24 @@ def _of_plant(settings: Settings, context: ConnectorContext, wanted: dict[str, A
 
 async def _print(subscription: Subscription, *, as_json: bool, limit: int | None) -> None:
     n_printed = 0
-    async with Messages[Alert | Verdict](subscription, (Alert, Verdict)) as messages:
+    kinds = (Alert, Attribution, Verdict)
+    async with Messages[Alert | Attribution | Verdict](subscription, kinds) as messages:
         async for message in messages:
             if isinstance(message, Verdict) and message.decision != "unscorable":
                 continue
             if as_json:
                 print_json(message)
             else:
-                out.print(alert_line(message) if isinstance(message, Alert) else unscorable_line(message))
+                out.print(_line(message))
             n_printed += 1
             if n_printed == limit:
                 return
+
+
+def _line(message: Alert | Attribution | Verdict) -> Fields:
+    if isinstance(message, Alert):
+        return alert_line(message)
+    return attribution_line(message) if isinstance(message, Attribution) else unscorable_line(message)
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> None:

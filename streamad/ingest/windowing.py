@@ -69,6 +69,20 @@ def to_window(
         return Unscorable(str(refusal))
 
 
+def shown_share(settings: WindowSettings, n_samples: int, span_us: int) -> float:
+    """Return the share of a sequence's time that its window holds; below 1 if it is truncated, or its grid ends before.
+
+    Without ``resample`` the samples of a truncated sequence count as evenly spaced.
+    """
+    if span_us <= 0 or n_samples < 2:
+        return 1.0
+    most = settings.length if settings.longer == "truncate" else MAX_GRID_POINTS
+    if settings.resample is not None:
+        period_us = settings.resample.period
+        return min(span_us // period_us, most - 1) * period_us / span_us
+    return min(1.0, (most - 1) / (n_samples - 1)) if settings.longer == "truncate" else 1.0
+
+
 def _check(sequence: FinishedSequence, settings: WindowSettings, channels: Sequence[ChannelSpec] | None) -> int:
     """Return the largest number of points in the window; nothing is allocated by the length of time."""
     n_channels = sequence.values.shape[1]

@@ -256,3 +256,7 @@ class Calibration:
             int(np.searchsorted(column, term, side="left")) / self.n
             for column, term in zip(self.terms.T, terms, strict=True)
         )
+
+    def term_excesses(self, terms: FloatArray) -> tuple[float, ...]:
+        """Return for each of the terms [K] how far it lies above its median over held-out inliers; 0 if below."""
+        return tuple(np.maximum(terms.astype(np.float64) - np.median(self.terms, axis=0), 0.0).tolist())

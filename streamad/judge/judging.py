@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from streamad.errors import DetectorError, StreamadError
-from streamad.ingest.windowing import Unscorable, to_window
+from streamad.ingest.windowing import Unscorable, shown_share, to_window
 from streamad.judge.attribution import METHOD, explain
 from streamad.judge.scoring import Batchers, MicroBatcher, Scored
 from streamad.judge.verdicts import learning, make_alert, make_attribution, scored, unscorable
@@ -99,13 +100,14 @@ class Judge:
         if model.reference is None:
             return None
         try:
-            explanation = await batcher.run(explain, model.scorer, window, model.reference)
+            explanation = await batcher.run(explain, model.scorer, window, model.reference, model.envelope)
         except StreamadError:
             raise
         except Exception as error:  # the model is foreign code and may fail in any way
             name = f"{model.ref.name} {model.ref.version}"
             why = plugin_failure(error) or repr(error)
             raise DetectorError(f"model {name} failed while explaining an alert: {why}") from error
+        span_us = round((alert.end_time - alert.start_time) / timedelta(microseconds=1))
         return make_attribution(
             alert,
             result.terms,
@@ -114,4 +116,5 @@ class Judge:
             channels=self._channels,
             method=METHOD,
             names=model.terms,
+            shown=shown_share(self._settings.window, alert.n_samples, span_us),
         )

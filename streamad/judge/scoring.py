@@ -18,6 +18,7 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration, CalibrationMethod
+from streamad.judge.explanations.envelope import Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.messages import ModelRef, Verdict
 from streamad.plugins import plugin_failure
@@ -65,7 +66,8 @@ class WaitingLine(Generic[T]):
 class ModelInService:
     """A model with its calibration; without ``reference`` there is no attribution. ``terms`` names the K terms.
 
-    ``training_ids`` are of the sequences that trained or calibrated it; ``method`` is that of the calibration.
+    ``training_ids`` are of the sequences that trained or calibrated it; ``method`` is that of the calibration;
+    ``envelope`` is of its training windows, None for versions of former releases.
     """
 
     ref: ModelRef
@@ -75,6 +77,7 @@ class ModelInService:
     terms: tuple[str, ...] = ()
     training_ids: TrainingIds = NO_TRAINING_IDS
     method: CalibrationMethod = "split"
+    envelope: Envelope | None = None
 
     def knows(self, verdict: Verdict) -> bool:
         """Return whether the verdict's sequence has the id of one that trained or calibrated the model."""

@@ -16,9 +16,14 @@ import numpy as np
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration, score_of
-from streamad.messages import Alert, Attribution, ChannelShare, ModelRef, TermShare, Verdict
+from streamad.judge.explanations.segments import Segment
+from streamad.judge.explanations.words import phrase
+from streamad.messages import Alert, Attribution, ChannelSegment, ChannelShare, ModelRef, TermShare, Verdict
 from streamad.settings.plant_yaml import AlertSettings
 from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, FloatArray, Position, from_us
+
+_MOST_LEADING = 3
+_LEADING_SHARE = 0.1
 
 
 def alert_id(stream: str, sequence: str, first_position: Position, start_us: int) -> str:
@@ -102,10 +107,12 @@ def make_attribution(
     channels: Sequence[ChannelSpec],
     method: str,
     names: Sequence[str] = (),
+    shown: float = 1.0,
 ) -> Attribution:
     """Return why ``alert`` was raised, from its terms [K], their ``names``, and the ``explanation`` of its window.
 
-    The dominating transformation is the one with the largest term, as in the paper's appendix on thyroid.
+    The dominating transformation is the one with the largest term, as in the paper's appendix on thyroid. ``shown`` is
+    the share of the sequence's time that its window holds (``shown_share``).
     """
     quantiles = calibration.term_quantiles(terms)
     members = tuple(names) if len(names) == len(terms) else (None,) * len(terms)
@@ -124,11 +131,36 @@ def make_attribution(
         dominating_transformation=largest,
         dominating_member=members[largest],
         nearest=list(explanation.nearest),
+        leading_terms=_leading(calibration.term_excesses(terms)),
+        segments=[_segment(alert, each, channels[each.channel], shown) for each in explanation.segments],
+        detail=explanation.detail,
         channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
         method=method,
         tail=alert.tail,
         model=alert.model,
         created_at=alert.created_at,
+    )
+
+
+def _leading(excesses: Sequence[float]) -> list[int]:
+    """Return the numbers of the at most three largest ``excesses`` [K] that are at least a tenth of their sum."""
+    least = _LEADING_SHARE * sum(excesses)
+    order = sorted(range(len(excesses)), key=lambda k: -excesses[k])
+    return [k for k in order[:_MOST_LEADING] if excesses[k] > 0 and excesses[k] >= least]
+
+
+def _segment(alert: Alert, segment: Segment, channel: ChannelSpec, shown: float) -> ChannelSegment:
+    start, end, span = shown * segment.start, shown * segment.end, alert.end_time - alert.start_time
+    return ChannelSegment(
+        channel=channel.name,
+        unit=channel.unit,
+        start=start,
+        end=end,
+        start_time=alert.start_time + start * span,
+        end_time=alert.start_time + end * span,
+        direction=segment.direction,
+        size=segment.size,
+        text=phrase(channel.name, channel.unit, segment.size, segment.direction, start, end),
     )
 
 

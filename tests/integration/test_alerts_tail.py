@@ -43,6 +43,20 @@ def test_it_prints_the_alerts_of_the_config_as_run_does(plant: CliPlant) -> None
     assert [line.rpartition("  id ")[2] for line in lines] == ids
 
 
+def test_it_prints_why_the_alerts_were_raised_from_the_attributions_sink(plant: CliPlant) -> None:
+    plant.write_config(sinks={"alerts": "out/alerts.jsonl", "attributions": "out/attributions.jsonl"})
+    printed = plant("run").err
+    stored = [json.loads(line) for line in (plant.folder / "out/attributions.jsonl").read_text().splitlines()]
+    follow = "alerts tail --url file:out/attributions.jsonl --from-start --limit"
+    lines = plant(follow, str(len(stored)), config=False).out.splitlines()
+    assert len(lines) == len(stored) >= 2
+    for line, message in zip(lines, stored, strict=True):
+        assert line.startswith(f"WHY {message['stream']} {message['sequence']}  because of ")
+        assert message["segments"]
+        assert message["segments"][0]["text"] in line
+        assert line.partition("  because of ")[2] in printed
+
+
 def test_it_prints_json_of_a_url_and_a_group_goes_on(judged: CliPlant) -> None:
     stored = [json.loads(line) for line in alerts_of(judged)]
     tail = "alerts tail --url file:out/alerts.jsonl --group desk --json --limit"

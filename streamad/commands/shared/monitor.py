@@ -44,12 +44,26 @@ def alert_line(alert: Alert, attribution: Attribution | None = None) -> Fields:
     if alert.tail == "extrapolated":
         line.add("(extrapolated)")
     if attribution is not None:
-        first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share >= 0.01]
-        if first:
-            line.add(f"because of {', '.join(first)}")
-        for each in attribution.nearest[:1]:
-            line.add(f"nearest normal {_cut(each.sequence)}")
+        _add_reasons(line, attribution)
     return line.add(f"id {alert.alert_id[:_ID_CHARACTERS]}", "dim")
+
+
+def attribution_line(attribution: Attribution) -> Fields:
+    """Return one line for a person: why the alert of a sequence was raised."""
+    line = Fields(len("WHY ")).add("WHY", "bold").add(attribution.stream, gap=" ").add(attribution.sequence, gap=" ")
+    _add_reasons(line, attribution)
+    return line.add(f"id {attribution.alert_id[:_ID_CHARACTERS]}", "dim")
+
+
+def _add_reasons(line: Fields, attribution: Attribution) -> None:
+    """Add the channels with the largest shares, when the first one departs from normal, and the nearest sequence."""
+    first = [f"{share.channel} {share.share:.0%}" for share in attribution.channels[:2] if share.share >= 0.01]
+    if first:
+        line.add(f"because of {', '.join(first)}")
+    for segment in attribution.segments[:1]:
+        line.add(_cut(segment.text))
+    for each in attribution.nearest[:1]:
+        line.add(f"nearest normal {_cut(each.sequence)}")
 
 
 def _cut(name: str) -> str:

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import ArtifactError, ConfigError, PluginError, StreamadError
 from streamad.judge.attribution import Reference, printable
+from streamad.judge.explanations.envelope import LEVELS, Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import (
@@ -67,6 +69,9 @@ CALIBRATION_FILE = "calibration.npy"
 PROBE_FILE = "probe.npz"
 REFERENCE_FILE = "reference.npz"
 TRAINING_IDS_FILE = "training_ids.npy"
+ENVELOPE_FILE = "envelope.npz"
+_ENVELOPE_ARRAYS = ("clock", "clock_n", "phase", "phase_n")
+_ZIP_BYTES = 4096  # of an archive beside its arrays, at most
 # Float32 kernels of other processors sum in another order; a wrong or damaged model deviates by far more. The stored
 # terms were computed on a CPU; other devices use other kernels throughout.
 PROBE_TOLERANCE = 1e-4
@@ -79,7 +84,8 @@ class LoadedModel:
     """A verified model.
 
     ``calibration_terms`` float32 [n, K] of held-out inliers; ``reference`` holds typical training windows, for
-    attribution; ``training_ids`` of all sequences that trained or calibrated it, empty for versions of former releases.
+    attribution; ``training_ids`` of all sequences that trained or calibrated it, empty for versions of former releases;
+    ``envelope`` of its training windows, None for versions of former releases.
     """
 
     scorer: Scorer
@@ -88,6 +94,7 @@ class LoadedModel:
     calibration_terms: FloatArray
     reference: Reference
     training_ids: TrainingIds = NO_TRAINING_IDS
+    envelope: Envelope | None = None
 
 
 def write_arrays(
@@ -97,8 +104,9 @@ def write_arrays(
     probe: tuple[FloatArray, IntArray, FloatArray],
     reference: Reference,
     training_ids: TrainingIds,
+    envelope: Envelope,
 ) -> None:
-    """Write calibration [n, K], probe (windows [P, C, L], lengths [P], terms [P, K]), reference windows and ids.
+    """Write calibration [n, K], probe (windows [P, C, L], lengths [P], terms [P, K]), reference windows, ids, envelope.
 
     The same arrays give the same bytes. Raises OSError.
     """
@@ -108,6 +116,8 @@ def write_arrays(
     arrays: dict[str, AnyArray] = {"windows": reference.values, "lengths": reference.lengths, **names}
     np.savez(folder / REFERENCE_FILE, allow_pickle=False, **arrays)
     np.save(folder / TRAINING_IDS_FILE, training_ids.hashes, allow_pickle=False)
+    levels = {name: getattr(envelope, name) for name in _ENVELOPE_ARRAYS}
+    np.savez(folder / ENVELOPE_FILE, allow_pickle=False, **levels)
 
 
 def probe_deviation(found: FloatArray, stored: FloatArray) -> float:
@@ -146,7 +156,8 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     terms = _check_terms(read_npy(folder / CALIBRATION_FILE), scorer.n_terms, label)
     reference = _reference(folder, shape, label)
     ids = _training_ids(folder, label) if TRAINING_IDS_FILE in manifest.files else NO_TRAINING_IDS
-    return LoadedModel(scorer, ref, manifest, terms, reference, ids)
+    envelope = _envelope(folder, shape, label) if ENVELOPE_FILE in manifest.files else None
+    return LoadedModel(scorer, ref, manifest, terms, reference, ids, envelope)
 
 
 def read_calibration(folder: Path, label: str) -> FloatArray:
@@ -188,6 +199,8 @@ def _check_windows(values: AnyArray, lengths: AnyArray, shape: tuple[int, int], 
     right = values.dtype == np.float32 and values.shape == (len(values), *shape) and lengths.shape == (len(values),)
     if not right or lengths.dtype != np.int64 or ((lengths < 1) | (lengths > shape[1])).any():
         raise ArtifactError(f"{label} does not hold windows of {shape[0]} channels x {shape[1]} samples: train anew")
+    if not np.isfinite(values).all():
+        raise ArtifactError(f"{label} holds windows with NaN or infinity: train anew")
 
 
 def _reference(folder: Path, shape: tuple[int, int], label: str) -> Reference:
@@ -203,6 +216,25 @@ def _training_ids(folder: Path, label: str) -> TrainingIds:
     if hashes.dtype != np.uint64 or hashes.ndim != 1 or (np.diff(hashes.astype(np.float64)) < 0).any():
         raise ArtifactError(f"{label}: {TRAINING_IDS_FILE} does not hold ascending hashes: train anew")
     return TrainingIds(hashes)
+
+
+def _envelope(folder: Path, shape: tuple[int, int], label: str) -> Envelope:
+    """Read the envelope of windows of ``shape``; no more memory is taken than such a one needs."""
+    path, bad = folder / ENVELOPE_FILE, f"{label}: {ENVELOPE_FILE} does not hold the levels of {shape[0]} channels x "
+    n_points = shape[0] * shape[1]
+    most = 2 * (len(LEVELS) * n_points * 4 + shape[1] * 8) + _ZIP_BYTES
+    with _readable(path), ZipFile(path) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+    if size > most:
+        raise ArtifactError(f"{bad}{shape[1]} samples ({size} bytes, at most {most} are needed): train anew")
+    clock, clock_n, phase, phase_n = read_npz(path, _ENVELOPE_ARRAYS)
+    right = clock.dtype == phase.dtype == np.float32 and clock_n.dtype == phase_n.dtype == np.int64
+    if not right or clock.shape != (len(LEVELS), *shape):
+        raise ArtifactError(f"{bad}{shape[1]} samples: train anew")
+    try:
+        return Envelope(clock, clock_n, phase, phase_n)
+    except ArtifactError as error:
+        raise ArtifactError(f"{label}: {error}") from error
 
 
 def _check_terms(terms: AnyArray, n_terms: int, label: str) -> FloatArray:

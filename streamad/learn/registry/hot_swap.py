@@ -48,6 +48,7 @@ class RegistryVersions:
             loaded.manifest.training.terms,
             loaded.training_ids,
             loaded.manifest.metrics.method,
+            loaded.envelope,
         )
 
 

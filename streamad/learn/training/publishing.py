@@ -13,6 +13,7 @@ import numpy as np
 from streamad.errors import DetectorError, TrainingDataError
 from streamad.judge.attribution import reference_windows
 from streamad.judge.calibration import Calibration, CalibrationMethod, certifiable_rate, scores_of
+from streamad.judge.explanations.envelope import Envelope
 from streamad.judge.training_ids import TrainingIds
 from streamad.learn.registry.artifact import PROBE_TOLERANCE_OTHER_DEVICES, probe_deviation, write_arrays
 from streamad.learn.registry.manifest import (
@@ -92,6 +93,7 @@ class Publisher:
                 probe=_probe(fitted, self.fits.detector.load(staged.folder, device="cpu"), training),
                 reference=reference,
                 training_ids=TrainingIds.of((*training.ids, *calibration_ids)),
+                envelope=Envelope.of(training.values, training.lengths),
             )
             return staged.publish(self._manifest(fitted, calibration, training_terms))
 

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from io import StringIO
 
 import pytest
+from msgspec import structs
+from rich.console import Console
 
 from streamad.commands.shared.figures.report import RunReport, print_summary
-from streamad.commands.shared.monitor import alert_line, event_line
+from streamad.commands.shared.monitor import alert_line, attribution_line, event_line
 from streamad.learn.feedback.exchange import Unread
-from streamad.messages import Alert, Attribution, ChannelShare, Event, ModelRef, NearestSequence, TermShare
+from streamad.messages import (
+    Alert,
+    Attribution,
+    ChannelSegment,
+    ChannelShare,
+    Event,
+    ModelRef,
+    NearestSequence,
+    TermShare,
+)
 from streamad.telemetry.metrics import LearningCounters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,6 +63,24 @@ def why(*nearest: str) -> Attribution:
     )
 
 
+def in_segments(*texts: str) -> Attribution:
+    segments = [
+        ChannelSegment(
+            channel="temp",
+            unit="K",
+            start=0.62,
+            end=0.8,
+            start_time=NOW,
+            end_time=NOW,
+            direction="above",
+            size=3.1,
+            text=text,
+        )
+        for text in texts
+    ]
+    return structs.replace(why(), segments=segments)
+
+
 def test_an_alert_ends_with_as_much_of_its_id_as_feedback_needs() -> None:
     assert str(alert_line(ALERT)) == "ALERT r1 B-2  score 2.500  p 0.0100  id 5f0c2a91"
 
@@ -68,6 +98,28 @@ def test_an_alert_ends_with_as_much_of_its_id_as_feedback_needs() -> None:
 def test_an_alert_names_its_channels_and_the_nearest_normal_sequence(nearest: list[str], said: str) -> None:
     line = str(alert_line(ALERT, why(*nearest)))
     assert line == f"ALERT r1 B-2  score 2.500  p 0.0100  because of temp 80%, flow 20%{said}  id 5f0c2a91"
+
+
+def test_an_alert_says_when_its_first_channel_departs_from_normal() -> None:
+    text = "temp 3.1 K above the band from 62 % to 80 %"
+    line = alert_line(ALERT, in_segments(text, "flow of unusual shape at 5 %"))
+    assert f"  because of temp 80%, flow 20%  {text}  id 5f0c2a91" in str(line)
+    assert "flow of unusual" not in str(line)
+    assert f"  {'c' * 59}…  id" in str(alert_line(ALERT, in_segments("c" * 70)))
+
+
+def test_no_line_of_an_alert_is_wider_than_a_terminal_of_80_columns() -> None:
+    console = Console(width=80, force_terminal=True, no_color=True, file=StringIO())
+    attribution = structs.replace(in_segments("c" * 70), nearest=[NearestSequence(sequence="s" * 70, distance=1.0)])
+    console.print(alert_line(ALERT, attribution))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= 80 + len("\x1b[0m") * 4
+    assert len(lines) == 4
+
+
+def test_an_attribution_has_a_line_of_its_own() -> None:
+    line = str(attribution_line(in_segments("temp 3.1 K above the band at 62 %")))
+    assert line == "WHY r1 B-2  because of temp 80%, flow 20%  temp 3.1 K above the band at 62 %  id 5f0c2a91"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.ingest.windowing import MAX_GRID_POINTS, Unscorable, to_window
+from streamad.ingest.windowing import MAX_GRID_POINTS, Unscorable, shown_share, to_window
 from streamad.settings.plant_yaml import WindowSettings
 from streamad.types import ChannelSpec, FinishedSequence, Position, Window
 
@@ -280,3 +280,19 @@ def test_complete_and_gappy_channels_are_read_alike(data, seed):
 )
 def test_reasons_are_the_same_whatever_the_figures(detail, reason):
     assert Unscorable(detail).reason == (reason or "channel a: b: too much is missing (window.max_missing)")
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_samples", "span_us", "share"),
+    [
+        ({"longer": "resample"}, 9, 8_000_000, 1.0),
+        ({"longer": "truncate"}, 4, 3_000_000, 1.0),
+        ({"longer": "truncate"}, 9, 8_000_000, 3 / 8),
+        ({"longer": "truncate"}, 1, 0, 1.0),
+        ({"resample": {"period": "1s"}, "longer": "truncate"}, 90, 8_000_000, 3 / 8),
+        ({"resample": {"period": "1s"}, "longer": "resample"}, 90, 8_500_000, 8 / 8.5),
+        ({"resample": {"period": "1s"}, "longer": "truncate"}, 90, 2_500_000, 2 / 2.5),
+    ],
+)
+def test_the_share_of_a_sequence_that_its_window_holds(settings, n_samples, span_us, share):
+    assert shown_share(WindowSettings(length=4, **settings), n_samples, span_us) == pytest.approx(share)

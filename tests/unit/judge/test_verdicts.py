@@ -1,7 +1,7 @@
 """Verdicts, alerts and attributions hold what was decided."""
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration
+from streamad.judge.explanations.segments import Segment
 from streamad.judge.verdicts import alert_id, make_alert, make_attribution, scored, unscorable
 from streamad.messages import ModelRef, NearestSequence
 from streamad.settings.plant_yaml import AlertSettings
@@ -171,3 +172,51 @@ def test_the_largest_term_dominates_and_of_equal_ones_the_first(terms, largest):
         method="channel-replacement",
     )
     assert why.dominating_transformation == largest
+
+
+def explained_by(*segments, terms=(500, 7), shown=1.0, detail=None, calibration=CALIBRATION):
+    return make_attribution(
+        make_alert(judged([500, 7]), POLICY),
+        np.array(terms, dtype=np.float32),
+        calibration=calibration,
+        explanation=Explanation(np.array([0.2, 0.7, 0.1]), (), segments, detail),
+        channels=CHANNELS,
+        method="channel-replacement",
+        shown=shown,
+    )
+
+
+@pytest.mark.parametrize(("shown", "start", "end"), [(1.0, 0.25, 0.75), (0.5, 0.125, 0.375)])
+def test_a_segment_has_its_place_in_the_sequence_and_in_time(shown, start, end):
+    (segment,) = explained_by(Segment(1, 0.25, 0.75, "above", 3.14), shown=shown).segments
+    assert (segment.channel, segment.unit, segment.direction, segment.size) == ("pressure", "bar", "above", 3.14)
+    assert (segment.start, segment.end) == (start, end)
+    begin = datetime(2026, 3, 1, 8, 15, 30, 250_000, tzinfo=UTC)
+    assert segment.start_time == begin + timedelta(seconds=0.5 * start)
+    assert segment.end_time == begin + timedelta(seconds=0.5 * end)
+    assert segment.text.startswith("pressure 3.1 bar above the band from ")
+
+
+def test_what_an_explanation_leaves_out_is_said():
+    assert explained_by().detail is None
+    assert explained_by().segments == []
+    assert explained_by(detail="too many channels").detail == "too many channels"
+
+
+@pytest.mark.parametrize(
+    ("terms", "leading"),
+    [
+        ([48, 49], []),  # the medians
+        ([500, 7], [0]),
+        ([148, 249], [1, 0]),
+        ([48, 249], [1]),
+        ([53, 149], [1]),  # 5 of 105 are too few
+    ],
+)
+def test_the_leading_terms_lie_furthest_above_their_medians(terms, leading):
+    assert explained_by(terms=terms).leading_terms == leading
+
+
+def test_at_most_three_terms_lead():
+    calibration = Calibration.from_terms(np.zeros((49, 5), np.float32))
+    assert explained_by(terms=[2, 5, 3, 4, 1], calibration=calibration).leading_terms == [1, 3, 2]

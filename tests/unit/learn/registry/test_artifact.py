@@ -16,6 +16,7 @@ import pytest
 
 from streamad.errors import ArtifactError
 from streamad.judge.attribution import printable
+from streamad.judge.explanations.envelope import Envelope
 from streamad.learn.registry.artifact import probe_deviation
 from streamad.learn.registry.registry import Registry
 from streamad.plugins import make_detector
@@ -24,7 +25,7 @@ from streamad.types import WindowSet
 from tests.support.learning.plant import C, L, MeanDetector, load, settings_of, train, windows_of
 
 CHANNELS = [{"name": "temp", "unit": "degC"}, {"name": "pressure", "unit": "bar"}, {"name": "flow"}]
-FILES = ["model.npz", "calibration.npy", "probe.npz", "reference.npz", "training_ids.npy"]
+FILES = ["model.npz", "calibration.npy", "probe.npz", "reference.npz", "training_ids.npy", "envelope.npz"]
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +204,61 @@ def test_a_version_knows_the_sequences_that_made_it_and_one_of_a_former_release_
     assert len(load(root).training_ids.hashes) == 0
 
 
+def rewrite_envelope(root: Path, **changes: Any) -> None:
+    """Write envelope.npz anew with ``changes``."""
+    path = folder_of(root) / "envelope.npz"
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {**dict(archive), **changes}
+    np.savez(path, allow_pickle=False, **arrays)
+    reseal(root, "envelope.npz")
+
+
+def test_the_envelope_is_that_of_the_training_windows(root: Path) -> None:
+    envelope, data = load(root).envelope, windows_of(30)
+    assert envelope is not None
+    expected = Envelope.of(data.values, data.lengths)
+    for name in ("clock", "clock_n", "phase", "phase_n"):
+        assert np.array_equal(getattr(envelope, name), getattr(expected, name)), name
+
+
+def test_a_version_of_a_former_release_has_no_envelope(root: Path) -> None:
+    (folder_of(root) / "envelope.npz").unlink()
+    edit_manifest(root, lambda content: content["files"].pop("envelope.npz"))
+    assert load(root).envelope is None
+
+
+LEVELS_OF_ONE = np.zeros((7, C, L), np.float32)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clock": LEVELS_OF_ONE.astype(np.float64)},
+        {"clock": LEVELS_OF_ONE[:, :, 1:]},
+        {"clock": LEVELS_OF_ONE[:6]},
+        {"phase": LEVELS_OF_ONE[0]},
+        {"phase": np.full_like(LEVELS_OF_ONE, np.nan)},
+        {"phase": LEVELS_OF_ONE - np.arange(7, dtype=np.float32)[:, None, None]},
+        {"phase_n": np.zeros(L, np.int64)},
+        {"clock_n": np.zeros(L, np.float32)},
+        {"clock_n": np.zeros(L + 1, np.int64)},
+        {"more": np.zeros(100_000)},
+    ],
+    ids=["double", "short", "levels", "flat", "nan", "descending", "none", "counts", "long", "large"],
+)
+def test_an_envelope_that_does_not_fit(root: Path, changes: dict[str, Any]) -> None:
+    rewrite_envelope(root, **changes)
+    assert "envelope" in refused(root)
+
+
+def test_an_envelope_packed_small_takes_no_memory(root: Path) -> None:
+    path = folder_of(root) / "envelope.npz"
+    large = np.zeros((7, C, 10_000_000), np.int8)
+    np.savez_compressed(path, clock=large, clock_n=np.zeros(L, np.int64), phase=large, phase_n=np.zeros(L, np.int64))
+    reseal(root, "envelope.npz")
+    assert "bytes, at most" in refused(root)
+
+
 def rewrite_reference(root: Path, **changes: Any) -> None:
     """Write reference.npz anew with ``changes``; None leaves an array out."""
     path = folder_of(root) / "reference.npz"
@@ -243,6 +299,14 @@ def test_hostile_names_in_an_artifact_are_cut_when_it_is_loaded(root: Path) -> N
 def test_names_that_do_not_fit_the_reference_windows(root: Path, names: Any) -> None:
     rewrite_reference(root, names=names)
     assert "reference.npz does not hold a name for each window" in refused(root)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_reference_windows_that_are_not_finite(root: Path, value: float) -> None:
+    windows = load(root).reference.values.copy()
+    windows[0, 0, 0] = value
+    rewrite_reference(root, windows=windows)
+    assert "reference.npz holds windows with NaN or infinity" in refused(root)
 
 
 @pytest.mark.parametrize("offset", [0.01, -0.01, float("nan"), float("inf")])
@@ -318,7 +382,7 @@ def test_an_empty_probe_proves_nothing(root: Path) -> None:
     assert "scores its probe otherwise" in refused(root)
 
 
-@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz", "training_ids.npy"])
+@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz", "training_ids.npy", "envelope.npz"])
 def test_pickles_are_never_read(root: Path, name: str) -> None:
     np.save(folder_of(root) / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     (folder_of(root) / "x.npy").replace(folder_of(root) / name)
@@ -326,7 +390,7 @@ def test_pickles_are_never_read(root: Path, name: str) -> None:
     assert "cannot be read as arrays" in refused(root)
 
 
-@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz", "training_ids.npy"])
+@pytest.mark.parametrize("name", ["calibration.npy", "probe.npz", "reference.npz", "training_ids.npy", "envelope.npz"])
 def test_mutated_array_files_load_or_are_refused(root: Path, name: str) -> None:
     """Behind a matching checksum (a hand-made artifact) whatever bytes there are give an answer or an ArtifactError."""
     path = folder_of(root) / name

@@ -30,7 +30,15 @@ def test_a_published_version_holds_exactly_the_layout(tmp_path: Path) -> None:
     version = train(tmp_path)
     assert version == "0001"
     folder = tmp_path / "default" / "versions" / "0001"
-    files = {"model.npz", "manifest.json", "calibration.npy", "probe.npz", "reference.npz", "training_ids.npy"}
+    files = {
+        "model.npz",
+        "manifest.json",
+        "calibration.npy",
+        "probe.npz",
+        "reference.npz",
+        "training_ids.npy",
+        "envelope.npz",
+    }
     assert {path.name for path in folder.iterdir()} == files
     assert (tmp_path / "default" / "CURRENT").read_text() == "0001\n"
     assert [path.name for path in (tmp_path / "default" / "versions").iterdir()] == ["0001"]
