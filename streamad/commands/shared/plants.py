@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamad.errors import ConfigError, Problem, StreamadError, UsageError
-from streamad.ingest.decode import Decoder
 from streamad.learn.feedback.exchange import check_exchange, exchange_urls
-from streamad.learn.parts import check_references, detector_for, store_for
 from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.runtime.wiring import input_urls, sink_for, sink_urls, source_for
@@ -60,6 +58,9 @@ def check_parts(plant: Plant) -> list[Problem]:
 
     Problems of decoder, plug-ins and their options, and outputs whose place is also that of another output or an input.
     """
+    from streamad.ingest.decode import Decoder  # noqa: PLC0415 - a command that checks no parts needs none of them
+    from streamad.learn.parts import check_references, detector_for, store_for  # noqa: PLC0415
+
     settings = plant.settings
     parts: dict[str, Callable[[], Any]] = {
         "decode": lambda: Decoder(settings.decode, settings.channels, settings.route_field),
