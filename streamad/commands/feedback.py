@@ -17,6 +17,7 @@ from streamad.commands.shared.marks.marking import (
     NoteOption,
     SequenceOption,
     StreamOption,
+    check_names,
 )
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption
@@ -104,8 +105,7 @@ def _check(  # noqa: PLR0917 - the command's options
         return
     if skip_bad:
         raise UsageError("--skip-bad goes with --import")
-    if (stream is None) != (sequence is None):
-        raise UsageError("--stream and --sequence go together: an id alone may occur on several streams")
+    check_names(stream, sequence)
     if not alerts and stream is None:
         raise UsageError("name a sequence: --alert ID, --stream and --sequence, or --import FILE.csv")
     if len(chosen) != 1:

@@ -15,6 +15,7 @@ import msgspec
 from streamad.errors import DecodeError
 from streamad.ingest.sequences.forced_ends import Repeats
 from streamad.ingest.sequences.late_entries import LateEntry
+from streamad.ingest.sequences.relative_times import absolute, check_times
 from streamad.ingest.sequences.runs import Clocks, Run, runs_of
 from streamad.ingest.sequences.sequence_ends import NEVER_US, Closed, LateSamples, StreamState, hash_of
 from streamad.ingest.sequences.time_jumps import Jump, TimeJumps
@@ -22,7 +23,6 @@ from streamad.partition_progress import ForcedEnd, Progress, ProgressUpdate, Str
 from streamad.settings.plant_yaml import SequenceSettings
 from streamad.types import SampleBlock
 
-_RELATIVE_PAUSE_US = 1_000_000
 _MAX_VOID_DEADLINES = 64
 
 
@@ -78,7 +78,7 @@ class Assembler:
         """Take the samples of one record and return the sequences that they ended.
 
         ``record_us`` is the record's own time; if None, the last event time is used. Raises DecodeError if the block
-        would exceed ``max_streams``.
+        would exceed ``max_streams``, or its times the year 2200.
         """
         self._read_below = block.offset + 1
         if self._unconfirmed:
@@ -87,7 +87,10 @@ class Assembler:
         partition_before = self.clock_us
         if record_us is not None:
             self._move(record_us)
-        stream = self._streams.get(block.stream) or self._admit(block, record_us)
+        known = self._streams.get(block.stream)
+        if block.relative:
+            check_times(known, block, record_us, self.clock_us or 0)
+        stream = known or self._admit(block, record_us)
         if block.offset < stream.done_below:
             if record_us is None and not block.relative:
                 for time_us in self.jumps.moves_of(block.offset, block.times_once):  # as its first reading did
@@ -95,7 +98,7 @@ class Assembler:
             return self._take_finished()
         before = Clocks(stream.max_time_us, stream.floor_us, stream.last_record_us, partition_before, self.clock_us)
         if block.relative:
-            block = self._absolute(stream, block, record_us)
+            block = absolute(stream, block, record_us, self.clock_us or 0)
         clock_us = int(block.times_us[0]) if self.clock_us is None else self.clock_us
         for found in runs_of(block, before, clock_us):
             if stream.held is not None:
@@ -215,22 +218,6 @@ class Assembler:
         if self._partial_until_us is None:
             self._partial_until_us = record_us + self._settings.max_duration
         return record_us <= self._partial_until_us
-
-    def _absolute(self, stream: StreamState, block: SampleBlock, record_us: int | None) -> SampleBlock:
-        """Turn times since the sequence's start into event times: its first sample has its first record's time.
-
-        A sequence begins after the last sample of its stream, because whole sequences, each sent at once with its
-        sending time, would overlap otherwise.
-        """
-        clock_us = self.clock_us or 0
-        start_us = stream.start_of(block.sequence, clock_us)
-        if start_us is None:
-            first_us = clock_us if record_us is None else record_us
-            if stream.max_time_us is not None:
-                first_us = max(first_us, stream.max_time_us + (_RELATIVE_PAUSE_US if record_us is None else 1))
-            start_us = first_us - int(block.times_us[0])
-            stream.begin_at(block.sequence, start_us, clock_us)
-        return msgspec.structs.replace(block, times_us=block.times_us + start_us, relative=False)
 
     # --- ends that no sample of the stream causes ---
 

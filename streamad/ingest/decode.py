@@ -19,7 +19,7 @@ from streamad.errors import ConfigError, DecodeError, Problem
 from streamad.ingest.decode_fields import FieldReader
 from streamad.ingest.decode_own import PARSE_ERRORS, OwnReader, Wire
 from streamad.ingest.decode_times import TimeReader, may_come_twice
-from streamad.ingest.decode_values import FieldPath, Samples, fail, read_id, serializer_of
+from streamad.ingest.decode_values import FieldPath, Samples, check_own_time, fail, read_id, serializer_of
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings
 from streamad.settings.time_format import UNIX_UNITS, TimeUnit
 from streamad.types import BadValues, IntArray, Record, SampleBlock
@@ -73,7 +73,9 @@ class Decoder:
         later_us = self._second_reading(samples, record, wire) if readers.zone is not None else None
         if self._ids_from_files and not record.native:
             samples = samples._replace(sequence=read_id(record.sequence, "the file's name"))
-        if not readers.relative:
+        if readers.relative:
+            check_own_time(record)
+        else:
             reference_us = written_us if record.timestamp_us is None else record.timestamp_us
             if reference_us is not None:
                 self._check_skew(samples, reference_us)

@@ -17,9 +17,9 @@ from streamad.ingest.decode_rows import WRONG_TYPE, BadCells, Qualities, ValueRe
 from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import (
     ABSENT,
-    MAX_TIME_US,
     FieldPath,
     Samples,
+    check_own_time,
     fail,
     located,
     read_flag,
@@ -339,8 +339,7 @@ class FieldReader:
         if self._time is None:
             if record.timestamp_us is None:
                 fail("missing_field", "decode.fields.time is record, but the record has no time of its own")
-            if not 0 <= record.timestamp_us <= MAX_TIME_US:
-                fail("bad_time", "the record's own time lies before 1970 or after 2200")
+            check_own_time(record)
             return record.timestamp_us
         value = self._time.get(message)
         if value is ABSENT or value is None:

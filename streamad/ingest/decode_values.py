@@ -152,6 +152,18 @@ def read_flag(value: object, field: str, *, as_text: bool) -> bool:
     fail("wrong_type", f"{field}: must be true or false, got {shown(value)}")
 
 
+def own_time_us(record: Record) -> int | None:
+    """Return the record's own time; None if it has none, or one before 1970 or after 2200, which no clock may show."""
+    time_us = record.timestamp_us
+    return time_us if time_us is not None and 0 <= time_us <= MAX_TIME_US else None
+
+
+def check_own_time(record: Record) -> None:
+    """Raise DecodeError (bad_time) if the record has a time of its own before 1970 or after 2200."""
+    if record.timestamp_us is not None and own_time_us(record) is None:
+        fail("bad_time", "the record's own time lies before 1970 or after 2200")
+
+
 def serializer_of(record: Record) -> str | None:
     """Return what shows that a Schema Registry serializer wrote a record that is no message; None if nothing does.
 

@@ -12,6 +12,7 @@ from streamad.errors import DecodeError, SourceError
 from streamad.ingest.assembly import Assembler
 from streamad.ingest.bad_values import BAD_VALUE, BadValueWatch
 from streamad.ingest.decode import Decoder
+from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.refused_streams import TOO_MANY_STREAMS, RefusedStreams
 from streamad.ingest.sequences.late_entries import LateEntry
 from streamad.ingest.sequences.sequence_ends import Closed, LateSamples, hash_of
@@ -169,7 +170,7 @@ class Intake:
             if block is None or self._is_left_out(block):
                 finished = self._observe(record)
             else:
-                finished = self.assembler.push(block, record.timestamp_us)
+                finished = self.assembler.push(block, own_time_us(record))
             if block is not None:
                 self._times.found(record, written_us, None)
             if is_new:
@@ -256,7 +257,8 @@ class Intake:
         return finished
 
     def _observe(self, record: Record) -> list[Closed]:
-        return [] if record.timestamp_us is None else self.assembler.observe(record.timestamp_us)
+        time_us = own_time_us(record)
+        return [] if time_us is None else self.assembler.observe(time_us)
 
     def _is_left_out(self, block: SampleBlock) -> bool:
         return block.sequence is None and self._settings.sequences.without_id == "skip"
@@ -278,8 +280,8 @@ class Intake:
             self._counters.count_bad_values(block.bad, self._channels)
         if self.assembler.jumps.is_held(block.stream, record.offset):
             return  # its time may be wrong
-        time_us = int(block.times_us[-1]) if record.timestamp_us is None else record.timestamp_us
-        error = self._bad_values.note(block, time_us)
+        own_us = own_time_us(record)
+        error = self._bad_values.note(block, int(block.times_us[-1]) if own_us is None else own_us)
         if error is not None:
             self._set_letter_aside(record, DecodeError(BAD_VALUE, error), now_us)
 

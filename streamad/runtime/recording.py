@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from streamad.errors import SourceError
+from streamad.ingest.decode_values import own_time_us
 from streamad.ports import Clock, Feed, FeedRecord, Source
 from streamad.runtime.replay import Share
 from streamad.system.clock import pause
@@ -30,8 +31,8 @@ class Recorded:
     last_us: int | None = None
 
     def add(self, batch: RecordBatch) -> None:
-        """Count a batch."""
-        times_us = [record.timestamp_us for record in batch.records if record.timestamp_us is not None]
+        """Count a batch; times before 1970 or after 2200 are no first or last time."""
+        times_us = [time_us for record in batch.records if (time_us := own_time_us(record)) is not None]
         if times_us:
             self.first_us = min(times_us) if self.first_us is None else min(self.first_us, *times_us)
             self.last_us = max(times_us) if self.last_us is None else max(self.last_us, *times_us)

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from streamad.errors import DecodeError, UsageError
 from streamad.ingest.decode import Decoder
+from streamad.ingest.decode_values import own_time_us
 from streamad.ingest.intake import Intake
 from streamad.ports import Clock, RangedSource, Source
 from streamad.ranges import EVERYTHING, Span
@@ -60,8 +61,9 @@ class PacedSource:
 
     def _due_us(self, partition: str, record: Record) -> int:
         now_us = self._clock.monotonic_us()
-        if record.timestamp_us is not None:
-            return self._paced_us((partition, ""), None, record.timestamp_us, now_us)
+        own_us = own_time_us(record)
+        if own_us is not None:
+            return self._paced_us((partition, ""), None, own_us, now_us)
         try:
             block = self._decoder.decode(record, None)
         except DecodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from streamad.testing import ListSource
 from streamad.types import Record
 from tests.support.fuzz.calling import Answer
 from tests.support.fuzz.cells import run_case
+from tests.support.fuzz.damage import damage_file
 from tests.support.fuzz.law import broken
 from tests.support.fuzz.messages import imbalance
 from tests.support.fuzz.plant import FuzzPlant, build
@@ -28,6 +30,13 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> FuzzPlant:
 def test_no_case_breaks_the_law(family: str, plant: FuzzPlant, tmp_path: Path) -> None:
     found = [fault for number in CASES[family] for fault in run_case(family, number, SEED, plant, tmp_path)]
     assert found == []
+
+
+def test_json_nested_too_deeply_is_damaged_further(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for number in range(20):
+        path.write_bytes(b"[" * 20_000 + b"\n")
+        damage_file(path, random.Random(number))
 
 
 @pytest.mark.parametrize("name", ["records", "samples", "late_samples", "sequence_samples", "ignored", "held"])

@@ -18,7 +18,7 @@ from streamad.system.opening import open_regular
 from streamad.types import WindowSet
 from streamad_models.neutral_ad.options import TrainingOptions
 
-_KIND = "streamad neutral_ad training run, format 1"
+_KIND = "streamad neutral_ad training run, format 2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, is_state=True) as descriptor, os.fdopen(descriptor, "wb", closefd=False) as stream:
-            torch.save({"kind": _KIND, **content}, stream)
+            torch.save({"kind": _KIND, "digest": _digest(content), **content}, stream)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
         raise OutputError(f"cannot write the resume file {path}: {error}; free space or name another file") from error
 
@@ -60,15 +60,46 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
 def read_snapshot(path: Path, wanted: str) -> Snapshot | None:
     """Return the run to continue, or None if there is no file or one of another run (which will be replaced).
 
-    Raises DetectorError if the file is no resume file, so that no foreign file is overwritten.
+    Raises DetectorError if the file is no resume file, so that no foreign file is overwritten, or was changed since.
     """
     if not path.exists():
         return None
     try:
         with os.fdopen(open_regular(path), "rb") as stream:  # a FIFO would block
             content = torch.load(stream, map_location="cpu", weights_only=True)
+        is_ours = isinstance(content, dict) and content.pop("kind", None) == _KIND
+        is_whole = is_ours and content.pop("digest", None) == _digest(content)
+        is_ours = is_ours and set(content) == set(Snapshot.__slots__)
     except Exception as error:  # torch's parser lets errors of zip, pickle and codecs through
         raise DetectorError(f"{path} is not a readable resume file: delete it or name another") from error
-    if not isinstance(content, dict) or content.pop("kind", None) != _KIND or set(content) != set(Snapshot.__slots__):
+    if not is_ours:
         raise DetectorError(f"{path} is not a resume file of this detector: delete it or name another")
+    if not is_whole:
+        raise DetectorError(f"{path} was changed since it was written: delete it or name another")
     return Snapshot(**content) if content["fingerprint"] == wanted else None
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """Return the sha256 of a state: a changed one may load, and fail or train another model only later."""
+    digest = hashlib.sha256()
+    _add(digest, content)
+    return digest.hexdigest()
+
+
+def _add(digest: hashlib._Hash, value: object) -> None:
+    """Add ``value`` with its kind and size, so that no two states have the same bytes."""
+    if isinstance(value, Tensor):
+        digest.update(f"{value.dtype}{list(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif isinstance(value, dict):
+        digest.update(f"dict{len(value)}".encode())
+        for key, item in value.items():
+            _add(digest, key)
+            _add(digest, item)
+    elif isinstance(value, (list, tuple)):
+        digest.update(f"{type(value).__name__}{len(value)}".encode())
+        for item in value:
+            _add(digest, item)
+    else:
+        text = repr(value).encode()
+        digest.update(f"{type(value).__name__}{len(text)}:".encode() + text)

@@ -20,6 +20,7 @@ from streamad.commands.shared.marks.marking import (
     NoteOption,
     SequenceOption,
     StreamOption,
+    check_names,
 )
 from streamad.commands.shared.plants import check_out, load_plant
 from streamad.commands.shared.stored import (
@@ -188,8 +189,7 @@ def veto(
     Example: streamad inliers veto 5f0c2a... --note "sensor was being calibrated"
     """
     plant = load_plant(config)
-    if (stream is None) != (sequence is None):
-        raise UsageError("--stream and --sequence go together: an id alone may occur on several streams")
+    check_names(stream, sequence)
     if not ids and stream is None:
         raise UsageError("name the sequences: ids, or --stream and --sequence")
     writer = MarkWriter(plant, model, by=by, to_store=True)

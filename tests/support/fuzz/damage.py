@@ -129,7 +129,7 @@ def _json_lines(content: bytes, rng: random.Random) -> bytes:
     place = rng.randrange(len(lines))
     try:
         value: Any = json.loads(lines[place])
-    except ValueError:
+    except (ValueError, RecursionError):  # damaged before
         return damaged_bytes(content, rng)
     try:
         lines[place] = json.dumps(damaged_content(value, rng)).encode()

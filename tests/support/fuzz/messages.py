@@ -11,6 +11,7 @@ from typing import Any
 
 from streamad.errors import DecodeError
 from streamad.ingest.decode import Decoder
+from streamad.ingest.sequences.relative_times import TOO_LATE
 from streamad.messages import DeadLetter, LateRecord, Verdict
 from streamad.settings.plant_yaml import Settings
 from streamad.testing import ListSource
@@ -58,9 +59,11 @@ def imbalance(run: Run, partitions: dict[str, list[Record]], settings: Settings)
     a dead letter; each sequence has a verdict; each dead letter, late sample and verdict was written once.
     """
     counters, read = run.pipeline.counters, _decoded(partitions, settings)
-    letters: Counter[str] = Counter(letter.kind for letter in run.messages("dead_letters") if _is_letter(letter))
-    refused = counters.dead_letters["too_many_streams"]
-    unread = {kind: n for kind, n in counters.dead_letters.items() if kind not in _AFTER_DECODING}
+    written = [letter for letter in run.messages("dead_letters") if isinstance(letter, DeadLetter)]
+    letters: Counter[str] = Counter(letter.kind for letter in written)
+    after = Counter(letter.kind for letter in written if letter.kind in _AFTER_DECODING or letter.error == TOO_LATE)
+    refused = after["too_many_streams"] + after["bad_time"]
+    unread = dict(counters.dead_letters - after)
     late = sum(len(record.times) for record in run.messages("late") if isinstance(record, LateRecord))
     jumps = counters.dead_letters["time_jump"]
     sequences = sum(counters.sequences.values())
@@ -90,10 +93,6 @@ def imbalance(run: Run, partitions: dict[str, list[Record]], settings: Settings)
 
 
 _AFTER_DECODING = frozenset({"too_many_streams", "time_jump", "bad_value"})
-
-
-def _is_letter(message: object) -> bool:
-    return isinstance(message, DeadLetter)
 
 
 class _Read:

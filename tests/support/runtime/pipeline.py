@@ -50,7 +50,8 @@ class SquareScorer:
         self.n_windows += len(windows)
         self.batches.append(len(windows))
         terms = (windows.astype(np.float64) ** 2).sum(axis=2) / lengths[:, None]
-        return np.asarray(terms, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            return np.asarray(terms, dtype=np.float32)
 
 
 def model_of(scorer: Scorer | None = None, *, explains: bool = True) -> ModelInService:

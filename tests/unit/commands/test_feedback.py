@@ -146,6 +146,14 @@ def test_a_stored_id_is_whole_whatever_its_form(tmp_path: Path) -> None:
     assert "op-7-later" in marks(config)
 
 
+@pytest.mark.parametrize(("stream", "name", "empty"), [("", "B-2", "--stream"), ("r0", "", "--sequence")])
+@pytest.mark.parametrize("more", [[], ["--alert", identity(2)]])
+def test_an_empty_name_is_no_sequence(stream: str, name: str, empty: str, more: list[str], config: Path) -> None:
+    text = refusal(config, "--stream", stream, "--sequence", name, "--veto", *more)
+    assert text == f"{empty} is empty: give the name that streamad inliers list --each shows"
+    assert not marks(config)
+
+
 def test_a_sequence_by_its_own_name(config: Path) -> None:
     assert run(config, "--stream", "r0", "--sequence", "B-2", "--false-alarm").exit_code == 0
     assert set(marks(config)) == {identity(2)}

@@ -280,6 +280,14 @@ def test_what_cannot_be_exported(config: Path, tmp_path: Path) -> None:
 # --- veto ---
 
 
+@pytest.mark.parametrize(("stream", "name", "empty"), [("", "B-2", "--stream"), ("r0", "", "--sequence")])
+@pytest.mark.parametrize("more", [[], [identity(1)]])
+def test_an_empty_name_is_no_sequence(stream: str, name: str, empty: str, more: list[str], config: Path) -> None:
+    text = refusal(config, "veto", "--stream", stream, "--sequence", name, *more)
+    assert text == f"{empty} is empty: give the name that streamad inliers list --each shows"
+    assert set(store_of(config).marks()) == {identity(9), identity(99)}
+
+
 def test_a_veto_is_a_mark_of_the_store(config: Path) -> None:
     assert "stored ids begin with" in refusal(config, "veto", identity(1), identity(2)[:31])  # of which one?
     assert identity(1) not in store_of(config).marks()

@@ -10,6 +10,7 @@ import pytest
 
 from streamad.errors import DecodeError
 from streamad.ingest.assembly import Assembler
+from streamad.ingest.decode_values import MAX_TIME_US
 from streamad.ingest.sequences import sequence_ends
 from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.partition_progress import Progress, merge
@@ -337,6 +338,25 @@ def test_relative_times_of_records_without_time_follow_each_other() -> None:
     plant = Plant(us(), relative=True)
     assert plant.send(0, 7, at=None, id="A", end=True) == [("A", "marker", [0, 7])]
     assert plant.send(0, 7, at=None, id="B", end=True) == [("B", "marker", [1_000_007, 1_000_014])]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_relative_times_end_with_the_year_2200(known: bool) -> None:
+    plant = Plant(us(), relative=True)
+    if known:
+        plant.send(0, at=5, id="A")
+    with pytest.raises(DecodeError, match="its time lies after the year 2200") as caught:
+        plant.send(0, 11, at=MAX_TIME_US - 10, id="B")
+    assert caught.value.kind == "bad_time"
+    assert plant.assembler.take_new_streams() == ["r"] * known
+    assert plant.send(0, 10, at=MAX_TIME_US - 10, id="B", end=True)[-1][2] == [MAX_TIME_US - 10, MAX_TIME_US]
+
+
+def test_a_sequence_with_relative_times_after_the_last_one_does_not_pass_the_year_2200() -> None:
+    plant = Plant(us(), relative=True)
+    plant.send(0, at=MAX_TIME_US - 10, id="A", end=True)
+    with pytest.raises(DecodeError, match="after the year 2200"):
+        plant.send(0, at=None, id="B")
 
 
 def test_a_start_is_kept_for_late_samples_and_forgotten_with_the_id() -> None:

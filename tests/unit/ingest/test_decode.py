@@ -232,6 +232,15 @@ def test_msgpack_timestamps_are_times() -> None:
     assert decoded(msgspec.msgpack.encode(chunk(times=[time, time]))).times_us.tolist() == [T_US + 250_000] * 2
 
 
+@pytest.mark.parametrize("own_us", [-1, 7_258_118_400_000_001, 1 << 62])
+def test_relative_times_need_a_record_time_within_the_calendar(own_us: int) -> None:
+    settings = DecodeSettings(time="relative")
+    with pytest.raises(DecodeError, match="the record's own time lies before 1970 or after 2200") as caught:
+        decode(single(time=1), settings, timestamp_us=own_us)
+    assert caught.value.kind == "bad_time"
+    assert decoded(single(time=1), settings, timestamp_us=7_258_118_400_000_000).relative
+
+
 def test_relative_times_are_offsets() -> None:
     settings = DecodeSettings(time="relative")
     assert decoded(chunk(times=[0, 1.5]), settings).times_us.tolist() == [0, 1_500_000]

@@ -57,6 +57,16 @@ def test_an_unreadable_record_still_moves_the_clock_that_ends_silent_streams() -
     assert closed.sequence.reason == "gap"
 
 
+@pytest.mark.parametrize("value", [b"{", b"", line("b", None, [0])])
+def test_a_record_time_after_2200_ends_no_sequence(value: bytes) -> None:
+    settings = settings_of(sequences={"end": ["gap"], "gap": "10s"})
+    intake = intake_of(settings)
+    assert intake.take(batch(records_of([line("a", None, [0, 1])], timestamps_s=[1])), START_US) == []
+    assert intake.take(batch([Record(1, value, 1 << 62)]), START_US) == []
+    (closed,) = intake.take(batch([Record(2, b"{", START_US + 11_000_001)]), START_US)[:1]
+    assert closed.sequence.reason == "gap"
+
+
 def test_tombstones_are_counted_and_move_the_clock() -> None:
     counters = Counters()
     intake = intake_of(settings_of(sequences={"end": ["gap"], "gap": "10s"}), counters=counters)

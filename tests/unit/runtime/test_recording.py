@@ -105,6 +105,19 @@ async def test_every_record_is_recorded_as_it_is() -> None:
     assert (recorder.records, recorder.was_stopped) == (2, False)
 
 
+@pytest.mark.parametrize("wrong_us", [-1, 1 << 62])
+async def test_a_time_that_no_calendar_has_is_recorded_but_no_first_or_last_time(wrong_us: int) -> None:
+    batch = RecordBatch("p", (Record(0, b"a", wrong_us), Record(1, b"b", 70), Record(2, b"c", 80)), 3)
+    feeds = Feeds()
+    recorder = Recorder(
+        lambda: ListSource([PartitionAssigned("p"), batch, PartitionEnded("p")]), feeds.open, ManualClock()
+    )
+    await recorder.run()
+    assert [record.timestamp_us for record in feeds.sent["p"]] == [wrong_us, 70, 80]
+    done = recorder.partitions["p"]
+    assert (done.first_us, done.last_us) == (70, 80)
+
+
 async def run_following(topic: Growing, feeds: Feeds, seconds: float, until_s: float | None = None) -> Recorder:
     """Follow ``topic``, the clock moving by half a second at a time, until it ends or a stop after ``seconds``."""
     clock = ManualClock(0)

@@ -73,6 +73,13 @@ async def test_an_unreadable_or_an_older_record_is_due_at_once() -> None:
     assert [when for when, _, _ in found] == [0, 0, 1, 1, 1]
 
 
+async def test_a_record_time_that_no_calendar_has_delays_nothing() -> None:
+    first, second, third = at([5.0, 6.0, 7.0], True)
+    wrong = Record(1, second.value, 1 << 62)
+    found = await arrivals({"p": [first, wrong, third]}, 1.0, 5)
+    assert [when for when, _, _ in found] == pytest.approx([0, 1, 2], abs=0.0501)
+
+
 async def test_partitions_that_alternate_keep_a_pace_of_their_own() -> None:
     messages = records_of([line("a", "1", [float(i)]) for i in range(3)])
     later = records_of([line("b", "1", [500.0 + i]) for i in range(3)])

@@ -5,7 +5,7 @@ Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, 
 
 from __future__ import annotations
 
-import lzma
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamad.errors import SourceError
-from streamad_connectors.files.formats.reading import READ_FAILURES, read_error, too_large_error
+from streamad_connectors.files.formats.reading import read_error, too_large_error
 
 _ENDING = ".npy"
 _KINDS = "biufUSMm"  # numbers, text, times; no objects, which would need pickle, and no records
@@ -26,8 +26,7 @@ _VALUE_BYTES = 4  # values are kept as float32
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
-# Members of other writers: encrypted (RuntimeError), of an unknown compression or version, with a damaged header.
-_MEMBER_FAILURES = (*READ_FAILURES, lzma.LZMAError, RuntimeError, NotImplementedError, ValueError, SyntaxError)
+_OLD_HEADER = "Reading `.npy` or `.npz` file required additional header parsing"  # of Python 2
 _format: Any = np.lib.format  # has no types
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -66,13 +65,17 @@ class NpzArrays:
     def read(self, name: str) -> Array:
         """Return the array ``name``: numbers, text or times. Raises SourceError."""
         try:
-            with self._file.open(self._members[name]) as member:
-                self._check(name, *_header(member))
-            with self._file.open(self._members[name]) as member:
-                array: Array = _format.read_array(member, allow_pickle=False)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", _OLD_HEADER)
+                with self._file.open(self._members[name]) as member:
+                    self._check(name, *_header(member))
+                with self._file.open(self._members[name]) as member:
+                    array: Array = _format.read_array(member, allow_pickle=False)
+        except SourceError:
+            raise
         except MemoryError as error:
             raise read_error(self._path, error) from error
-        except _MEMBER_FAILURES as error:
+        except Exception as error:  # encrypted, of an unknown compression, or a header with which numpy's parser fails
             raise SourceError(
                 f"{self._path}: array {name!r} cannot be read ({_reason(error)}); save it anew"
             ) from error

@@ -168,6 +168,7 @@ def _values(path: Path, case: _Case, options: FileOptions) -> FloatArray:
         what = f"line {case.line} with {len(rows)} dimensions of up to {longest} values"
         raise too_large_error(path, what, options.max_decompressed_bytes)
     values = np.full((len(rows), longest), np.nan, dtype=np.float32)
-    for row, cells in zip(values, rows, strict=True):
-        row[: len(cells)] = cells
+    with np.errstate(over="ignore"):  # a value too large for float32 becomes infinite; the decoder refuses it
+        for row, cells in zip(values, rows, strict=True):
+            row[: len(cells)] = cells
     return values

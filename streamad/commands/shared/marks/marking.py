@@ -45,6 +45,15 @@ ByOption = Annotated[
 ]
 
 
+def check_names(stream: str | None, sequence: str | None) -> None:
+    """Raise UsageError if only one of both is given, or one is empty: no stream or sequence has an empty name."""
+    if (stream is None) != (sequence is None):
+        raise UsageError("--stream and --sequence go together: an id alone may occur on several streams")
+    for option, name in (("--stream", stream), ("--sequence", sequence)):
+        if name is not None and not name:
+            raise UsageError(f"{option} is empty: give the name that streamad inliers list --each shows")
+
+
 class MarkWriter:
     """Looks sequences up in the stores of ``model`` (None: all models) and writes marks on them.
 

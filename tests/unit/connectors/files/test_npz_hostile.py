@@ -38,6 +38,10 @@ def declared(descr: str, shape: tuple[int, ...], data: bytes = b"", version: byt
     return b"\x93NUMPY" + version + struct.pack("<H", len(header)) + header + data
 
 
+def headed(header: str, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
+
+
 def archive(path: Path, method: int = zipfile.ZIP_STORED, **members: bytes) -> Path:
     with zipfile.ZipFile(path, "w", method) as file:
         for name, content in members.items():
@@ -67,6 +71,11 @@ BROKEN: dict[str, dict[str, bytes]] = {
     "half a header": {"x": b"\x93NUMPY\x01\x00"},
     "unknown version": {"x": declared("<f4", (2, 3, 4), version=b"\x09\x00")},
     "unknown type": {"x": declared("<q9", (2, 3, 4))},
+    "a header without end": {"x": headed("{" * 300 + "\n")},
+    "a header nested deeply": {"x": headed("-" * 5_000 + "1\n")},
+    "a header with a list as key": {"x": headed("{[]: 1}\n")},
+    "a type of no parts": {"x": headed("{'descr': (), 'fortran_order': False, 'shape': (2, 3, 4)}\n")},
+    "a length that is true": {"x": headed("{'descr': '<f4', 'fortran_order': False, 'shape': (True,)}\n", b"1234")},
     "negative length": {"x": declared("<f4", (-1, 3, 4))},
     "too short": {"x": declared("<f4", (2, 3, 4), b"1234")},
     "objects": {"x": npy(np.array([X, None], dtype=object))},
@@ -90,6 +99,12 @@ async def test_a_broken_array_is_one_line(members: dict[str, bytes], tmp_path: P
     assert str(caught.value).startswith(f"{tmp_path / 'a.npz'}: ")
     assert "\n" not in str(caught.value)
     assert any(advice in str(caught.value) for advice in ADVICE) or "needed" in str(caught.value)
+
+
+async def test_a_header_of_python_2_is_read_without_a_warning(tmp_path: Path) -> None:
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L, 4L), }\n"
+    archive(tmp_path / "a.npz", x=headed(header, X.tobytes()))
+    assert len(await read_one("a.npz", tmp_path)) == 2
 
 
 @pytest.mark.parametrize(

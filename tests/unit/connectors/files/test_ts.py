@@ -92,3 +92,9 @@ async def test_files_that_do_not_fit(content: str, message: str, tmp_path: Path)
 async def test_a_split_that_the_name_does_not_state(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="its name ends in neither _TRAIN nor _TEST"):
         await read_one(write(tmp_path, CONTENT, "plain.ts") + "?split=train", tmp_path)
+
+
+async def test_a_value_too_large_for_float32_is_infinite_without_a_warning(tmp_path: Path) -> None:
+    name = write(tmp_path, "@data\n1,1e300,-1e39\n", "large.ts")
+    (record,) = await read_one(name, tmp_path)
+    assert msgspec.msgpack.decode(record.value)["values"] == [[1.0], [float("inf")], [float("-inf")]]

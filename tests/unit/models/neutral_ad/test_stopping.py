@@ -10,6 +10,7 @@ import torch
 from streamad.ports import TrainingStep
 from streamad_models.neutral_ad import NeutralAD, NeutralADOptions
 from streamad_models.neutral_ad.options import PRESETS, TABULAR_PRESETS, NeutralADTabularOptions
+from streamad_models.neutral_ad.resume import read_snapshot, write_snapshot
 from streamad_models.neutral_ad.stopping import remarks_on_stop, stop_reason
 from tests.unit.models.small import options, sines
 
@@ -151,9 +152,9 @@ def test_the_time_before_an_interruption_counts_towards_the_limit(tmp_path: Path
     limited: dict[str, Any] = {"epochs": 4, "time_limit_s": 3600.0}
     with pytest.raises(KeyboardInterrupt):
         _fit(**limited, resume=resume, progress=_InterruptAfter(2))
-    content = torch.load(resume, weights_only=True)
-    content["duration_s"] = 3599.9999
-    torch.save(content, resume)
+    snapshot = read_snapshot(resume, torch.load(resume, weights_only=True)["fingerprint"])
+    assert snapshot is not None
+    write_snapshot(resume, replace(snapshot, duration_s=3599.9999))
     summary = _fit(**limited, resume=resume).summary
     assert (summary.n_epochs, summary.settings["stopped_by"]) == (3, "time_limit")
     assert summary.duration_s >= 3600.0

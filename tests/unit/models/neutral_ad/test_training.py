@@ -170,6 +170,42 @@ def test_a_resume_file_without_all_of_its_parts_is_refused(tmp_path: Path) -> No
         _fit(resume=resume)
 
 
+def _rename_a_weight(content: dict[str, Any]) -> None:
+    content["model"]["changed"] = content["model"].pop(next(iter(content["model"])))
+
+
+def _reshape_a_moment(content: dict[str, Any]) -> None:
+    state = content["optimizer"]["state"][0]
+    state["exp_avg"] = state["exp_avg"].reshape(-1)
+
+
+def _change_a_weight(content: dict[str, Any]) -> None:
+    next(iter(content["model"].values())).reshape(-1)[0] += 1
+
+
+def _change_the_rate(content: dict[str, Any]) -> None:
+    content["optimizer"]["param_groups"][0]["lr"] *= 2
+
+
+def _make_a_loss_text(content: dict[str, Any]) -> None:
+    content["losses"][0] = str(content["losses"][0])
+
+
+@pytest.mark.parametrize(
+    "change", [_rename_a_weight, _reshape_a_moment, _change_a_weight, _change_the_rate, _make_a_loss_text]
+)
+def test_a_changed_resume_file_is_refused_and_left_alone(change: Any, tmp_path: Path) -> None:
+    resume = tmp_path / "run.resume"
+    _fit(resume=resume)
+    content = torch.load(resume, weights_only=True)
+    change(content)
+    torch.save(content, resume)
+    changed = resume.read_bytes()
+    with pytest.raises(DetectorError, match="was changed since it was written: delete it or name another"):
+        _fit(resume=resume)
+    assert resume.read_bytes() == changed
+
+
 def test_another_torch_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     resume = tmp_path / "weights.pt"
     torch.save({"weights": torch.zeros(3)}, resume)
