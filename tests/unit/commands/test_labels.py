@@ -120,3 +120,8 @@ def test_labels_of_the_recordings() -> None:
     assert [labels.is_anomalous("x", name) for name in "123"] == [False, True, None]
     with pytest.raises(SourceError, match="carry no labels"):
         read_labels("source", ListSource([]))
+
+
+def test_short_numbers_are_ids_and_no_times(tmp_path: Path) -> None:
+    labels = of_times(tmp_path, "sequence;label\n001,0;0\n1,1;1\n1;0\n01;1\n", timezone="UTC")
+    assert [labels.is_anomalous("x", name) for name in ("001,0", "1,1", "1", "01")] == [False, True, False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -89,6 +90,8 @@ def _by_start(by_key: Mapping[_Key, bool], decode: DecodeSettings) -> Mapping[tu
     times = TimeReader(decode.unit, relative=False, zone=zone, form=decode.time_format)
     found: dict[tuple[str | None, int], bool] = {}
     for (stream, name), is_anomalous in by_key.items():
+        if decode.time_format is None and _is_short_number(name):
+            continue  # an id: as a Unix time it would lie before 1974
         try:
             start_us = times.one(name)
         except DecodeError:
@@ -96,6 +99,10 @@ def _by_start(by_key: Mapping[_Key, bool], decode: DecodeSettings) -> Mapping[tu
         if found.setdefault((stream, start_us), is_anomalous) != is_anomalous:
             raise SourceError(f"two labels of one start: {name!r} has another label under another name")
     return found
+
+
+def _is_short_number(name: str) -> bool:
+    return re.fullmatch(r"[+-]?[0-9]{1,8}([.,][0-9]*)?", name.strip()) is not None
 
 
 def _start_us(name: str) -> int | None:
