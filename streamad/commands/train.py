@@ -22,6 +22,7 @@ from streamad.commands.shared.console import (
 )
 from streamad.commands.shared.figures.certification import METHODS, line_below_certified
 from streamad.commands.shared.figures.labels import NORMAL, read_labels
+from streamad.commands.shared.figures.losses import LENGTHS_ADVICE, Losses, wide_lengths
 from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
@@ -59,6 +60,9 @@ def train(
     ] = None,
     normal: Annotated[str, typer.Option(help="Labels that mean normal, separated by commas.")] = NORMAL,
     promote: Annotated[bool, typer.Option(help="Put the new version into service.")] = True,
+    force: Annotated[
+        bool, typer.Option("--force", help="Train even if more than 5 % of the samples are lost.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model on recordings of normal sequences and put it into service.
@@ -78,6 +82,12 @@ def train(
     sets = data.window_sets()
     _check_count(sets, plant.settings)
     _warn(data, plant)
+    losses = Losses.of(data.counters)
+    if losses.are_many and not force:
+        raise TrainingDataError(
+            f"{losses.text} are lost, so sequences are cut wrongly or incomplete: see streamad check "
+            "(decode.fields, sequences); --force trains on the rest"
+        )
     if url is None:
         err.print(f"training on {plant.settings.source.url} (the source; model.recordings is not set)")
     training = _Training(plant, detector, promote=promote, as_json=as_json)
@@ -215,6 +225,8 @@ def _warn(data: Recordings, plant: Plant) -> None:
         err.print(notice("bad values", f": {bad_values_text(data.counters.bad_values)}"))
     if data.counters.without_id:
         err.print(notice("left out", f": {count(data.counters.without_id, 'sample')} without a sequence id"))
+    if spread := wide_lengths([sequence.n_samples for sequence in data.sequences]):
+        err.print(notice("lengths", f": {spread}; {LENGTHS_ADVICE}"))
     if data.counters.late_samples:
         err.print(
             notice(

@@ -10,6 +10,7 @@ from streamad.commands.check.findings import Finding, Outcome, failed, failure, 
 from streamad.commands.check.models import check_routes
 from streamad.commands.check.sample import Sample, is_sorted, read_sample
 from streamad.commands.shared.console import count, run_async
+from streamad.commands.shared.figures.losses import LENGTHS_ADVICE, Losses, wide_lengths
 from streamad.commands.shared.figures.report import bad_values_text
 from streamad.commands.shared.plants import name_config
 from streamad.commands.shared.topics import merged_errors, topics_of
@@ -90,7 +91,10 @@ def check_recordings(plant: Plant) -> list[Finding]:
             warning("model.recordings", finding.message, "needed for streamad train only")
             for finding in failure("model.recordings", error)
         ]
-    return _records("model.recordings", sample)
+    findings = _records("model.recordings", sample)
+    if any(finding.outcome == "failed" for finding in findings):
+        return findings
+    return [*findings, *_late("model.recordings", plant, sample), *_spread("model.recordings", sample)]
 
 
 def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Finding]:
@@ -143,7 +147,12 @@ def _channels(plant: Plant, sample: Sample) -> list[Finding]:
 
 
 def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
-    findings = [*_ends(plant, sample), *_order(plant, sample), *_bounds(plant, sample)]
+    findings = [
+        *_ends(plant, sample),
+        *_order(plant, sample),
+        *_spread("sequences", sample),
+        *_bounds(plant, sample),
+    ]
     if any(finding.outcome != "ok" for finding in findings) or not sample.sequences:
         return findings
     reasons = Counter(sequence.reason for sequence in sample.sequences)
@@ -192,13 +201,27 @@ def _for_late_samples(plant: Plant, sample: Sample) -> str:
     return f"{behind}: raise sequences.allowed_lateness{sort}"
 
 
+def _late(check: str, plant: Plant, sample: Sample) -> list[Finding]:
+    counters = sample.counters
+    if not counters.late_samples:
+        return []
+    message = f"{counters.late_samples} of {counters.samples} samples came too late"
+    advice = _for_late_samples(plant, sample)
+    if Losses.of(counters).are_many:
+        message = f"{message}, and are lost"
+        advice = f"{advice}; or a field that tells streams apart is missing (decode.fields.stream)"
+    return [warning(check, message, advice)]
+
+
+def _spread(check: str, sample: Sample) -> list[Finding]:
+    spread = wide_lengths([sequence.n_samples for sequence in sample.sequences])
+    return [] if spread is None else [warning(check, spread, LENGTHS_ADVICE)]
+
+
 def _order(plant: Plant, sample: Sample) -> list[Finding]:
     settings, fields = plant.settings.sequences, plant.settings.decode.fields
-    findings = []
-    if sample.counters.late_samples:
-        message = f"{sample.counters.late_samples} of {sample.counters.samples} samples came too late"
-        findings.append(warning("sequences", message, _for_late_samples(plant, sample)))
-    elif fields is not None and fields.channel is not None and not settings.allowed_lateness:
+    findings = _late("sequences", plant, sample)
+    if not findings and fields is not None and fields.channel is not None and not settings.allowed_lateness:
         message = "one channel per message, and no lateness allowed: a channel behind the others would be dropped"
         advice = "set sequences.allowed_lateness to about two sampling periods of the slowest channel"
         findings.append(warning("sequences", message, advice))

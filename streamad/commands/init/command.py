@@ -19,10 +19,11 @@ from streamad.commands.init.fields.names import plain_name
 from streamad.commands.init.file_ids import read_file_ids
 from streamad.commands.init.files import read_joined
 from streamad.commands.init.layout import Layout, find_layout
-from streamad.commands.init.order import read_sorted
+from streamad.commands.init.order import read_sorted, without_set_back
 from streamad.commands.init.records import RawSample, read_raw
 from streamad.commands.init.rhythm import Rhythm, find_pauses, measure
 from streamad.commands.shared.console import JsonOption, err, local_url, notice, out, print_json
+from streamad.commands.shared.figures.losses import Losses
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import OutputError, SourceError, UsageError
@@ -50,7 +51,9 @@ def init(
         typer.Option(help="Zone of dates without a UTC offset, such as Europe/Berlin.", metavar="ZONE"),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the monitor; default: the sample's name.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing config.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite an existing config; write one that loses samples.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented plant.yaml that reads a sample recording.
@@ -66,6 +69,10 @@ def init(
     form, zone = None if time_format is None else _checked(time_format), None if timezone is None else _zone(timezone)
     with Bar("reading the sample", quiet=as_json, is_endless=True) as bar:
         found = _find(sample, write_to, bar, name=name, time_format=form, zone=zone)
+        if found.losses.are_many and not force:
+            if not as_json:
+                _show(found, None)
+            raise SourceError(_refusal(found))
         write_atomically(write_to, found.text.encode())
         bar.show("checking the config")
         plant = load_plant(write_to)
@@ -80,6 +87,7 @@ class _Proposal:
     raw: RawSample
     layout: Layout
     rhythm: Rhythm | None
+    losses: Losses
     text: str
 
 
@@ -94,8 +102,7 @@ def _find(
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None
     bar.show(f"finding the fields of {raw.n_records} records")
     layout = find_layout(raw, named, time_format)
-    if zone is not None and not raw.native and not layout.time.counts:
-        layout.time, layout.zone_is_given = replace(layout.time, zone=zone), True
+    _set_zone(layout, zone, native=raw.native)
     options = dict(raw.options)
     if "encoding" in options:
         layout.notes.append(
@@ -118,15 +125,15 @@ def _find(
         raw, why = joined
         options["files"] = "joined"
         layout.notes.append(f"{why} (source.options.files: joined)")
-    pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
     settings = trial_settings(layout, url, options, title, None)
+    pauses = without_set_back(layout, find_pauses(raw, settings))
     if (in_order := read_sorted(home, raw, layout, pauses, settings)) is not None:
         raw = in_order
         options["sort"] = True
         pauses = find_pauses(raw, trial_settings(layout, url, options, title, None))
     if pauses.gap_us is None and not layout.end and not layout.has_ids:
         layout.notes.append("neither ids nor an end marker nor pauses: sequences are cut by length, as a stopgap")
-    rhythm = measure(raw, trial_settings(layout, url, options, title, pauses))
+    rhythm, losses = measure(raw, trial_settings(layout, url, options, title, pauses))
     labels = recordings.labels() if raw.native and isinstance(recordings, LabelledSource) else {}
     text = config_text(
         layout,
@@ -139,7 +146,28 @@ def _find(
         pauses=pauses,
         rhythm=rhythm,
     )
-    return _Proposal(raw, layout, rhythm, text)
+    return _Proposal(raw, layout, rhythm, losses, text)
+
+
+def _set_zone(layout: Layout, zone: str | None, *, native: bool) -> None:
+    """Set the zone that the user gave; where times do not depend on it, say so instead."""
+    if zone is None:
+        return
+    if native or layout.time.zone is None:
+        why = "the file holds no times" if native else f"{layout.time.path} is {layout.time.how}"
+        layout.remarks.append(f"--timezone has no effect and was not written: {why}, which needs no zone")
+        return
+    layout.time, layout.zone_is_given = replace(layout.time, zone=zone), True
+
+
+def _refusal(found: _Proposal) -> str:
+    layout = found.layout
+    ids = f"stream {layout.stream or 'none'}, sequence {layout.sequence or 'none'}, time {layout.time.path}"
+    remedy = layout.remedy or "give a sample whose fields tell its sequences apart"
+    return (
+        f"the config that fits best ({ids}) would lose {found.losses.text}: nothing was written; {remedy}, or write "
+        "the config with --force and correct decode.fields and sequences"
+    )
 
 
 def _as_text(url: str, home: Path, layout: Layout) -> RawSample:
@@ -194,19 +222,29 @@ def _emit(
 ) -> None:
     raw, layout, rhythm = found.raw, found.layout, found.rhythm
     if as_json:
-        print_json(_report(config, raw, layout, rhythm) | {"checks": concerns})
+        report = _report(config, raw, layout, rhythm)
+        print_json(report | {"lost": round(found.losses.share, 4), "checks": concerns})
         return
-    for name, value in _found(raw, layout, rhythm, default_stream):
+    _show(found, default_stream)
+    if (more := len(layout.left_out) - _LEFT_OUT_SHOWN) > 0:
+        err.print(notice("left out", f"     {more} more: see {config}"))
+    if found.losses.are_many:
+        err.print(notice("loses", f"        {found.losses.text}: correct decode.fields and sequences before training"))
+    for finding in concerns:
+        err.print(notice(f"{finding.outcome:<12}", f" {finding.message} -> {finding.advice}"))
+    out.print(f"wrote {config}; read it through, then: streamad check --config {config}")
+
+
+def _show(found: _Proposal, default_stream: str | None) -> None:
+    layout = found.layout
+    for name, value in _found(found.raw, layout, found.rhythm, default_stream):
         out.print(f"{name:<12} {value}")
+    for remark in layout.remarks:
+        err.print(notice("note", f"         {remark}"))
     for note in _notes(layout):
         err.print(notice("guessed", f"      {note}"))
     for path, why in layout.left_out[:_LEFT_OUT_SHOWN]:
         err.print(notice("left out", f"     {path}: {why}"))
-    if (more := len(layout.left_out) - _LEFT_OUT_SHOWN) > 0:
-        err.print(notice("left out", f"     {more} more: see {config}"))
-    for finding in concerns:
-        err.print(notice(f"{finding.outcome:<12}", f" {finding.message} -> {finding.advice}"))
-    out.print(f"wrote {config}; read it through, then: streamad check --config {config}")
 
 
 def _notes(layout: Layout) -> list[str]:
@@ -232,7 +270,7 @@ def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | 
     else:
         found += [
             ("time", f"{' and '.join(filter(None, (layout.time.path, layout.time.time_of_day)))} ({layout.time.how})"),
-            ("stream", layout.stream or f"not named in the messages: {stream}"),
+            ("stream", layout.stream or f"not named in the messages{'' if stream is None else f': {stream}'}"),
             ("sequence", layout.sequence or ("the file's name" if layout.ids_from_files else "no id in the messages")),
             ("end", f"{layout.end} is true" if layout.end else "no marker in the messages"),
         ]
@@ -255,5 +293,5 @@ def _report(config: Path, raw: RawSample, layout: Layout, rhythm: Rhythm | None)
         "end": layout.end,
         "sequences": rhythm,
         "left_out": dict(layout.left_out),
-        "notes": _notes(layout),
+        "notes": [*layout.remarks, *_notes(layout)],
     }

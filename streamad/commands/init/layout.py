@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from types import MappingProxyType
 from typing import Any, Literal
 
 from streamad.commands.init.fields.columns import Column, columns_of, is_number
-from streamad.commands.init.fields.ids import find_ids, lie_between, runs_in
-from streamad.commands.init.fields.names import CHANNEL, SEQUENCE, STREAM, UNIT, VALUE, channel_names, hints, unit_of
+from streamad.commands.init.fields.ids import find_ids, place_of_missing, runs_in
+from streamad.commands.init.fields.names import (
+    CHANNEL,
+    SEQUENCE,
+    STREAM,
+    UNIT,
+    VALUE,
+    channel_names,
+    hints,
+    id_hints,
+    unit_of,
+)
 from streamad.commands.init.fields.readings import (
     QualityField,
     common_quality,
@@ -18,15 +29,18 @@ from streamad.commands.init.fields.readings import (
     own_qualities,
     without,
 )
+from streamad.commands.init.fields.row_order import RowOrder, times_by_row
 from streamad.commands.init.fields.time import TimeField, find_time
 from streamad.commands.init.records import RawSample
 from streamad.errors import DecodeError, SourceError, some_of
+from streamad.ingest.decode_times import TimeReader
 from streamad.ingest.decode_values import ABSENT, FieldPath
 from streamad.settings.template import ChannelLine
 
 Form = Literal["own", "flat", "object", "per_channel", "chunked"]
 _MAX_CHANNELS = 1000
 _FEW_WITHOUT = 0.01
+_MANY_WITHOUT = 0.2
 _FLATTEN = "flatten it first, see docs/guide/exports.md"
 _LIST_OF_READINGS = (
     f"{{}} holds a list of objects: streamad reads channels as fields, or one channel a message; {_FLATTEN}"
@@ -59,6 +73,10 @@ class Layout:
     """Messages without an id lie between sequences and are left out."""
     zone_is_given: bool = False
     """``time.zone`` was named by the user."""
+    remarks: list[str] = field(default_factory=list)
+    """What the user should know and the config does not say."""
+    remedy: str | None = None
+    """What to give if the config would lose many samples."""
 
     @property
     def has_ids(self) -> bool:
@@ -94,7 +112,7 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     for used in (channel, value, units):
         if used is not None:
             del rest[used.path]
-    ids = find_ids(rest, notes)
+    ids = find_ids(rest, notes, _rows(columns, time, len(messages), channel))
     layout = Layout("flat", time, [], ids.stream, ids.sequence, ids.end, notes=notes, quality=quality)
     if ids.sequence is not None:
         streams = {} if ids.stream is None else columns[ids.stream].by_row
@@ -116,16 +134,34 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     return layout
 
 
+def _rows(columns: Mapping[str, Column], time: TimeField, n_rows: int, channel: Column | None) -> RowOrder:
+    """Return the rows in the order of their times; in that of the file if times begin anew in each sequence."""
+
+    def read() -> Mapping[int, int]:
+        zone = None if time.zone is None else UTC
+        reader = TimeReader(time.unit, relative=False, zone=zone, form=time.format)
+        return times_by_row(columns[time.path], columns.get(time.time_of_day or ""), reader)
+
+    return RowOrder(n_rows, None if time.counts else read, channel)
+
+
 def _note_without_id(
     layout: Layout, n_messages: int, sequences: Mapping[int, object], streams: Mapping[int, object]
 ) -> None:
     """Note messages without a sequence id, by row; those in runs between two sequences are left out."""
     without, name = n_messages - len(sequences), layout.sequence
-    if without and lie_between(n_messages, sequences, streams):
+    place = place_of_missing(n_messages, sequences, streams) if without else "outside"
+    if place == "between":
         layout.skips_without_id = True
         layout.notes.append(
             f"{without} of {n_messages} messages have no {name}, in runs between two of them, as in pauses: they are "
             "left out (sequences.without_id: skip); if they are sequences, too, set keep"
+        )
+    elif place == "inside" and without <= _MANY_WITHOUT * n_messages:
+        layout.skips_without_id = True
+        layout.notes.append(
+            f"{without} of {n_messages} messages have no {name}, some of them inside a sequence, which they would end: "
+            "they are left out (sequences.without_id: skip)"
         )
     elif without > _FEW_WITHOUT * n_messages:
         layout.notes.append(
@@ -212,7 +248,7 @@ def _chunked(
     notes: list[str] = []
     names = next((list(names) for message in messages if isinstance(names := message.get("channels"), list)), [])
     lines = _lines(_channels_of_rows([*map(str, names)], len(rows.values[0][0]), notes))
-    ids = find_ids(rest, notes)
+    ids = find_ids(rest, notes, RowOrder(len(messages), None))
     return Layout("chunked", time, lines, ids.stream, ids.sequence, ids.end, rows.path, notes=notes)
 
 
@@ -239,7 +275,11 @@ def _per_channel(columns: Mapping[str, Column]) -> tuple[Column | None, Column |
     names = [
         column
         for path, column in columns.items()
-        if hints(path) & CHANNEL and not column.is_numeric and column.is_id and 1 < len(column.counts) <= _MAX_CHANNELS
+        if hints(path) & CHANNEL
+        and not id_hints(path) & (SEQUENCE | STREAM)
+        and not column.is_numeric
+        and column.is_id
+        and 1 < len(column.counts) <= _MAX_CHANNELS
     ]
     numeric = [column for column in columns.values() if column.is_numeric and not column.is_flag]
     values = [column for column in numeric if hints(column.path) & VALUE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from streamad.commands.init.layout import Layout
@@ -14,6 +15,22 @@ from streamad.settings.plant_yaml import Settings
 _HOUR_US = 3_600_000_000
 _FEW = 5  # usual steps: from the end of one hour to the beginning of the same one
 _MANY = 10  # usual steps: a message on a network is seldom that late
+
+
+def without_set_back(layout: Layout, pauses: Pauses) -> Pauses:
+    """Return the pauses without lateness where times go back by an hour as clocks do, and note it.
+
+    The plant's zone tells the two hours apart; sorting, or waiting for an hour, would mix them.
+    """
+    is_guess = layout.time.zone is not None and not layout.zone_is_given
+    if not is_guess or not 0 <= _HOUR_US - pauses.lateness_us <= _FEW * pauses.period_us:
+        return pauses
+    layout.remedy = "give the plant's zone with --timezone, for example Europe/Berlin"
+    layout.notes.append(
+        f"times in {layout.time.path} go back by an hour, as where clocks are set back; until the zone is known, the "
+        f"second hour is late: set decode.timezone, or {layout.remedy}"
+    )
+    return replace(pauses, lateness_us=0)
 
 
 def read_sorted(home: Path, raw: RawSample, layout: Layout, pauses: Pauses, settings: Settings) -> RawSample | None:
@@ -29,11 +46,5 @@ def read_sorted(home: Path, raw: RawSample, layout: Layout, pauses: Pauses, sett
         "the sample is out of order in time: its reader sorts each file (source.options.sort), so leave that out for a "
         "live source"
     )
-    is_guess = layout.time.zone is not None and not layout.zone_is_given
-    if is_guess and 0 <= _HOUR_US - pauses.lateness_us <= _FEW * pauses.period_us:
-        layout.notes.append(
-            f"times in {layout.time.path} go back by an hour, as where clocks are set back: set decode.timezone to the "
-            "plant's zone, for example Europe/Berlin, and leave source.options.sort out"
-        )
     options = {**settings.source.options, "sort": True}
     return read_raw(settings.source.url, home, options, ids_from_files=layout.ids_from_files, times=times)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamad.commands.init.records import RawSample, blocks_of
+from streamad.commands.shared.figures.losses import Losses
 from streamad.ingest.intake import Intake
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 from streamad.telemetry.metrics import Counters
-from streamad.types import FinishedSequence, IntArray, RecordBatch
+from streamad.types import FinishedSequence, IntArray, RecordBatch, SampleBlock
 
 MAX_WINDOW = 512
 _DURATIONS_US = [
@@ -71,10 +72,28 @@ def _distances_us(times: Iterable[list[IntArray]]) -> IntArray:
 def _times_by_stream(sample: RawSample, settings: Settings) -> dict[tuple[str, str], list[IntArray]]:
     """Return the times of each record by partition and stream."""
     times: dict[tuple[str, str], list[IntArray]] = {}
+    newest_us: dict[tuple[str, str], int] = {}
     for partition, records in sample.records.items():
         for block in blocks_of(records, sample.decoder(settings)):
-            times.setdefault((partition, block.stream), []).append(block.times_us)
+            of_stream = times.setdefault((partition, block.stream), [])
+            of_stream.append(_single_readings(block, newest_us.get((partition, block.stream), 0)))
+            last_us = int(of_stream[-1][-1])
+            newest_us[partition, block.stream] = max(newest_us.get((partition, block.stream), 0), last_us)
     return times
+
+
+def _single_readings(block: SampleBlock, newest_us: int) -> IntArray:
+    """Return the times of a block; of a local time that comes twice, the reading that goes on from the newest time.
+
+    As the assembler does, but a sample that is late by less than half of the hour is taken to be late.
+    """
+    if block.later_us is None:
+        return block.times_us
+    found = []
+    for first_us, later_us in zip(block.times_us.tolist(), block.later_us.tolist(), strict=True):
+        found.append(later_us if newest_us - first_us > (later_us - first_us) / 2 else first_us)
+        newest_us = max(newest_us, found[-1])
+    return np.sort(np.array(found, dtype=np.int64))
 
 
 def _lateness_us(blocks: list[IntArray]) -> int:
@@ -119,11 +138,14 @@ class Rhythm:
         return f"{self.shortest} to {self.longest} samples"
 
 
-def measure(sample: RawSample, settings: Settings) -> Rhythm | None:
-    """Cut the sample's sequences and measure them; None if there is none."""
-    sequences = _sequences(sample, settings)
-    if not sequences:
-        return None
+def measure(sample: RawSample, settings: Settings) -> tuple[Rhythm | None, Losses]:
+    """Cut the sample's sequences and measure them, None if there is none; also return what is lost."""
+    counters = Counters()
+    sequences = _sequences(sample, settings, counters)
+    return _rhythm(sequences, settings) if sequences else None, Losses.of(counters)
+
+
+def _rhythm(sequences: list[FinishedSequence], settings: Settings) -> Rhythm:
     lengths = np.array([sequence.n_samples for sequence in sequences])
     spans_us = np.array([sequence.end_us - sequence.start_us for sequence in sequences])
     steps_us = np.concatenate([np.diff(sequence.times_us) for sequence in sequences])
@@ -145,8 +167,8 @@ def measure(sample: RawSample, settings: Settings) -> Rhythm | None:
     )
 
 
-def _sequences(sample: RawSample, settings: Settings) -> list[FinishedSequence]:
-    decoder, now_us, counters = sample.decoder(settings), SystemClock().now_us(), Counters()
+def _sequences(sample: RawSample, settings: Settings, counters: Counters) -> list[FinishedSequence]:
+    decoder, now_us = sample.decoder(settings), SystemClock().now_us()
     ended: list[FinishedSequence] = []
     still_open: list[FinishedSequence] = []
     for partition, records in sample.records.items():

@@ -8,11 +8,9 @@ import random
 import re
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow
@@ -478,21 +476,6 @@ def test_dates_without_an_offset_are_read_and_the_guess_of_their_zone_is_noted(t
     assert load_settings(tmp_path / "plant.yaml").decode.timezone == "UTC"
 
 
-def test_a_night_in_which_clocks_are_set_back_asks_for_the_zone(tmp_path: Path) -> None:
-    begin, berlin = datetime(2026, 10, 24, 23, 0, tzinfo=UTC), ZoneInfo("Europe/Berlin")
-    times = [(begin + timedelta(seconds=20 * n)).astimezone(berlin) for n in range(540)]
-    cells = [[f"B{n // 20}", f"{time:%Y-%m-%d %H:%M:%S}", math.sin(n)] for n, time in enumerate(times)]
-    result = init(table(tmp_path / "night.csv", ["batch", "time", "temp_c"], cells))
-    assert "times in time go back by an hour, as where clocks are set back: set decode.timezone" in result.stderr
-    assert "or sort recordings by time" not in result.stderr  # it is sorted
-    config = tmp_path / "plant.yaml"
-    for is_sorted in ("true", "false"):
-        text = (config.read_text()).replace("timezone: UTC", "timezone: Europe/Berlin")
-        config.write_text(re.sub("sort: (true|false)", f"sort: {is_sorted}", text))
-        sequences, counters = asyncio.run(sequences_of(config))
-        assert ([s.n_samples for s in sequences], counters.late_samples) == ([20] * 27, 0)
-
-
 @pytest.mark.parametrize("name", ["Lot No.", "Batch No. ", "Chg.-Nr.", "Chargen-Nr.", "Chargennummer", "header.lot"])
 @pytest.mark.parametrize("id_of", ["02{:04d}".format, "A-{}".format])
 def test_ids_with_abbreviated_names_are_found(tmp_path: Path, name: str, id_of: Callable[[int], str]) -> None:
@@ -511,11 +494,13 @@ def test_messages_without_an_id_between_sequences_are_noted(tmp_path: Path) -> N
     assert [(one.sequence, one.n_samples) for one in sequences] == [(f"A-{n}", 20) for n in range(8)]
 
 
-def test_messages_without_an_id_inside_sequences_are_no_pauses(tmp_path: Path) -> None:
+def test_messages_without_an_id_inside_sequences_end_none(tmp_path: Path) -> None:
     cells = [["" if n % 25 in (7, 8) else f"A-{n // 25}", 1_772_000_000 + 30 * n, math.sin(n)] for n in range(200)]
     result = init(table(tmp_path / "holes.csv", ["lot", "time", "temp_c"], cells))
-    assert "16 of 200 messages have no lot: they become sequences of their own" in result.stderr
-    assert "without_id" not in (tmp_path / "plant.yaml").read_text().partition("name:")[2]
+    assert "16 of 200 messages have no lot, some of them inside a sequence, which they would end" in result.stderr
+    sequences, counters = asyncio.run(sequences_of(tmp_path / "plant.yaml"))
+    assert [one.n_samples for one in sequences] == [23] * 8
+    assert not counters.late_samples
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -31,6 +31,9 @@ VALUE = _words("value val v reading measurement measured wert pv result")
 UNIT = _words("unit units uom einheit")
 QUALITY = _words("quality q qual qc qualitaet guete status state opcquality")
 
+_OF_ANY_ID = _words("id no nr num number name code key ref uid uuid label identifier nummer bezeichnung kennung")
+"""Words that say that a field names something, but not what: the field around it does (``batch.no``)."""
+
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
 _DIVIDING_DOT = re.compile(r"\.(?=\w)")
 _BRACKETS = re.compile(r"\s*[\[(]\s*([^\])]{1,16})\s*[\])]\s*$")
@@ -49,8 +52,23 @@ def last_part(path: str) -> str:
 
 def hints(path: str) -> frozenset[str]:
     """Return the words of the last part of a field's path, in lower case, umlauts spelled out."""
-    last = unicodedata.normalize("NFC", last_part(path)).translate(_SPELLED)
-    return frozenset(word.lower() for word in _WORDS.findall(last))
+    return _words_of(last_part(path))
+
+
+def id_hints(path: str) -> frozenset[str]:
+    """Return the words of a field's path that say what it names: ``no`` and ``batch`` of ``batch.no``."""
+    found: frozenset[str] = frozenset()
+    for part in reversed(_DIVIDING_DOT.split(path)):
+        words = _words_of(part)
+        found |= words
+        if not words <= _OF_ANY_ID:
+            break
+    return found
+
+
+def _words_of(part: str) -> frozenset[str]:
+    spelled = unicodedata.normalize("NFC", part).translate(_SPELLED)
+    return frozenset(word.lower() for word in _WORDS.findall(spelled))
 
 
 def unit_of(name: str) -> str:

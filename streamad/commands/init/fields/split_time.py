@@ -27,6 +27,11 @@ def join_split(columns: Collection[Column]) -> tuple[list[Column], str | None, s
     return [joined if column is date else column for column in columns if column is not clock], date.path, clock.path
 
 
+def are_dates_or_clocks(column: Column) -> bool:
+    """Return whether the values are times, dates or times of day, so that the field is no id."""
+    return _are_clocks(column) or bool(formats_of(Column(column.path, values=column.values[:_LOOKED_AT])))
+
+
 def _best(candidates: list[Column]) -> Column | None:
     """Return the first field with a time's name, else the first one."""
     return next((column for column in candidates if hints(column.path) & TIME), next(iter(candidates), None))
