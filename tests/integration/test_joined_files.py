@@ -204,6 +204,17 @@ def test_separate_files_are_not_joined_by_a_change_of_the_config(joined: Days) -
     assert joined.verdicts() == before
 
 
+def test_of_a_sequence_in_two_separate_files_each_part_is_judged(joined: Days) -> None:
+    """As docs/guide/files.md says; joined, it has one verdict."""
+    joined.write(8, 9)
+    joined.configure(files="separate")
+    joined.run()
+    parts = [verdict for verdict in joined.verdicts() if verdict["sequence"] == "B-2"]
+    assert len(parts) == 2
+    assert "unscorable" not in {verdict["decision"] for verdict in parts}
+    assert sum(verdict["n_samples"] for verdict in parts) == L
+
+
 def test_the_summary_says_how_many_sequences_are_held(joined: Days) -> None:
     joined.write(8)
     outcome = joined.plant("run --quiet")

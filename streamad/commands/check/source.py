@@ -94,7 +94,12 @@ def check_recordings(plant: Plant) -> list[Finding]:
     findings = _records("model.recordings", sample)
     if any(finding.outcome == "failed" for finding in findings):
         return findings
-    return [*findings, *_late("model.recordings", plant, sample), *_spread("model.recordings", sample)]
+    return [
+        *findings,
+        *_late("model.recordings", plant, sample),
+        *_halves("sequences", sample),
+        *_spread("model.recordings", sample),
+    ]
 
 
 def _records(check: str, sample: Sample, *, is_live: bool = False) -> list[Finding]:
@@ -150,6 +155,7 @@ def _sequences(plant: Plant, sample: Sample) -> list[Finding]:
     findings = [
         *_ends(plant, sample),
         *_order(plant, sample),
+        *_halves("sequences", sample),
         *_spread("sequences", sample),
         *_bounds(plant, sample),
     ]
@@ -178,6 +184,19 @@ def _ends(plant: Plant, sample: Sample) -> list[Finding]:
         message = f"{count} of {len(sample.sequences)} sequences ended by {', '.join(limits)}"
         return [warning("sequences", message, "raise the limit if they are whole, else check the end modes")]
     return []
+
+
+def _halves(check: str, sample: Sample) -> list[Finding]:
+    """Warn of sequences that end with a file and come again: a batch over midnight in two files."""
+    seen = Counter((one.stream, one.sequence) for one in sample.sequences)
+    halves = {(one.stream, one.sequence) for one in sample.sequences if one.reason == "end_of_input"}
+    twice = sorted(key for key in halves if seen[key] > 1)
+    if not twice:
+        return []
+    stream, sequence = twice[0]
+    what = "1 sequence lies" if len(twice) == 1 else f"{len(twice)} sequences lie"
+    message = f"{what} in several files, and each part is judged by itself: {sequence} of {stream}"
+    return [warning(check, message, "if one file continues the other, set source.options.files: joined")]
 
 
 def _advice(settings: SequenceSettings, sample: Sample) -> str:

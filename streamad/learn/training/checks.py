@@ -37,7 +37,7 @@ def _check_ids(ids: Sequence[str]) -> None:
     if twice := sorted(name for name, count in Counter(ids).items() if count > 1):
         raise TrainingDataError(
             f"{len(twice)} sequence ids occur more than once, such as {twice[0]!r}: one recording would both train and "
-            "calibrate; give each sequence its own id"
+            "calibrate; give each sequence its own id; if they go on in the next file, set source.options.files: joined"
         )
 
 
