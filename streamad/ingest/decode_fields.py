@@ -29,6 +29,7 @@ from streamad.ingest.decode_values import (
     shown,
 )
 from streamad.settings.plant_yaml import ChannelSettings, DecodeSettings, FieldSettings
+from streamad.settings.time_format import join_clock
 from streamad.types import Record
 
 
@@ -57,6 +58,7 @@ class FieldReader:
         self._fields = fields
         self._as_text = not native and settings.fields is not None
         self._times = times
+        self._form = settings.time_format
         self._default_stream = settings.default_stream
         numbers = {column: channel.missing for column, channel in enumerate(channels)}
         self._value_reader = ValueReader(len(channels), numbers)
@@ -357,11 +359,13 @@ class FieldReader:
         assert self._clock is not None
         if clock is ABSENT or clock is None or clock == "":
             fail("missing_field", f"{self._clock.name}: is missing")
-        if not isinstance(clock, str):
-            fail("wrong_type", f"{self._clock.name}: must be a time of day as text, got {shown(clock)}")
+        if type(clock) is float and clock.is_integer():
+            clock = int(clock)
+        if not isinstance(clock, str) and type(clock) is not int:
+            fail("wrong_type", f"{self._clock.name}: must be a time of day as text or digits, got {shown(clock)}")
         if not isinstance(date, (str, int)):
             fail("wrong_type", f"{self._fields.time}: must be a date as text, got {shown(date)}")
-        return f"{date} {clock}".strip()
+        return join_clock(date, clock, self._form)
 
     def _read_end(self, message: dict[Any, Any]) -> bool:
         value = None if self._end is None else self._end.get(message)

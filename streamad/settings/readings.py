@@ -51,5 +51,5 @@ class QualitySettings(ConfigSection):
 
     field: str
     """Field of the quality (dotted path for nested ones)."""
-    good: Annotated[tuple[int | float | str | None, ...], Field(min_length=1)]
-    """Qualities of readings to use, numbers or texts (null: no quality given); all other readings are missing."""
+    good: Annotated[tuple[bool | int | float | str | None, ...], Field(min_length=1)]
+    """Qualities of readings to use: numbers, texts, true or false (null: no quality given); all others are missing."""

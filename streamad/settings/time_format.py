@@ -95,6 +95,17 @@ class TimeFormat:
             return None
 
 
+def join_clock(date: str | int, clock: str | int, form: str | None) -> str:
+    """Return a date and a time of day as one text; digits alone (60000, 0600) get the zeros that numbers have lost.
+
+    They are hours, minutes and seconds, or hours and minutes if ``form`` has no seconds.
+    """
+    text = str(clock).strip()
+    if text.isascii() and text.isdecimal():
+        text = text.zfill(4 if form is not None and "%S" not in form and "%T" not in form else 6)
+    return f"{date} {text}".strip()
+
+
 def _known() -> str:
     return " ".join(f"%{token}" for token in ("Y", *_NUMBERS, *_PATTERNS, *_SHORT) if token != "%")
 

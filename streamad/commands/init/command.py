@@ -26,7 +26,7 @@ from streamad.commands.shared.console import JsonOption, err, local_url, notice,
 from streamad.commands.shared.figures.losses import Losses
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.progress_bar import Bar
-from streamad.errors import OutputError, SourceError, UsageError
+from streamad.errors import OutputError, SourceError, UsageError, some_of
 from streamad.plugins import ConnectorContext, connect_source, split_url
 from streamad.ports import LabelledSource, NamedChannels
 from streamad.settings.time_format import checked_format
@@ -63,6 +63,7 @@ def init(
 
     Example: streamad init recording.csv
     """
+    _refuse_missing(sample)
     if write_to.exists() and not force:
         raise OutputError(f"{write_to} exists: name another file with --out, or overwrite it with --force")
     _refuse_sample(write_to, sample)
@@ -181,6 +182,15 @@ def _as_text(url: str, home: Path, layout: Layout) -> RawSample:
         ) from None
 
 
+def _refuse_missing(sample: str) -> None:
+    """Raise SourceError if the sample is a path that is not there, whatever else is wrong."""
+    scheme, rest, _ = split_url(sample)
+    if scheme == "file" and rest and not any(mark in rest for mark in "*?["):
+        with suppress(OSError, ValueError, RuntimeError):  # the source says what is wrong with it
+            if not Path(rest).expanduser().exists():
+                raise SourceError(f"{rest}: no such file or folder; check the path")
+
+
 def _refuse_sample(config: Path, sample: str) -> None:
     """Raise UsageError if the config would overwrite the sample, also by another name of it."""
     scheme, rest, _ = split_url(sample)
@@ -248,13 +258,14 @@ def _show(found: _Proposal, default_stream: str | None) -> None:
 
 
 def _notes(layout: Layout) -> list[str]:
-    """Return the guesses, in whole phrases; the config marks that of decode.timezone itself."""
-    if layout.time.zone is None or layout.zone_is_given:
-        return layout.notes
-    zone = (
-        f"the dates in {layout.time.path} name no time zone: {layout.time.zone}; if that is wrong, set decode.timezone"
-    )
-    return [*layout.notes, zone]
+    """Return the guesses, in whole phrases; the config marks those about the time itself."""
+    time, notes = layout.time, list(layout.notes)
+    if time.others:
+        chosen = " and ".join(filter(None, (time.path, time.time_of_day)))
+        notes.append(f"the time is {chosen}; {some_of(time.others)} would do as well (decode.fields)")
+    if time.zone is not None and not layout.zone_is_given:
+        notes.append(f"the dates in {time.path} name no time zone: {time.zone}; if that is wrong, set decode.timezone")
+    return notes
 
 
 def _found(raw: RawSample, layout: Layout, rhythm: Rhythm | None, stream: str | None) -> list[tuple[str, str]]:

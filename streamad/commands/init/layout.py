@@ -102,8 +102,9 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     if chunked is not None:
         return chunked
     time = find_time(columns.values(), len(messages), time_format)
-    rest = {path: column for path, column in columns.items() if path not in (time.path, time.time_of_day)}
-    notes: list[str] = []
+    of_time = {time.path, time.time_of_day, *time.unused}
+    rest = {path: column for path, column in columns.items() if path not in of_time}
+    notes = _notes_of(time)
     channel, value = _per_channel(rest)
     quality = common_quality(rest) if channel is not None or not _own_qualities(rest) else None
     if quality is not None:
@@ -112,11 +113,14 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     for used in (channel, value, units):
         if used is not None:
             del rest[used.path]
-    ids = find_ids(rest, notes, _rows(columns, time, len(messages), channel))
+    qualities = set() if channel is not None else {one.path for one in _own_qualities(rest).values()}
+    of_ids = {path: column for path, column in rest.items() if path not in qualities}
+    ids = find_ids(of_ids, notes, _rows(columns, time, len(messages), channel))
     layout = Layout("flat", time, [], ids.stream, ids.sequence, ids.end, notes=notes, quality=quality)
     if ids.sequence is not None:
         streams = {} if ids.stream is None else columns[ids.stream].by_row
         _note_without_id(layout, len(messages), columns[ids.sequence].by_row, streams)
+    layout.left_out += [(path, "a time beside that of the samples") for path in columns if path in time.unused]
     layout.as_text = tuple(path for path in (layout.stream, layout.sequence) if path and not columns[path].is_id)
     for path in ids:
         if path is not None:
@@ -134,13 +138,17 @@ def find_layout(sample: RawSample, known_names: Sequence[str] | None = None, tim
     return layout
 
 
+def _notes_of(time: TimeField) -> list[str]:
+    return [] if time.note is None else [time.note]
+
+
 def _rows(columns: Mapping[str, Column], time: TimeField, n_rows: int, channel: Column | None) -> RowOrder:
     """Return the rows in the order of their times; in that of the file if times begin anew in each sequence."""
 
     def read() -> Mapping[int, int]:
         zone = None if time.zone is None else UTC
         reader = TimeReader(time.unit, relative=False, zone=zone, form=time.format)
-        return times_by_row(columns[time.path], columns.get(time.time_of_day or ""), reader)
+        return times_by_row(columns[time.path], columns.get(time.time_of_day or ""), reader, time.format)
 
     return RowOrder(n_rows, None if time.counts else read, channel)
 
@@ -196,7 +204,7 @@ def _own(messages: Sequence[Mapping[str, Any]], known_names: Sequence[str] | Non
         raise SourceError("nothing numeric found: the messages hold no values")
     times = Column("time", values=[time for message in messages for time in _times_of(message)])
     time = find_time([times], len(times.values), time_format)
-    layout = Layout("own", time, _lines(names), notes=notes)
+    layout = Layout("own", time, _lines(names), notes=[*notes, *_notes_of(time)])
     if any(message.get("stream") is not None for message in messages):
         layout.stream = "stream"
     if any(message.get("sequence") is not None for message in messages):
@@ -245,7 +253,7 @@ def _chunked(
     }
     time = find_time(lists.values(), 0, time_format)
     rest = {path: column for path, column in columns.items() if path not in lists and column is not rows}
-    notes: list[str] = []
+    notes = _notes_of(time)
     names = next((list(names) for message in messages if isinstance(names := message.get("channels"), list)), [])
     lines = _lines(_channels_of_rows([*map(str, names)], len(rows.values[0][0]), notes))
     ids = find_ids(rest, notes, RowOrder(len(messages), None))

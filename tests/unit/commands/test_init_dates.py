@@ -120,7 +120,7 @@ def test_unix_times_in_every_unit_are_found(unit: str, tmp_path: Path) -> None:
 
 
 def test_of_two_readings_one_must_be_chosen(tmp_path: Path) -> None:
-    sample = csv(tmp_path / "day.csv", lambda time: time.strftime("%m/%d/%Y %I:%M:%S %p"), days=2)
+    sample = csv(tmp_path / "day.csv", lambda time: time.strftime("%m/%d/%Y %I:%M:%S %p"))
     result = init(sample)
     assert result.exit_code == 1
     assert not (tmp_path / "plant.yaml").exists()
@@ -143,9 +143,104 @@ def test_a_date_apart_from_its_time_of_day_is_joined_with_it(form: str, tmp_path
 
 
 def test_of_two_readings_of_a_date_apart_one_must_be_chosen(tmp_path: Path) -> None:
-    sample = csv(tmp_path / "split.csv", lambda time: f"{time:%d/%m/%Y;%H:%M:%S}", days=2, header="Datum;Uhrzeit")
+    sample = csv(tmp_path / "split.csv", lambda time: f"{time:%d/%m/%Y;%H:%M:%S}", header="Datum;Uhrzeit")
     assert "(--time-format '%d/%m/%Y %H:%M:%S')" in str(init(sample).exception)
     assert decode_of(sample, "--time-format", "%d/%m/%Y %H:%M:%S").time_format == "%d/%m/%Y %H:%M:%S"
+
+
+@pytest.mark.parametrize("form", ["%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %H:%M:%S", "%d-%m-%y %H:%M"])
+def test_days_that_follow_each_other_in_one_reading_decide_for_it(form: str, tmp_path: Path) -> None:
+    times = [BEGIN + timedelta(hours=i // 6 * 9, minutes=i % 6) for i in range(60)]  # 1 to 4 March
+    lines = [f"B{n // 6};{time:{form}};{80 + n % 7};{3 + n % 5}\n" for n, time in enumerate(times)]
+    sample = tmp_path / "days.csv"
+    sample.write_text("batch;time;temp;press\n" + "".join(lines))
+    result = init(sample)
+    assert f"time is read as {form}, because its days follow each other so; as " in result.stderr
+    assert load_plant(tmp_path / "plant.yaml").settings.decode.time_format == form
+
+
+@pytest.mark.parametrize("days", [(1, 8), (5, 11)])  # a week apart as one, months as the other: both may be
+def test_days_far_apart_in_both_readings_decide_nothing(days: tuple[int, int], tmp_path: Path) -> None:
+    lines = [f"{n};B{day};{day:02d}/03/2026 06:{n:02d}:00;{n % 7}\n" for day in days for n in range(30)]
+    sample = tmp_path / "days.csv"
+    sample.write_text("n;batch;time;temp\n" + "".join(lines))
+    assert "choose one" in str(init(sample).exception)
+
+
+Columns = dict[str, Callable[[datetime], Any]]
+SPLITS: list[tuple[Columns, tuple[str, str], str]] = [
+    (
+        {"Startdatum": "{:%d.%m.%Y}".format, "Startzeit": "{:%H:%M:%S}".format,
+         "Enddatum": lambda time: f"{time + timedelta(days=1):%d.%m.%Y}",
+         "Endzeit": lambda time: f"{time + timedelta(hours=5):%H:%M:%S}"},
+        ("Startdatum", "Startzeit"), "Enddatum and Endzeit would do as well",
+    ),
+    (
+        {"Startdatum": "{:%d.%m.%Y}".format, "Endzeit": lambda time: f"{time + timedelta(hours=5):%H:%M:%S}",
+         "Startzeit": "{:%H:%M:%S}".format, "Enddatum": lambda time: f"{time + timedelta(days=1):%d.%m.%Y}"},
+        ("Startdatum", "Startzeit"), "Enddatum and Endzeit would do as well",
+    ),
+    (
+        {"end_date": lambda time: f"{time + timedelta(days=1):%Y-%m-%d}", "end_time": lambda _: "00:00:00",
+         "start_date": "{:%Y-%m-%d}".format, "start_time": "{:%H:%M:%S}".format},
+        ("start_date", "start_time"), "end_date and end_time would do as well",
+    ),
+    (
+        {"duration": lambda time: f"00:0{time.minute % 7}:00", "Datum": "{:%d.%m.%Y}".format,
+         "Laufzeit": lambda time: f"00:00:{time.second:02d}", "Uhrzeit": "{:%H:%M:%S}".format},
+        ("Datum", "Uhrzeit"), "",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "chosen", "others"), SPLITS)
+def test_dates_and_times_of_day_of_one_stem_are_a_pair(
+    columns: Columns, chosen: tuple[str, str], others: str, tmp_path: Path
+) -> None:
+    sample = csv(
+        tmp_path / "pairs.csv", lambda time: ";".join(str(of(time)) for of in columns.values()), 15, ";".join(columns)
+    )
+    decode = decode_of(sample)
+    assert decode.fields is not None
+    assert (decode.fields.time, decode.fields.time_of_day) == chosen
+    assert others in init(sample, "--force").stderr
+    channels = [channel.name for channel in load_plant(tmp_path / "plant.yaml").settings.channels]
+    assert channels == ["temp", "press"]
+
+
+@pytest.mark.parametrize("form", ["%Y%m%d;%H%M%S", "%d.%m.%Y;%H%M%S", "%Y%m%d;%H:%M:%S"])
+def test_digits_alone_are_dates_and_times_of_day(form: str, tmp_path: Path) -> None:
+    sample = csv(tmp_path / "digits.csv", lambda time: f"{time:{form}}", days=3, header="Datum;Uhrzeit")
+    decode = decode_of(sample)
+    assert decode.fields is not None
+    assert (decode.fields.time, decode.fields.time_of_day) == ("Datum", "Uhrzeit")
+    assert decode.time_format == form.replace(";", " ")
+
+
+@pytest.mark.parametrize(("clock", "step"), [("%H%M%S", 20), ("%H%M", 60)])
+def test_times_of_day_that_lost_their_zeros_as_numbers_are_read(clock: str, step: int, tmp_path: Path) -> None:
+    begin = datetime(2026, 3, 1, tzinfo=UTC)
+    times = [begin + timedelta(seconds=step * i) for i in range(1_000)]
+    columns = {
+        "batch": [f"B{i // 50}" for i in range(1_000)],
+        "Datum": [int(f"{time:%Y%m%d}") for time in times],
+        "Zeit": [int(f"{time:{clock}}") for time in times],
+        "temp": [float(80 + i % 7) for i in range(1_000)],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "day.parquet")
+    result = init(tmp_path / "day.parquet")
+    assert result.exit_code == 0, result.output or result.exception
+    assert load_plant(tmp_path / "plant.yaml").settings.decode.time_format == f"%Y%m%d {clock}"
+
+    async def read() -> list[int]:
+        plant, counters = load_plant(tmp_path / "plant.yaml"), Counters()
+        found = read_sequences(plant.settings, source_for(plant), plant.clock, counters)
+        starts = [one.start_us async for one in found]
+        assert not counters.dead_letters
+        return starts
+
+    expected = [int(times[i].timestamp()) * 1_000_000 for i in range(0, 1_000, 50)]
+    assert asyncio.run(read()) == expected
 
 
 def test_a_format_that_reads_no_field_is_one_line(tmp_path: Path) -> None:

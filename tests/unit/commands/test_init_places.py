@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from streamad.cli import app
 from streamad.commands.shared.plants import load_plant
+from streamad.errors import SourceError
 
 CSV = """time,batch,temp,press
 2026-03-01T00:00:00Z,A,1.0,2.5
@@ -74,3 +75,18 @@ def test_a_config_does_not_overwrite_its_sample(name: str, tmp_path: Path, monke
     result = CliRunner().invoke(app, ["init", "file.csv", "--out", name, "--force"])
     assert "is the sample itself" in str(result.exception)
     assert sample.read_text() == CSV
+
+
+@pytest.mark.parametrize("has_config", [False, True])
+@pytest.mark.parametrize("sample", ["nope.csv", "file:nope.csv", "no/such/folder", "~/nope-is-not-here.csv?decimal=,"])
+def test_a_sample_that_is_not_there_is_named_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample: str, has_config: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if has_config:
+        (tmp_path / "plant.yaml").write_text("mine")
+    result = CliRunner().invoke(app, ["init", sample])
+    assert isinstance(result.exception, SourceError)
+    name = sample.removeprefix("file:").partition("?")[0].rpartition("/")[2]
+    assert f"{name}: no such file or folder" in str(result.exception)
+    assert "plant.yaml" not in str(result.exception)

@@ -197,3 +197,55 @@ def test_a_german_export_in_long_form_over_two_days(tmp_path: Path) -> None:
     assert counters.bad_values == {"TI-101": {"quality": 4}, "PI-200": {"quality": 4}}
     assert not counters.dead_letters
     assert not counters.late_samples
+
+
+FLAGS: list[tuple[str, Any, Any, tuple[Any, ...]]] = [
+    ("ok", True, False, (True,)),
+    ("valid", 1, 0, (1,)),
+    ("bad", False, True, (False,)),
+    ("quality", "good", "bad", ("good",)),
+    ("quality", True, False, (True,)),
+    ("status", "Good", "Uncertain", ("Good",)),
+]
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+@pytest.mark.parametrize("is_nested", [True, False])
+def test_flags_beside_values_are_their_quality(
+    tmp_path: Path, flag: tuple[str, Any, Any, tuple[Any, ...]], is_nested: bool
+) -> None:
+    word, good, bad, found = flag
+    messages = []
+    for i, (batch, time, temp, press) in enumerate(cells()):
+        quality = bad if i in (3, 4) else good
+        nested = {"signals": {"temp": {"v": temp, word: quality}, "ph": {"v": press, word: good}}}
+        flat = {"temp": temp, f"temp_{word}": quality, "ph": press, f"ph_{word}": good}
+        messages.append({"batch": batch, "time": time, **(nested if is_nested else flat)})
+    text = "".join(json.dumps(message) + "\n" for message in messages)
+    settings, printed, counters, sequences = init(tmp_path, "flags.jsonl", text)
+    assert [channel.quality.good for channel in settings.channels if channel.quality] == [found, found]
+    assert counters.bad_values == {"temp": {"quality": 2}}
+    assert finite(sequences) == [88, 90]
+    assert "no number" not in printed
+
+
+@pytest.mark.parametrize(("good", "bad"), [("true", "false"), ("yes", "no"), ("1", "0")])
+def test_flags_in_a_table(tmp_path: Path, good: str, bad: str) -> None:
+    lines = ["batch,time,temp,tempOk,press,press_ok\n"]
+    for i, (batch, time, temp, press) in enumerate(cells()):
+        lines.append(f"{batch},{time},{temp},{bad if i == 7 else good},{press},{good}\n")
+    settings, _, counters, sequences = init(tmp_path, "wide.csv", "".join(lines))
+    assert [channel.quality.field for channel in settings.channels if channel.quality] == ["tempOk", "press_ok"]
+    assert counters.bad_values == {"temp": {"quality": 1}}
+    assert finite(sequences) == [89, 90]
+
+
+def test_a_flag_of_the_whole_message_is_no_quality(tmp_path: Path) -> None:
+    """It may be the result of a test of the part: the readings of bad parts are wanted."""
+    messages = [
+        {"batch": batch, "time": time, "temp": temp, "ph": press, "ok": i % 30 > 4}
+        for i, (batch, time, temp, press) in enumerate(cells())
+    ]
+    settings, *_ = init(tmp_path, "wide.jsonl", "".join(json.dumps(message) + "\n" for message in messages))
+    assert settings.decode.quality is None
+    assert [channel.quality for channel in settings.channels] == [None, None]

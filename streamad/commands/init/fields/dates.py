@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import product
+from itertools import pairwise, product
 
 from streamad.commands.init.fields.columns import Column
 from streamad.settings.time_format import EXCEL, TimeFormat
 
 _MOST_FORMS = 20
 _READABLE = 0.99
+_LONGEST_PAUSE = timedelta(days=4)
+_MONTH = timedelta(days=25)
 _YEARS = (1970, 2200)
 _SERIALS = (32_874, 73_050)
 """1990 to 2100 as Excel has it."""
@@ -41,6 +43,7 @@ _CLOCKS = (
     (r"\d{1,2}:\d{2}", "{}:%M"),
     (r"\d{1,2}\.\d{2}\.\d{2}", "{}.%M.%S"),
     (r"\d{6}", "{}%M%S"),
+    (r"\d{4}(?!\d)", "{}%M"),
     (r"", ""),
 )
 _BETWEEN = re.compile(r"(T|,? +| - |)")
@@ -87,6 +90,27 @@ def is_read_by(form: str, column: Column) -> bool:
     """Return whether a format reads the column's dates, nearly all of them."""
     texts = _texts(column)
     return bool(texts) and _share(form, texts) >= _READABLE
+
+
+def running_on(column: Column, formats: Sequence[str]) -> str | None:
+    """Return the format by which the dates run on from day to day, if by all others they jump by a month or more.
+
+    The days 03/01 and 03/02 follow each other as dates of March, but not as 3 January and 3 February.
+    """
+    texts = _texts(column)
+    jumps = {form: _longest_jump(form, texts) for form in formats}
+    fits = [form for form, jump in jumps.items() if jump is not None and jump <= _LONGEST_PAUSE]
+    others = [jump for form, jump in jumps.items() if form not in fits]
+    if len(fits) != 1 or any(jump is None or jump < _MONTH for jump in others):
+        return None
+    return fits[0]
+
+
+def _longest_jump(form: str, texts: Sequence[str]) -> timedelta | None:
+    """Return the longest time without a date; None for less than two of them."""
+    dates = TimeFormat(form)
+    read = sorted({date for text in texts if (date := dates.read(text)) is not None})
+    return max((after - before for before, after in pairwise(read)), default=None)
 
 
 def _texts(column: Column) -> list[str]:

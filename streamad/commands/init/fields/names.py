@@ -30,6 +30,10 @@ CHANNEL = _words(
 VALUE = _words("value val v reading measurement measured wert pv result")
 UNIT = _words("unit units uom einheit")
 QUALITY = _words("quality q qual qc qualitaet guete status state opcquality")
+FLAG = _words("ok good valid gueltig isok isgood isvalid")
+"""Words of flags that are true for a good reading."""
+BAD_FLAG = _words("bad invalid ungueltig isbad")
+"""Words of flags that are false for a good reading."""
 
 _OF_ANY_ID = _words("id no nr num number name code key ref uid uuid label identifier nummer bezeichnung kennung")
 """Words that say that a field names something, but not what: the field around it does (``batch.no``)."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamad.commands.init.fields.columns import Column, is_number
-from streamad.commands.init.fields.names import QUALITY, VALUE, hints
+from streamad.commands.init.fields.names import BAD_FLAG, FLAG, QUALITY, VALUE, hints
 
 _MOST_TEXTS = 12
 _MOST_QUALITIES = 20
@@ -22,6 +22,9 @@ _FLOAT32_END = 3.4e38
 _SURELY_GOOD = frozenset({"192", "good"})
 _GOOD = _SURELY_GOOD | {"ok", "gut", "valid", "g"}
 _SURE = frozenset({"quality", "qual", "qualitaet", "guete"})
+_TRUE = frozenset({"true", "1", "yes", "ja"})
+_FALSE = frozenset({"false", "0", "no", "nein"})
+_CAMEL_END = re.compile(r"(?<=[a-z0-9])[A-Z][a-z]+$")
 _QUALITY_END = re.compile(r"[\s._/:-]*[\[(]?([A-Za-z]+)[\])]?$")
 
 
@@ -92,21 +95,46 @@ def common_quality(columns: Mapping[str, Column]) -> QualityField | None:
 
 
 def own_qualities(columns: Mapping[str, Column], channels: Sequence[str]) -> dict[str, QualityField]:
-    """Return the quality of each channel that has a field of its own for it (TI-101 and TI-101_Q), by channel."""
+    """Return the quality of each channel that has a field of its own for it, by channel.
+
+    TI-101_Q of TI-101, TI.ok of TI.value: a text or number, or a flag that is true (or false, as TI_bad) for good.
+    """
     by_base = {_base(path, VALUE): path for path in channels} | {path: path for path in channels}
     found = {}
     for path, column in columns.items():
-        base = _base(path, QUALITY)
-        quality = _quality(column, hints(path)) if base != path and base in by_base else None
-        if quality is not None and by_base[base] != path:
+        base = _base(path, QUALITY | FLAG | BAD_FLAG)
+        if base == path or by_base.get(base, path) == path:
+            continue
+        quality = _quality(column, hints(path)) or _flag(column, hints(path))
+        if quality is not None:
             found[by_base[base]] = quality
     return found
 
 
+def _flag(column: Column, words: frozenset[str]) -> QualityField | None:
+    """Return the good value of a flag beside a reading; None if it is none."""
+    wanted = _FALSE if words & BAD_FLAG else _TRUE
+    values = dict.fromkeys(value for value in column.values if isinstance(value, (str, int, float)))
+    if (
+        not values
+        or not words & (FLAG | BAD_FLAG | QUALITY)
+        or not {_plain(value) for value in values} <= _TRUE | _FALSE
+    ):
+        return None
+    is_logical = all(isinstance(value, bool) or not is_number(value) for value in values)
+    if not words & (FLAG | BAD_FLAG) and not is_logical:
+        return None  # numbers such as 0 and 1 of a quality may mean anything
+    seen = tuple(value for value in values if _plain(value) in wanted)
+    return QualityField(column.path, seen) if seen else None
+
+
 def _base(path: str, words: frozenset[str]) -> str:
-    """Return ``path`` without a last word of ``words``: TI-101 of TI-101_Q and TI-101.value."""
+    """Return ``path`` without a last word of ``words``: TI-101 of TI-101_Q and TI-101.value, temp of tempOk."""
     match = _QUALITY_END.search(path)
-    return path[: match.start()] if match is not None and match[1].lower() in words else path
+    if match is not None and match[1].lower() in words:
+        return path[: match.start()]
+    match = _CAMEL_END.search(path)
+    return path[: match.start()] if match is not None and match[0].lower() in words else path
 
 
 def _quality(column: Column, words: frozenset[str]) -> QualityField | None:

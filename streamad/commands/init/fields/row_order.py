@@ -10,6 +10,7 @@ import numpy as np
 from streamad.commands.init.fields.columns import Column
 from streamad.errors import DecodeError
 from streamad.ingest.decode_times import TimeReader
+from streamad.settings.time_format import join_clock
 
 _LONGEST_STEP = 5  # in usual steps: a longer one is a pause
 
@@ -77,16 +78,16 @@ class RowOrder:
         return not steps_us or max(steps_us) <= _LONGEST_STEP * float(np.median(steps_us))
 
 
-def times_by_row(dates: Column, clocks: Column | None, reader: TimeReader) -> dict[int, int]:
+def times_by_row(dates: Column, clocks: Column | None, reader: TimeReader, form: str | None = None) -> dict[int, int]:
     """Return the time of each row in microseconds; those that cannot be read are left out.
 
-    ``clocks`` holds times of day where ``dates`` holds dates alone.
+    ``clocks`` holds times of day if ``dates`` holds dates alone; ``form`` is the format of both together.
     """
-    of_day = _by_row(clocks)
+    of_day = {} if clocks is None else clocks.by_row
     known: dict[object, int | None] = {}
     found = {}
     for row, date in zip(dates.rows, dates.values, strict=True):
-        value = date if clocks is None else f"{date} {of_day.get(row, '')}".strip()
+        value = date if clocks is None else join_clock(date, of_day.get(row, ""), form)
         key = value if isinstance(value, (str, int, float)) else str(value)
         if key not in known:
             known[key] = _time_us(value, reader)

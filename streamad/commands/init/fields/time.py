@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import pairwise
 
 from streamad.commands.init.fields.columns import Column
-from streamad.commands.init.fields.dates import are_serials, example, formats_of, is_read_by
+from streamad.commands.init.fields.dates import are_serials, example, formats_of, is_read_by, running_on
 from streamad.commands.init.fields.names import TIME, hints
 from streamad.commands.init.fields.split_time import join_split
 from streamad.errors import DecodeError, SourceError, some_of
@@ -38,6 +38,10 @@ class TimeField:
     """The formats that read its dates (``decode.time_format``): one of them, once chosen."""
     time_of_day: str | None = None
     """The field of the time of day, if ``path`` holds dates alone."""
+    unused: tuple[str, ...] = ()
+    """The fields of other dates and times of day."""
+    note: str | None = None
+    """Why one of several formats was chosen."""
 
     @property
     def format(self) -> str | None:
@@ -51,7 +55,8 @@ def find_time(columns: Collection[Column], n_messages: int, wanted: str | None =
     Dates in one field and times of day in another are read together. Raises SourceError if none can be read, or if
     several formats read its dates.
     """
-    columns, date, clock = join_split(columns)
+    split = join_split(columns)
+    columns = split.columns
     ranked: list[tuple[int, TimeField]] = []
     without_offset: Column | None = None
     for column in columns:
@@ -85,9 +90,28 @@ def find_time(columns: Collection[Column], n_messages: int, wanted: str | None =
     ranked.sort(key=lambda item: -item[0])
     best = ranked[0][1]
     if len(best.formats) > 1:
-        raise SourceError(_several(best, next(column for column in columns if column.path == best.path)))
-    others = tuple(field.path for rank, field in ranked[1:] if rank > 1)
-    return replace(best, others=others, time_of_day=clock if best.path == date else None)
+        best = _decided(best, next(column for column in columns if column.path == best.path))
+    clocks = split.clocks
+    others = tuple(_both(field.path, clocks) for rank, field in ranked[1:] if rank > 1)
+    unused = {path for pair in clocks.items() if pair[0] != best.path for path in pair}
+    return replace(best, others=others, unused=tuple(unused), time_of_day=clocks.get(best.path))
+
+
+def _both(path: str, clocks: Mapping[str, str]) -> str:
+    return f"{path} and {clocks[path]}" if path in clocks else path
+
+
+def _decided(field: TimeField, column: Column) -> TimeField:
+    """Return the field with the one format by which its dates run on. Raises SourceError if several do, or none."""
+    form = running_on(column, field.formats)
+    if form is None:
+        raise SourceError(_several(field, column))
+    others = some_of([other for other in field.formats if other != form])
+    note = (
+        f"{field.path} is read as {form}, because its days follow each other so; as {others} they would jump by "
+        "months: --time-format chooses"
+    )
+    return replace(_field_of(column, (form,)), note=note)
 
 
 def _all_read(column: Column, zone: tzinfo | None = None) -> bool:
