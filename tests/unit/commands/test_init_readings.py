@@ -249,3 +249,16 @@ def test_a_flag_of_the_whole_message_is_no_quality(tmp_path: Path) -> None:
     settings, *_ = init(tmp_path, "wide.jsonl", "".join(json.dumps(message) + "\n" for message in messages))
     assert settings.decode.quality is None
     assert [channel.quality for channel in settings.channels] == [None, None]
+
+
+def test_the_quality_of_a_channel_with_a_unit_is_not_that_of_all(tmp_path: Path) -> None:
+    lines = ["batch,time,Temp [F],press,temp_quality\n"]
+    for i, (batch, time, temp, press) in enumerate(cells()):
+        lines.append(f"{batch},{time},{temp},{press},{'Bad' if i == 7 else 'Good'}\n")
+    settings, _, counters, _ = init(tmp_path, "wide.csv", "".join(lines))
+    assert settings.decode.quality is None
+    assert [channel.quality.field if channel.quality else None for channel in settings.channels] == [
+        "temp_quality",
+        None,
+    ]
+    assert counters.bad_values == {"Temp": {"quality": 1}}

@@ -81,6 +81,11 @@ def unit_of(name: str) -> str:
     return match[1].strip() if match and not match[1].isdecimal() else ""
 
 
+def without_unit(name: str) -> str:
+    """Return ``name`` without the unit that it states in brackets."""
+    return _BRACKETS.sub("", name)
+
+
 def plain_name(text: str, fallback: str) -> str:
     """Return ``text`` as at most 64 letters, digits, '.', '_' and '-'; ``fallback`` if nothing is left of it."""
     spelled = unicodedata.normalize("NFC", text).translate(_SPELLED)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamad.commands.init.fields.columns import Column, is_number
-from streamad.commands.init.fields.names import BAD_FLAG, FLAG, QUALITY, VALUE, hints
+from streamad.commands.init.fields.names import BAD_FLAG, FLAG, QUALITY, VALUE, hints, without_unit
 
 _MOST_TEXTS = 12
 _MOST_QUALITIES = 20
@@ -99,11 +99,12 @@ def own_qualities(columns: Mapping[str, Column], channels: Sequence[str]) -> dic
 
     TI-101_Q of TI-101, TI.ok of TI.value: a text or number, or a flag that is true (or false, as TI_bad) for good.
     """
-    by_base = {_base(path, VALUE): path for path in channels} | {path: path for path in channels}
+    by_base = {_bare(_base(path, VALUE)): path for path in channels} | {_bare(path): path for path in channels}
     found = {}
     for path, column in columns.items():
-        base = _base(path, QUALITY | FLAG | BAD_FLAG)
-        if base == path or by_base.get(base, path) == path:
+        beside = _base(path, QUALITY | FLAG | BAD_FLAG)
+        base = _bare(beside)
+        if beside == path or by_base.get(base, path) == path:
             continue
         quality = _quality(column, hints(path)) or _flag(column, hints(path))
         if quality is not None:
@@ -126,6 +127,11 @@ def _flag(column: Column, words: frozenset[str]) -> QualityField | None:
         return None  # numbers such as 0 and 1 of a quality may mean anything
     seen = tuple(value for value in values if _plain(value) in wanted)
     return QualityField(column.path, seen) if seen else None
+
+
+def _bare(path: str) -> str:
+    """Return ``path`` without its unit, in lower case: temp of Temp [F]."""
+    return without_unit(path).strip().lower()
 
 
 def _base(path: str, words: frozenset[str]) -> str:
