@@ -13,7 +13,7 @@ import typer
 
 from streamad.commands.groups import group_of
 from streamad.errors import StalledError, StreamadError, UsageError
-from streamad.safe_text import masked, visible
+from streamad.safe_text import masked, text_of, visible
 from streamad.telemetry.logs import configure_logs
 
 COMMANDS = {
@@ -94,9 +94,12 @@ def main() -> None:
             sys.stdout.flush()
             os._exit(error.exit_code)  # a hanging thread would keep the interpreter from ending
         sys.exit(error.exit_code)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        error = _raised(error)
         if (text := _known(error)) is None:
-            raise
+            raise error from error.__cause__
         from streamad.telemetry.logs import get_logger  # noqa: PLC0415 - an error alone needs it
 
         get_logger().debug("failed", traceback="".join(traceback.format_exception(error)))
@@ -104,10 +107,17 @@ def main() -> None:
         sys.exit(1)
 
 
+def _raised(error: BaseException) -> BaseException:
+    """Return what a plug-in raised in place of the ContainedError that carried it past click."""
+    plugins = sys.modules.get("streamad.plugins")
+    is_contained = plugins is not None and isinstance(error, plugins.ContainedError)
+    return error.__cause__ if is_contained and error.__cause__ is not None else error
+
+
 def _known(error: BaseException) -> str | None:
     """Return the one line about an error that is no fault of streamad's own code; None for any other."""
     if isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+        isinstance(error, RuntimeError) and any(text in text_of(error) for text in _NO_MEMORY)
     ):
         need = "fewer channels or sequences, a shorter window.length and smaller batches need less"
         return f"there is not enough memory: {need}"

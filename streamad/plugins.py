@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConnectorContext",
+    "ContainedError",
     "RecordTimes",
     "available",
     "check_known",
@@ -11,6 +12,8 @@ __all__ = [
     "connect_sink",
     "connect_source",
     "connect_subscription",
+    "contained",
+    "failure_of",
     "load",
     "make_detector",
     "missing_package",
@@ -20,25 +23,29 @@ __all__ = [
     "split_url",
 ]
 
+import concurrent.futures
 import difflib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 
 from streamad.errors import ConfigError, PluginError, Problem, StreamadError
 from streamad.ports import Clock, Detector, Feed, Sink, Source, Subscription
-from streamad.safe_text import is_secret_name, one_line
+from streamad.safe_text import described, is_secret_name, one_line, text_of
 from streamad.types import ChannelSpec, Record
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Group = Literal["sources", "sinks", "detectors", "feeds", "subscriptions"]
 
@@ -167,17 +174,78 @@ def plugin_failure(error: BaseException) -> str | None:
 
     It is the plug-in in whose package the innermost frame lies that is not of a library; in streamad's own it is none.
     """
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
+    for inner, modules in _innermost(error):
+        if who := _owner_of(modules):
+            remedy = missing_package(inner)
+            why = one_line(text_of(inner))[:_REASON_CHARACTERS] or "no reason given"
+            return f"{who} failed: {_kind(inner)}: {why}" + (f": {remedy}" if remedy else "")
+    return None
+
+
+def failure_of(error: BaseException) -> str:
+    """Return ``plugin_failure(error)``, or the innermost error on one line if no plug-in raised it."""
+    return plugin_failure(error) or described(next(_innermost(error))[0])
+
+
+def _innermost(error: BaseException) -> Iterator[tuple[BaseException, list[str]]]:
+    """Yield each error that ``error`` is or wraps, with the modules of the frames that it passed, the outermost first.
+
+    An error in a group may have been caught and never raised, or never raised at all: the group's frames are then its.
+    """
+    left = [(error, _modules_of(error))]
+    while left:
+        outer, modules = left.pop()
+        wrapped: Sequence[BaseException] = ()
+        if isinstance(outer, BaseExceptionGroup):
+            wrapped = outer.exceptions
+        elif outer.__cause__ is not None and _is_wrapper(outer):
+            wrapped = (outer.__cause__,)
+        left += [(inner, modules + _modules_of(inner)) for inner in reversed(wrapped)]
+        if not wrapped:
+            yield outer, modules
+
+
+def _is_wrapper(error: BaseException) -> bool:
+    """Return whether ``error`` only stands for its cause; a StopIteration leaves a coroutine so (PEP 479)."""
+    stop = isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration | StopAsyncIteration)
+    return stop or isinstance(error, ContainedError)
+
+
+def _modules_of(error: BaseException) -> list[str]:
+    return [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
+
+
+def _owner_of(modules: list[str]) -> str:
     for module in reversed(modules):
         if who := _owners(module.split(".")):
-            remedy = missing_package(error)
-            why = one_line(str(error))[:_REASON_CHARACTERS] or "no reason given"
-            return f"{who} failed: {type(error).__name__}: {why}" + (f": {remedy}" if remedy else "")
+            return who
         if module.partition(".")[0] == "streamad":
-            return None
-    return None
+            return ""
+    return ""
+
+
+def _kind(error: BaseException) -> str:
+    return one_line(type(error).__name__)
+
+
+class ContainedError(Exception):
+    """Raised by ``contained`` in place of its cause, an error that asyncio or a future would take for its own."""
+
+
+def contained(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return ``function(...)``, which is foreign code in a thread; whatever it raises reaches the one who waits for it.
+
+    A future takes no StopIteration; a CancelledError would cancel, and any other BaseException end, the task that waits
+    for it. They become a ContainedError with the error as its cause. KeyboardInterrupt stays.
+    """
+    try:
+        return function(*args, **kwargs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, StopIteration | concurrent.futures.CancelledError):
+            raise
+        raise ContainedError(type(error).__name__) from error
 
 
 def _owners(module: list[str]) -> str:
@@ -203,13 +271,13 @@ def _third_party(what: str) -> Iterator[None]:
     """Turn everything that a third party's code raises into a PluginError of one line that begins with ``what``."""
     try:
         yield
-    except StreamadError:
+    except (StreamadError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
-        why = one_line(str(error)) or "no reason given"
+    except BaseException as error:
+        why = one_line(text_of(error)) or "no reason given"
         remedy = missing_package(error)
         way = f": {remedy}" if remedy else ""
-        raise PluginError(f"{what}: {type(error).__name__}: {why[:_REASON_CHARACTERS]}{way}") from error
+        raise PluginError(f"{what}: {_kind(error)}: {why[:_REASON_CHARACTERS]}{way}") from error
 
 
 def _options(plugin: Any, given: Mapping[str, Any], where: str) -> BaseModel:

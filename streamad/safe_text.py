@@ -58,6 +58,26 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of ``error``; "" if its class, which may be foreign, fails to make one."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a foreign __str__ may raise anything, and the error must be shown
+        return ""
+
+
+def described(error: BaseException) -> str:
+    """Return ``repr(error)`` on one line, the name of its class if that fails."""
+    try:
+        return one_line(repr(error))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - as above
+        return one_line(type(error).__name__)
+
+
 def is_secret_name(name: str) -> bool:
     """Return whether a URL's parameter ``name`` has a secret as its value: ``password``, ``sasl_password``, ``key``."""
     return _IS_SECRET.fullmatch(name) is not None

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from streamad.errors import UsageError
+from streamad.errors import StreamadError, UsageError
 from streamad.safe_text import one_line, visible_name
 
 _ClickUsageError: Any = typer.BadParameter.__base__
@@ -50,7 +50,7 @@ def group_of(modules: Mapping[str, str]) -> type[TyperGroup]:
                 return super().make_context(*args, **options)
 
         def invoke(self, ctx: Any) -> Any:
-            with _errors_of_usage(ctx):
+            with _errors_of_usage(ctx), _errors_of_plugins():
                 return super().invoke(ctx)
 
     return Group
@@ -71,6 +71,20 @@ def _errors_of_usage(group: Any = None) -> Iterator[None]:
         said = visible_name(one_line(error.format_message())).rstrip(".")
         command = _command_of(error.ctx) or _command_of(group, getattr(group, "invoked_subcommand", None))
         raise UsageError(f"{said}: see {' '.join(['streamad', *command])} --help") from error
+
+
+@contextmanager
+def _errors_of_plugins() -> Iterator[None]:
+    """Turn an error that a plug-in raised into ContainedError: click ends silently at an EOFError or a broken pipe."""
+    try:
+        yield
+    except StreamadError:
+        raise
+    except Exception as error:
+        plugins = sys.modules.get("streamad.plugins")  # without it no plug-in was loaded
+        if plugins is None or plugins.plugin_failure(error) is None:
+            raise
+        raise plugins.ContainedError(type(error).__name__) from error
 
 
 def _command_of(context: Any, called: str | None = None) -> list[str]:

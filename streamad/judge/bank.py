@@ -11,7 +11,7 @@ from streamad.errors import DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.routing import Router
 from streamad.judge.scoring import MicroBatcher, ModelInService
-from streamad.plugins import plugin_failure
+from streamad.plugins import failure_of
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.system.tasks import look_at
@@ -173,8 +173,7 @@ class ModelBank:
     def _in_service(self, name: str) -> ModelInService | None:
         try:
             return self._load(name)
-        except StreamadError:
+        except (StreamadError, KeyboardInterrupt):
             raise
-        except Exception as error:  # the model is foreign code and may fail in any way
-            why = plugin_failure(error) or repr(error)
-            raise DetectorError(f"model {name} cannot be loaded: {why}") from error
+        except BaseException as error:  # the model is foreign code and may fail in any way
+            raise DetectorError(f"model {name} cannot be loaded: {failure_of(error)}") from error

@@ -11,7 +11,7 @@ from streamad.judge.attribution import METHOD, explain
 from streamad.judge.scoring import Batchers, MicroBatcher, Scored
 from streamad.judge.verdicts import learning, make_alert, make_attribution, scored, unscorable
 from streamad.messages import Alert, Attribution, OutputRecord, Verdict
-from streamad.plugins import plugin_failure
+from streamad.plugins import failure_of
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence, Window
@@ -105,8 +105,7 @@ class Judge:
             raise
         except Exception as error:  # the model is foreign code and may fail in any way
             name = f"{model.ref.name} {model.ref.version}"
-            why = plugin_failure(error) or repr(error)
-            raise DetectorError(f"model {name} failed while explaining an alert: {why}") from error
+            raise DetectorError(f"model {name} failed while explaining an alert: {failure_of(error)}") from error
         span_us = round((alert.end_time - alert.start_time) / timedelta(microseconds=1))
         return make_attribution(
             alert,

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -21,8 +22,9 @@ from streamad.judge.calibration import Calibration, CalibrationMethod
 from streamad.judge.explanations.envelope import Envelope
 from streamad.judge.training_ids import NO_TRAINING_IDS, TrainingIds
 from streamad.messages import ModelRef, Verdict
-from streamad.plugins import plugin_failure
+from streamad.plugins import contained, failure_of
 from streamad.ports import Clock, Scorer
+from streamad.safe_text import described
 from streamad.settings.plant_yaml import RunSettings
 from streamad.system.clock import pause
 from streamad.types import FloatArray, Window
@@ -30,6 +32,7 @@ from streamad.types import FloatArray, Window
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_CLOSED = "the scorer is closed: no more windows are taken"
 NO_MODEL_YET = "no model yet"
 """Detail of a verdict without a model if no learner counts sequences."""
 
@@ -164,6 +167,7 @@ class MicroBatcher:
         self._open_submits = 0
         self._to_flush = 0
         self._closed = False
+        self._ended = False
         self._abandoned = False
         self._owns_thread = thread is None
         self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="streamad-scoring")
@@ -200,12 +204,14 @@ class MicroBatcher:
         model, the model fails or the batcher is closed.
         """
         if self._closed:
-            raise DetectorError("the scorer is closed: no more windows are taken")
+            raise DetectorError(_CLOSED)
         if self._model is None:
             return None
         self._open_submits += 1
         try:
             async with self._room:
+                if self._ended:
+                    raise DetectorError(_CLOSED)
                 result: asyncio.Future[Scored] = asyncio.get_running_loop().create_future()
                 self._line.push(_Request(window, result), self._clock.monotonic_us())
                 self._wake()
@@ -216,8 +222,9 @@ class MicroBatcher:
                 self._wake()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``function(...)`` in the scoring thread, the only thread that may use a scorer."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: function(*args, **kwargs))
+        """Run ``function(...)`` in the scoring thread, the only thread that may use a scorer; see ``contained``."""
+        call = partial(contained, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def swap(self, model: ModelInService) -> None:
         """Put ``model``, perhaps the first one, into service between two batches."""
@@ -234,7 +241,9 @@ class MicroBatcher:
         self._closed = True
         self._wake()
         if self._task is not None:
-            await self._task
+            await asyncio.wait({self._task})
+            if not self._task.cancelled() and isinstance(error := self._task.exception(), Exception):
+                raise error
         if self._owns_thread:
             self._thread.shutdown(wait=not self._abandoned)
 
@@ -254,7 +263,17 @@ class MicroBatcher:
     def _wake(self) -> None:
         self._changed.set()
         if self._task is None and not self._abandoned:
-            self._task = asyncio.get_running_loop().create_task(self._work())
+            self._task = asyncio.get_running_loop().create_task(self._work_until_closed())
+
+    async def _work_until_closed(self) -> None:
+        """Score batches until ``close``; however it ends, nobody waits for a score that will never come."""
+        try:
+            await self._work()
+        except BaseException as error:
+            self._closed = self._ended = True
+            while not self._abandoned and (left := self._line.take()):
+                _fail(left, DetectorError(f"the scorer has ended: {described(error)}"), error)
+            raise
 
     async def _work(self) -> None:
         while True:
@@ -281,14 +300,12 @@ class MicroBatcher:
             terms = await self.run(_terms, model, [request.window for request in wanted])
         except StreamadError as error:
             _fail(wanted, error)
-        except Exception as error:  # noqa: BLE001 - the model is foreign code, and the waiting requests must fail
-            _fail(
-                wanted,
-                DetectorError(
-                    f"model {model.ref.name} {model.ref.version} failed: {plugin_failure(error) or repr(error)}"
-                ),
-                error,
-            )
+        except BaseException as error:  # the model is foreign code, and the waiting requests must fail
+            if not self._abandoned:
+                text = f"model {model.ref.name} {model.ref.version} failed: {failure_of(error)}"
+                _fail(wanted, DetectorError(text), error)
+            if not isinstance(error, Exception):  # a Ctrl-C, or this task is cancelled
+                raise
         else:
             for request, own in zip(wanted, terms, strict=True):
                 if not request.result.done():

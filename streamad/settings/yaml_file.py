@@ -25,6 +25,7 @@ Loc = tuple[int | str, ...]
 _ENTRIES = 100_000
 _MAX_DEPTH = 50
 _MOST_BYTES = 1 << 24
+_INDEX_DIGITS = 9
 # Kubernetes sets these in every container if a service is named streamad.
 _KUBERNETES = re.compile(
     r"(?:[A-Z0-9]+_)*(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9]+)*|PORT(?:_[0-9]+_[A-Z]+(?:_[A-Z]+)?)?)"
@@ -256,7 +257,8 @@ def locate(problem: Problem, prefix: str, lines: dict[Loc, int]) -> Problem:
         return problem
     loc: Loc = ()
     for part in problem.path.split("."):
-        loc = (*loc, int(part)) if part.isdecimal() and (*loc, int(part)) in lines else (*loc, part)
+        is_index = part.isdecimal() and len(part) <= _INDEX_DIGITS and (*loc, int(part)) in lines
+        loc = (*loc, int(part) if is_index else part)
     return _located(loc, problem.message, prefix, lines)
 
 

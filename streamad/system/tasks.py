@@ -29,6 +29,20 @@ def look_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
+def is_stop(error: BaseException) -> bool:
+    """Return whether ``error`` ends the running task from outside: a Ctrl-C, or a cancellation that was requested.
+
+    A CancelledError or GeneratorExit that foreign code raises is none: nobody has cancelled the task.
+    """
+    if not isinstance(error, asyncio.CancelledError | GeneratorExit):
+        return isinstance(error, KeyboardInterrupt)
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # a coroutine that is closed after its loop
+        return True
+    return task is None or task.cancelling() > 0
+
+
 async def wait_for_either(event: asyncio.Event, *futures: asyncio.Future[Any], timeout_s: float | None = None) -> None:
     """Return once ``event`` is set or one of ``futures`` is done, or after ``timeout_s``; cancels no future."""
     is_set = asyncio.ensure_future(event.wait())

@@ -72,6 +72,21 @@ def test_the_law(answer: Answer, arguments: list[str], expected: str | None) -> 
 
 
 @pytest.mark.parametrize(
+    "who",
+    [
+        "source 'file' (streamad_connectors.files.source:FileSource)",
+        "model default 0001 failed: detector 'neutral_ad' (streamad_models:NeutralAD)",
+        "sink 'acme' (acme:Sink) or sink 'file' (streamad_connectors.files.sink:FileSink)",
+    ],
+)
+def test_an_unexpected_error_in_a_plug_in_of_ours_breaks_the_law(who: str) -> None:
+    answer = Answer(1, "", f"error: {who} failed: ValueError: x\n")
+    assert (broken(answer, ["run"]) or "").startswith("a plug-in of streamad's own fails: (streamad_")
+    other = Answer(1, "", "error: source 'acme' (acme.streamad_models:Source) failed: ValueError: x\n")
+    assert broken(other, ["run"]) is None
+
+
+@pytest.mark.parametrize(
     "text", ["Traceback (most recent call last):", "x.py:3: RuntimeWarning: y", "Exception ignored in: x"]
 )
 def test_what_no_command_prints(text: str) -> None:

@@ -12,6 +12,7 @@ from tests.support.kafka.child import PLUGINS
 from tests.support.runtime.cli import Outcome, streamad
 
 MODULE = """
+import asyncio
 import os
 import sys
 from pydantic import BaseModel
@@ -23,6 +24,39 @@ class Options(BaseModel):
     pass
 
 
+class Own(BaseException):
+    pass
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def caught():
+    try:
+        raise LookupError("inner")
+    except LookupError as error:
+        return error
+
+
+# What asyncio, click or a formatter of errors takes for its own, or fails with.
+ODD = {
+    "group": lambda: ExceptionGroup("several", [ExceptionGroup("deep", [LookupError("inner")])]),
+    "caught": lambda: ExceptionGroup("several", [caught()]),
+    "cancelled": lambda: asyncio.CancelledError("away"),
+    "stop": lambda: StopIteration("done"),
+    "generator": lambda: GeneratorExit("closed"),
+    "own": lambda: Own("mine"),
+    "mute": lambda: Mute("x"),
+    "end": lambda: EOFError("no more"),
+    "pipe": lambda: BrokenPipeError(32, "no reader"),
+    "interrupt": lambda: KeyboardInterrupt(),
+}
+
+
 def fail_at(place):
     if os.environ.get("FAIL_AT") == place:
         how = os.environ.get("FAIL_AS")
@@ -32,6 +66,8 @@ def fail_at(place):
             raise ConnectionResetError(104, "reset by peer")
         if how == "file":
             raise FileNotFoundError(2, "No such file or directory", "license.key")
+        if how in ODD:
+            raise ODD[how]()
         if how == "module":
             import acme_license
         raise ValueError("two\\n lines for kafka://kim:hunter22@h")
@@ -201,6 +237,44 @@ def test_whatever_it_raises(plant: Path, command: str, place: str, how: str, sai
     assert OWNERS[place] in line
     assert line.endswith(": install the package that has the module 'acme_license'") == (how == "module")
     assert how != "module" or "train anew" not in line
+
+
+ODD = {
+    "group": "LookupError: inner",
+    "caught": "LookupError: inner",
+    "cancelled": "CancelledError: away",
+    "stop": "StopIteration: done",
+    "generator": "GeneratorExit: closed",
+    "own": "Own: mine",
+    "mute": "Mute: no reason given",
+    "end": "EOFError: no more",
+    "pipe": "BrokenPipeError: [Errno 32] no reader",
+}
+
+
+@pytest.mark.parametrize("how", ODD)
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("train", "fit"),
+        ("run", "seek"),
+        ("run", "read"),
+        ("run", "write"),
+        ("run", "close sink"),
+        ("run", "load"),
+        ("run", "score"),
+    ],
+)
+def test_also_what_others_take_for_their_own(plant: Path, command: str, place: str, how: str) -> None:
+    outcome = called(plant, command, FAIL_AT=place, FAIL_AS=how)
+    line = the_error(outcome)
+    assert (ODD[how] in line, OWNERS[place] in line, outcome.code) == (True, True, 1), line
+
+
+@pytest.mark.parametrize(("command", "place"), [("train", "fit"), ("run", "read"), ("run", "write"), ("run", "score")])
+def test_a_keyboard_interrupt_stays_one(plant: Path, command: str, place: str) -> None:
+    outcome = called(plant, command, FAIL_AT=place, FAIL_AS="interrupt")
+    assert (outcome.code, "Traceback" in outcome.err, "error:" in outcome.err) == (130, False, False), outcome.err
 
 
 def test_the_log_has_the_traceback(plant: Path) -> None:

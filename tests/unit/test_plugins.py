@@ -18,14 +18,18 @@ from pydantic import BaseModel
 from streamad.errors import ConfigError, PluginError
 from streamad.plugins import (
     ConnectorContext,
+    ContainedError,
     available,
     connect_sink,
     connect_source,
+    contained,
+    failure_of,
     load,
     make_detector,
     plugin_failure,
     split_url,
 )
+from streamad.safe_text import described, text_of
 from streamad.testing import ManualClock
 from streamad.types import ChannelSpec
 
@@ -281,8 +285,40 @@ def test_a_failure_is_that_of_the_plug_in_whose_code_raised_it(acme: Any) -> Non
     assert "source 'opc-ua' (acme_streamad:Source)" in who
     assert "failed: JSONDecodeError: Expecting value" in who
     assert plugin_failure(ExceptionGroup("several", [caught.value])) == who
+    assert plugin_failure(ExceptionGroup("several", [KeyError("ours"), caught.value])) == who
     with pytest.raises(ConfigError) as ours:
         namespace["call"](lambda: connect_source("acme+tls://p?unit_id=x", {}, CONTEXT))  # type: ignore[operator]
     assert plugin_failure(ours.value) is None
     assert plugin_failure(ValueError("raised by nobody")) is None
     assert acme is not None
+
+
+@pytest.mark.usefixtures("acme")
+def test_an_error_that_was_never_raised_has_the_frames_of_its_group_and_of_what_contains_it() -> None:
+    load("sources", "opc-ua")
+    namespace = {"__name__": "acme_streamad.parts.deep"}
+    exec("def raise_it(error): raise error", namespace)
+    group = ExceptionGroup("several", [ExceptionGroup("deep", [LookupError("inner")])])
+    with pytest.raises(ExceptionGroup) as caught:
+        namespace["raise_it"](group)  # type: ignore[operator]
+    assert (plugin_failure(caught.value) or "").endswith("failed: LookupError: inner")
+    with pytest.raises(ContainedError) as contains:
+        contained(namespace["raise_it"], StopIteration("x"))  # type: ignore[arg-type]
+    assert (plugin_failure(contains.value) or "").endswith("failed: StopIteration: x")
+    assert failure_of(LookupError("a\nb")) == r"LookupError('a\nb')"
+
+
+@pytest.mark.parametrize("raised", [ValueError, SystemExit, GeneratorExit])
+@pytest.mark.usefixtures("acme")
+def test_an_error_without_a_text_is_still_named(raised: type[BaseException]) -> None:
+    load("sources", "opc-ua")
+    namespace = {"__name__": "acme_streamad.parts.deep", "raised": raised}
+    exec(
+        "class Mute(Exception):\n    def __str__(self): raise raised('x')\n    __repr__ = __str__\n"
+        "def fail(): raise Mute\n",
+        namespace,
+    )
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - its class has no text to match
+        namespace["fail"]()  # type: ignore[operator]
+    assert (plugin_failure(caught.value) or "").endswith("failed: Mute: no reason given")
+    assert (text_of(caught.value), described(caught.value)) == ("", "Mute")

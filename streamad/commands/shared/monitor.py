@@ -17,6 +17,7 @@ from streamad.errors import StalledError
 from streamad.messages import Alert, Attribution, Event, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
+from streamad.system.tasks import is_stop
 from streamad.telemetry.events import EventLog
 
 if TYPE_CHECKING:
@@ -207,8 +208,8 @@ class Monitor:
                 self._is_through = True
                 await learning.close(wait=not pipeline.was_stopped)
                 await pipeline.commit_events()
-        except Exception as error:
-            if learning is not None:
+        except BaseException as error:
+            if learning is not None and not is_stop(error):
                 await learning.close(wait=False)
             if isinstance(error, StalledError):
                 batchers.abandon()

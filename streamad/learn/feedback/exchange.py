@@ -14,13 +14,13 @@ import msgspec
 from streamad.errors import StreamadError
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
-from streamad.plugins import connect_sink, connect_subscription, load, split_url
+from streamad.plugins import connect_sink, connect_subscription, failure_of, load, split_url
 from streamad.ports import EndingSubscription, Sink, StoredMessage, Subscription
 from streamad.settings.places import place_key
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
 from streamad.system.files import append_lines
-from streamad.system.tasks import wait_for_either
+from streamad.system.tasks import is_stop, wait_for_either
 from streamad.telemetry.logs import get_logger
 
 OnEvent: TypeAlias = Callable[[str, str], None]
@@ -141,7 +141,7 @@ class Follower(ABC):
         self._task: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
         self._n_taken = 0
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._n_left: int | None = None
         self._is_through = False
         self.ending = asyncio.Event()
@@ -202,8 +202,10 @@ class Follower(ABC):
         while True:
             try:
                 await self._read()
-            except Exception as error:  # noqa: BLE001 - connectors are foreign code, and reading must go on
-                if self._is_closed:
+            except BaseException as error:
+                if is_stop(error):
+                    raise
+                if self._is_closed:  # connectors are foreign code, and reading must go on
                     return
                 self._failure = error
                 if not self.ending.is_set():
@@ -212,7 +214,7 @@ class Follower(ABC):
                 return
             await pause(_RETRY_S, self._plant.clock, self.ending)
 
-    def _note(self, error: Exception) -> None:
+    def _note(self, error: BaseException) -> None:
         if self._is_reported:
             return
         self._is_reported = True
@@ -254,5 +256,5 @@ async def _n_present(subscription: Subscription) -> int | None:
     return None
 
 
-def _text(error: Exception | None) -> str:
-    return str(error) if isinstance(error, StreamadError) else repr(error)
+def _text(error: BaseException | None) -> str:
+    return str(error) if error is None or isinstance(error, StreamadError) else failure_of(error)

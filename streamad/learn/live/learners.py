@@ -15,6 +15,7 @@ from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark
 from streamad.messages import ModelRef
 from streamad.plant import Plant
+from streamad.safe_text import described
 from streamad.system.tasks import Backoff
 from streamad.system.threads import LoneThread, in_thread
 from streamad.telemetry.events import Emit
@@ -181,5 +182,5 @@ class Learners:
         get_logger().error("learning failed", model=name, traceback=trace)
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
-        what = str(error) if isinstance(error, StreamadError) else repr(error)
+        what = str(error) if isinstance(error, StreamadError) else described(error)
         self._emit("learning_failed", f"{name} {so}: {what}; scoring goes on", level="error")

@@ -16,6 +16,7 @@ from streamad.learn.parts import registry_of, versions_of
 from streamad.learn.store.records import mark_of
 from streamad.messages import Feedback
 from streamad.plant import Plant
+from streamad.safe_text import described
 from streamad.telemetry.events import EventLog
 from streamad.telemetry.metrics import LearningCounters
 
@@ -116,8 +117,10 @@ class LiveLearning(Learners):
         for reader in self._readers:
             await reader.close()
         for error in await asyncio.gather(*self._reading, return_exceptions=True):
-            if isinstance(error, Exception):  # what was judged must be stored all the same
-                message = f"a reader of feedback or control has ended: {error!r}"
+            if isinstance(error, BaseException) and not isinstance(
+                error, asyncio.CancelledError
+            ):  # what was judged must be stored all the same
+                message = f"a reader of feedback or control has ended: {described(error)}"
                 self._events.emit("learning_failed", message, level="error")
         await super().close(wait=wait)
         await self._announcer.close()

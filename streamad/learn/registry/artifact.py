@@ -31,6 +31,7 @@ from streamad.learn.registry.verify import (
 from streamad.messages import ModelRef
 from streamad.plugins import make_detector, missing_package, plugin_failure
 from streamad.ports import Detector, Scorer
+from streamad.safe_text import text_of
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray, IntArray
 
@@ -179,15 +180,15 @@ def _detector_of(manifest: Manifest, label: str) -> Detector:
 def _load_scorer(folder: Path, detector: Detector, device: str, label: str) -> Scorer:
     try:
         return detector.load(folder, device=device)
-    except StreamadError:
+    except (StreamadError, KeyboardInterrupt):
         raise
-    except Exception as error:  # a detector is foreign code and may fail in any way on a damaged file
+    except BaseException as error:  # a detector is foreign code and may fail in any way on a damaged file
         raise _refusal(f"{label}: cannot be loaded", error) from error
 
 
-def _refusal(what: str, error: Exception) -> ArtifactError:
+def _refusal(what: str, error: BaseException) -> ArtifactError:
     """Return the refusal of a version because its detector raised ``error``."""
-    reason = str(error).strip().split("\n")[0]
+    reason = text_of(error).strip().split("\n")[0]
     why = plugin_failure(error) or f"{type(error).__name__}: {reason}"
     remedy = missing_package(error)
     if remedy is None:
@@ -251,7 +252,9 @@ def _check_probe(folder: Path, scorer: Scorer, shape: tuple[int, int], device: s
     _check_windows(windows, lengths, shape, f"{label}: {PROBE_FILE}")
     try:
         deviation = probe_deviation(scorer.score(windows, lengths), stored)
-    except Exception as error:  # foreign code, as above
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # foreign code, as above
         raise _refusal(f"{label}: cannot score its probe", error) from error
     tolerance = PROBE_TOLERANCE if device == "cpu" else PROBE_TOLERANCE_OTHER_DEVICES
     if len(windows) == 0 or not deviation <= tolerance:

@@ -10,7 +10,7 @@ from streamad.errors import ArtifactError, StreamadError
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import MicroBatcher, ModelInService
 from streamad.learn.registry.registry import Registry
-from streamad.plugins import plugin_failure
+from streamad.plugins import failure_of
 from streamad.ports import Clock, Detector
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import pause
@@ -155,11 +155,10 @@ class ModelWatch:
     def _loaded(self, version: str) -> ModelInService:
         try:
             return self._versions.load(version)
-        except StreamadError:
+        except (StreamadError, KeyboardInterrupt):
             raise
-        except Exception as error:  # a detector is foreign code; the champion must survive its errors
-            why = plugin_failure(error) or repr(error)
-            raise ArtifactError(f"version {version} cannot be loaded: {why}") from error
+        except BaseException as error:  # a detector is foreign code; the champion must survive its errors
+            raise ArtifactError(f"version {version} cannot be loaded: {failure_of(error)}") from error
 
     def _refuse(self, version: str | None, error: StreamadError) -> None:
         now_us = self._clock.monotonic_us()

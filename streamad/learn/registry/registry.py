@@ -38,7 +38,7 @@ class NoModelError(RegistryError):
 
 
 class CurrentError(RegistryError):
-    """Raised when CURRENT is damaged; says how ``models promote`` writes it anew."""
+    """Raised when CURRENT is damaged or a folder; says how ``models promote`` writes it anew."""
 
 
 class OvertakenError(RegistryError):
@@ -46,7 +46,7 @@ class OvertakenError(RegistryError):
 
 
 class _NoFileError(Exception):
-    """Raised when a link, FIFO, socket or device is in a file's place: a rename replaces it."""
+    """Raised when a link, FIFO, socket or device is in a file's place: a rename replaces it, but no folder."""
 
 
 def _plain(text: str, what: str) -> str:
@@ -88,7 +88,8 @@ class Registry:
         try:
             content = _read_short(path)
         except _NoFileError as error:
-            raise CurrentError(f"cannot read {path}: {error}: {self._way_out(name)}") from error
+            move = "move it away, then " if path.is_dir() and not path.is_symlink() else ""
+            raise CurrentError(f"cannot read {path}: {error}: {move}{self._way_out(name)}") from error
         if content is None:
             return None
         version = content.decode("ascii", "backslashreplace").strip()
@@ -121,7 +122,8 @@ class Registry:
         known = [each for each, _ in self._entries(name)]
         if version in known or not (version.isascii() and version.isdecimal()):
             return version
-        return next((each for each in known if each.isdecimal() and int(each) == int(version)), version)
+        number = version.lstrip("0")  # as text: a person may have typed more digits than Python makes a number of
+        return next((each for each in known if each.isdecimal() and each.lstrip("0") == number), version)
 
     def training_folder(self, name: str) -> Path:
         """Return the folder in which interrupted trainings of a model keep their state."""
@@ -151,19 +153,21 @@ class Registry:
         """Put ``version`` into service if ``expected`` (None: nothing) still is; its files are verified first.
 
         A trainer passes the parent it started from, so that a late one cannot replace a newer champion. With
-        ``repairs`` a damaged CURRENT counts as none, and is written anew. Raises OvertakenError if another is in
-        service, ArtifactError for a damaged version, CurrentError, RegistryError, OutputError.
+        ``repairs`` a damaged CURRENT counts as none, and is written anew, but no folder. Raises OvertakenError if
+        another is in service, ArtifactError for a damaged version, CurrentError, RegistryError, OutputError.
         """
         folder, manifest = self._existing(name, version), self.manifest(name, version)
         verify_files(folder, manifest, f"model {name} {version}")
         with self.locked(name):
+            current = self._home(name) / "CURRENT"
+            repairs = repairs and (current.is_symlink() or not _is_folder(current))
             champion = self.current_or_none(name) if repairs else self.current(name)
             if champion != expected:
                 raise OvertakenError(
                     f"model {name}: {version} not promoted, {champion or 'nothing'} is in service where "
                     f"{expected or 'nothing'} was expected: another was promoted meanwhile; compare the two first"
                 )
-            write_atomically(self._home(name) / "CURRENT", f"{version}\n".encode())
+            write_atomically(current, f"{version}\n".encode())
 
     def record_decision(self, name: str, version: str, decision: PromotionDecision) -> None:
         """Record why ``version`` was promoted or not, in its manifest and in that of the champion it challenged.
@@ -281,6 +285,8 @@ def _read_short(path: Path) -> bytes | None:
             return file.read(_CURRENT_MAX_BYTES)
     except FileNotFoundError:
         return None
+    except IsADirectoryError as error:
+        raise _NoFileError("a folder is in its place") from error
     except OSError as error:
         if error.errno == errno.ELOOP or isinstance(error, NotRegularError):
             raise _NoFileError(error.strerror) from error

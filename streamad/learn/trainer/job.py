@@ -41,6 +41,7 @@ from streamad.learn.trainer.status import StatusWriter, TrainingStatus, written_
 from streamad.plant import Plant
 from streamad.plugins import plugin_failure
 from streamad.ports import Clock
+from streamad.safe_text import text_of
 from streamad.telemetry.logs import get_logger
 
 UNASKED: frozenset[TrainingReason] = frozenset({"first", "schedule", "inliers", "drift"})
@@ -66,7 +67,7 @@ def run_job(spec: TrainerSpec, clock: Clock, lost: Callable[[], None]) -> Traini
 
 def one_line(error: BaseException) -> str:
     """Return the text of ``error`` on one line; that of a foreign error with its kind."""
-    text = " ".join(str(error).split())
+    text = " ".join(text_of(error).split())
     return text if isinstance(error, StreamadError) else f"the training failed: {type(error).__name__}: {text}"
 
 
@@ -172,7 +173,9 @@ class _Job:
             return finite(self._retrain(lease, status))
         except StreamadError as error:
             text = one_line(error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code; its error is a result
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a detector is foreign code; its error is a result
             traceback.print_exc(file=sys.stderr)
             text = plugin_failure(error) or one_line(error)
         return TrainingFailed(model=spec.model, error=text, request=spec.request)

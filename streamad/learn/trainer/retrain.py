@@ -36,6 +36,7 @@ from streamad.learn.training.selection import (
 )
 from streamad.plugins import plugin_failure
 from streamad.ports import Clock, Detector
+from streamad.safe_text import text_of
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings
 from streamad.types import from_us
@@ -237,10 +238,12 @@ class Retraining:
         """
         try:
             return (self._second_before() if self.resumes else None) or self._made_second(stored, since_us)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a detector is foreign code
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a detector is foreign code
             if not isinstance(error, StreamadError):
                 traceback.print_exc(file=sys.stderr)
-            text = plugin_failure(error) or " ".join(str(error).split()) or type(error).__name__
+            text = plugin_failure(error) or " ".join(text_of(error).split()) or type(error).__name__
             return SecondOutcome(version=None, promoted=False, waits=False, reason=f"it could not be trained: {text}")
 
     def _second_before(self) -> SecondOutcome | None:

@@ -1,4 +1,4 @@
-"""The law of every call: a known exit code, one error line, no traceback, no hang."""
+"""The law of every call: a known exit code, one error line, no traceback, no unexpected error, no hang."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ _FORBIDDEN = re.compile(
     r"^\S+\.py:\d+: \w*Warning: ",
     re.MULTILINE,
 )
+_OUR_PLUGIN = re.compile(r"\(streamad_(?:connectors|models)\b[^\s()]*\) failed: .*")
+"""What an unexpected error in a plug-in of streamad's own reads like: a plug-in of ours raises StreamadError."""
 _FINDS = ("check", "topics")
 """Commands that print findings on standard output and exit with 1 without an error."""
 
@@ -25,6 +27,8 @@ def broken(answer: Answer, arguments: list[str]) -> str | None:
     if found := _FORBIDDEN.search(answer.err + answer.out):
         after = (answer.err + answer.out)[found.start() :]
         return f"prints {after.splitlines()[0][:100]!r}: {_where(after)}"
+    if found := _OUR_PLUGIN.search(answer.err + answer.out):
+        return f"a plug-in of streamad's own fails: {found[0][:200]}"
     if answer.code not in CODES:
         return f"exit code {answer.code}"
     return _broken_error_line(answer, arguments)

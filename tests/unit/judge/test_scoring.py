@@ -11,6 +11,7 @@ from streamad.errors import DetectorError
 from streamad.judge.calibration import Calibration
 from streamad.judge.scoring import NO_MODEL_YET, MicroBatcher, ModelInService
 from streamad.messages import ModelRef
+from streamad.plugins import ContainedError
 from streamad.settings.plant_yaml import RunSettings
 from streamad.testing import ManualClock
 from streamad.types import Window
@@ -158,6 +159,75 @@ async def test_a_failing_model_fails_its_batch_with_a_clear_error_and_works_on()
     await under_test.close()
 
 
+class Own(BaseException):
+    """A class of a plug-in's own that no ``except Exception`` catches."""
+
+
+class Odd(SumScorer):
+    """Raises ``error`` for the window 13."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def score(self, windows, lengths):
+        if (windows[:, 0, 0] == 13).any():
+            raise self.error
+        return super().score(windows, lengths)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        GeneratorExit("x"),
+        asyncio.CancelledError("x"),
+        StopIteration("x"),
+        StopAsyncIteration(),
+        Own("x"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_whatever_a_model_raises_nobody_waits_for_ever(error):
+    under_test = batcher(Odd(error), windows=2, capacity=2)
+    waiting = await submitted(under_test, 13, 14, 1, 2)
+    async with asyncio.timeout(10):
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        await under_test.close()
+    assert [type(each) for each in found[:2]] == [DetectorError, DetectorError]
+    assert f"model default 0001 failed: {type(error).__name__}" in str(found[0])
+    assert [each.terms[0] for each in found[2:]] == [1, 2]
+
+
+async def test_what_a_model_raises_while_explaining_reaches_the_caller():
+    def leave():
+        raise asyncio.CancelledError("x")
+
+    under_test = batcher(SumScorer())
+    with pytest.raises(ContainedError, match="CancelledError"):
+        await under_test.run(leave)
+    await under_test.close()
+
+
+def test_a_keyboard_interrupt_in_a_model_ends_the_run_and_all_that_wait():
+    found = []
+
+    async def run():
+        under_test = batcher(Odd(KeyboardInterrupt()), windows=1, capacity=1)
+        waiting = [asyncio.create_task(under_test.submit(window(number))) for number in (13, 1)]
+        try:
+            await asyncio.sleep(10)
+        finally:
+            found.extend(await asyncio.gather(*waiting, return_exceptions=True))
+            await under_test.close()
+            with pytest.raises(DetectorError, match="closed"):
+                await under_test.submit(window(2))
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run())
+    assert len(found) == 2
+
+
 async def test_a_window_of_another_shape_is_refused_clearly():
     under_test = batcher(SumScorer(), windows=1)
     with pytest.raises(DetectorError, match=r"a window is \(3, 4\), but model default takes \(2, 4\)"):
@@ -166,10 +236,10 @@ async def test_a_window_of_another_shape_is_refused_clearly():
 
 
 async def test_terms_of_another_shape_are_refused():
-    class Odd(SumScorer):
+    class Three(SumScorer):
         n_terms = 3
 
-    under_test = batcher(Odd(), windows=1)
+    under_test = batcher(Three(), windows=1)
     with pytest.raises(DetectorError, match=r"gave terms \(1, 2\) for 1 windows"):
         await under_test.submit(window(1))
     await under_test.close()

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamad.errors import ConfigError
-from streamad.settings.yaml_file import read_yaml
+from streamad.errors import ConfigError, Problem
+from streamad.settings.yaml_file import locate, read_yaml
 
 
 def read(tmp_path: Path, content: str | bytes) -> tuple[dict[str, Any], dict[tuple[int | str, ...], int], list[Any]]:
@@ -35,6 +35,12 @@ def test_each_key_and_item_knows_its_line(tmp_path: Path) -> None:
     assert content == {"a": 1, "b": [{"x": 1, "y": 2}, "z"]}
     assert lines == {("a",): 2, ("b",): 3, ("b", 0): 4, ("b", 0, "x"): 4, ("b", 0, "y"): 5, ("b", 1): 6}
     assert not twice
+
+
+def test_a_plug_ins_problem_gets_the_line_of_its_key_also_of_one_with_too_many_digits_for_a_number() -> None:
+    lines = {("options",): 1, ("options", 0): 2, ("options", "9" * 5000): 3}
+    assert locate(Problem("options.0", "x"), "", lines).line == 2
+    assert locate(Problem(f"options.{'9' * 5000}", "x"), "", lines).line == 3
 
 
 def test_unicode_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:

@@ -94,6 +94,13 @@ def test_unknown_version_lists_those_there_are(tmp_path: Path) -> None:
         load(tmp_path, "0009")
 
 
+@pytest.mark.parametrize("digits", ["9" * 5000, "0" * 5000 + "9"])
+def test_a_version_of_more_digits_than_a_number_may_have_is_unknown(tmp_path: Path, digits: str) -> None:
+    train(tmp_path)
+    assert Registry(tmp_path).named("default", digits) == digits
+    assert Registry(tmp_path).named("default", "0" * 5000 + "1") == "0001"
+
+
 def renamed(root: Path, version: str, to: str) -> None:
     """Make the version one of another number, as if so many had been trained."""
     folder = root / "default/versions" / to
@@ -382,6 +389,38 @@ def test_a_damaged_current_names_the_command_that_writes_it_anew(tmp_path: Path,
     assert (registry.current("default"), target.read_text()) == ("0001", "kept")
     with pytest.raises(OvertakenError):  # nothing is damaged any more
         registry.promote("default", "0002", expected=None, repairs=True)
+
+
+def test_a_folder_at_current_is_moved_away_first(tmp_path: Path) -> None:
+    """No rename replaces it, and a person may have put something into it."""
+    registry = with_challenger(tmp_path)
+    current = tmp_path / "default/CURRENT"
+    current.unlink()
+    current.mkdir()
+    way = (
+        "CURRENT: a folder is in its place: move it away, then put a version into service with: streamad models promote"
+    )
+    for use in (
+        lambda: registry.current("default"),
+        lambda: registry.promote("default", "0001", expected=None),
+        lambda: registry.promote("default", "0001", expected=None, repairs=True),
+    ):
+        with pytest.raises(CurrentError, match=way):
+            use()
+    current.rmdir()
+    registry.promote("default", "0001", expected=None, repairs=True)
+    assert registry.current("default") == "0001"
+
+
+def test_a_link_to_a_folder_at_current_is_replaced(tmp_path: Path) -> None:
+    registry = with_challenger(tmp_path)
+    current = tmp_path / "default/CURRENT"
+    current.unlink()
+    current.symlink_to(tmp_path)
+    with pytest.raises(CurrentError, match="a link is in its place: put a version into service"):
+        registry.current("default")
+    registry.promote("default", "0001", expected=None, repairs=True)
+    assert registry.current("default") == "0001"
 
 
 def test_a_damaged_current_without_a_version_is_removed(tmp_path: Path) -> None:
