@@ -21,7 +21,13 @@ from streamad.commands.shared.console import (
     run_async,
 )
 from streamad.commands.shared.figures.certification import METHODS, line_below_certified
-from streamad.commands.shared.figures.labels import NORMAL, read_labels
+from streamad.commands.shared.figures.labels import (
+    LabelColumnOption,
+    LabelIdOption,
+    LabelOptions,
+    LabelsOption,
+    NormalOption,
+)
 from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
@@ -51,29 +57,27 @@ def train(
     from_url: FromOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            help="CSV with columns sequence, label and optionally stream (or 'source'): train on normal sequences only."
-        ),
-    ] = None,
-    normal: Annotated[str, typer.Option(help="Labels that mean normal, separated by commas.")] = NORMAL,
+    labels: LabelsOption = None,
+    normal: NormalOption = None,
+    label_id: LabelIdOption = None,
+    label_column: LabelColumnOption = None,
     promote: Annotated[bool, typer.Option(help="Put the new version into service.")] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model on recordings of normal sequences and put it into service.
 
-    A part of the recordings is held out to calibrate the false-alarm rate; fewer than 150 sequences are scored out of
-    fold instead. After Ctrl-C the same command resumes from there. With several models (models in the config) each is
-    trained on the sequences of its own value.
+    With --labels it trains on the normal ones only. A part of the recordings is held out to calibrate the false-alarm
+    rate; fewer than 150 sequences are scored out of fold instead. After Ctrl-C the same command resumes from there.
+    With several models (models in the config) each is trained on the sequences of its own value.
 
     Example: streamad train 'normal/*.csv'
     """
+    label_options = LabelOptions(labels, normal, label_id, label_column)
     plant = load_whole_plant(config)
     detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
-    known = None if labels is None else read_labels(labels, source, normal, plant.settings.decode)
+    known = label_options.read(source, plant.settings.decode, needs_normal=True)
     data = run_async(read_windows(plant, source, labels=known))
     sets = data.window_sets()
     _check_count(sets, plant.settings)
