@@ -57,7 +57,7 @@ def score(
     if settings.models is None:
         models.get(settings.model.name)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
-    data = run_async(read_windows(plant, source))
+    data = run_async(read_windows(plant, source, recordings or from_url or settings.source.url))
     check_usable(data.counters.as_dict())
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())
     judged_by = [(models.get(each.model.name), each) for each in verdicts if each.model and each.score is not None]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
@@ -33,10 +35,11 @@ from streamad.commands.shared.input import FromOption, SinceOption, UntilOption,
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.windows import Recordings, read_windows
-from streamad.errors import DetectorError, RegistryError, TrainingDataError
+from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.registry import Registry
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.messages import ModelRef
@@ -72,19 +75,21 @@ def train(
 
     Example: streamad train 'normal/*.csv'
     """
+    began_s = time.perf_counter()
     label_options = LabelOptions(labels, normal, label_id, label_column)
     plant = load_whole_plant(config)
     detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
     known = label_options.read(source, plant.settings.decode, needs_normal=True)
-    data = run_async(read_windows(plant, source, labels=known))
+    named = recordings or from_url or plant.settings.model.recordings or plant.settings.source.url
+    data = run_async(read_windows(plant, source, named, labels=known))
     sets = data.window_sets()
     _check_count(sets, plant.settings)
     _warn(data, plant)
     if url is None:
         err.print(f"training on {plant.settings.source.url} (the source; model.recordings is not set)")
-    training = _Training(plant, detector, promote=promote, as_json=as_json)
+    training = _Training(plant, detector, began_s, promote=promote, as_json=as_json)
     if plant.settings.models is None:
         ((name, windows),) = sets.items()
         result = training.run(name, windows)
@@ -98,10 +103,11 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """Trains one model after the other and prints the results."""
+    """Trains one model after the other and prints the results; ``began_s``: when the command began, before reading."""
 
     plant: Plant
     detector: Detector
+    began_s: float
     promote: bool
     as_json: bool
 
@@ -109,6 +115,7 @@ class _Training:
         """Train a version of the model ``name`` and return its data, for machines. Raises StreamadError."""
         plant = self.plant
         registry = registry_of(plant)
+        before = registry.current_or_none(name)
         n_all, windows = len(windows), windows.distinct()
         if len(windows) < n_all:
             err.print(notice("left out", f" {n_all - len(windows)} of {n_all} sequences: copies of others"))
@@ -124,9 +131,8 @@ class _Training:
                     progress=shown.add,
                     promote=self.promote,
                 )
-            except KeyboardInterrupt:
-                err.print("interrupted: the same command resumes from here")
-                raise
+            except KeyboardInterrupt as stop:
+                raise KeyboardInterrupt("the same command resumes from here") from stop
         manifest = registry.manifest(name, version)
         promoted = registry.current(name) == version
         announced = ""
@@ -136,11 +142,16 @@ class _Training:
             terms = registry.calibration_terms(name, version)
             rate = plant.settings.alerts.false_alarm_rate
             below_certified = line_below_certified(terms, manifest.metrics.method, rate)
-            _print_result(manifest, promoted, announced, below_certified, bar.elapsed_s)
+            in_all = "" if label else " in all"
+            took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
+            _print_result(manifest, promoted, announced, below_certified, took)
+            if promoted and before is not None:
+                out.print(_replaces(registry, manifest, before, named=plant.settings.models is not None))
         return {
             "model": name,
             "version": version,
             "promoted": promoted,
+            "replaces": before if promoted else None,
             "metrics": manifest.metrics,
             "references": manifest.references,
         }
@@ -161,6 +172,9 @@ class _Training:
                 err.print(notice(f"model {name}", f": {result['error']}"))
         if self.as_json:
             print_json({"models": results})
+        else:
+            took_s = time.perf_counter() - self.began_s
+            out.print(f"{count(len(sets), 'model')} in {took_s:.0f} s in all")
         if wrong:
             raise DetectorError(
                 f"{len(wrong)} of {len(sets)} models have no new version in service: {', '.join(wrong)}"
@@ -228,14 +242,12 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(
-    manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took_s: float
-) -> None:
+def _print_result(manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took: str) -> None:
     metrics = manifest.metrics
     calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     out.print(
         f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
-        f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), {calibrated}; "
+        f"{manifest.training.duration_s:.0f} s ({took}), {calibrated}; "
         + (f"now in service{announced}" if promoted else "not in service")
     )
     for remark in manifest.training.remarks:
@@ -251,3 +263,20 @@ def _print_result(
         out.print(note(below_certified))
     if manifest.references is not None:
         print_references({"this model": manifest.references})
+
+
+def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> Text:
+    """Return which version the one of ``manifest`` has replaced, with the figures of both, and how to undo it."""
+    undo = f"streamad models rollback{f' --model {manifest.name}' if named else ''} undoes it"
+    try:
+        figures = _figures(registry.manifest(manifest.name, before))
+    except (ArtifactError, RegistryError):
+        figures = "its manifest cannot be read"
+    return notice("replaces", f" {before} ({figures}; {manifest.version}: {_figures(manifest)}): {undo}")
+
+
+def _figures(manifest: Manifest) -> str:
+    """Return by what a version can be compared with another: its data, and its AUC of injected faults if measured."""
+    metrics, references = manifest.metrics, manifest.references
+    auc = "" if references is None else f", AUC {references.auc:.3f}"
+    return f"{metrics.n_training} trained, {metrics.n_calibration} {METHODS[metrics.method]}{auc}"
