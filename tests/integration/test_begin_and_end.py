@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,6 +53,14 @@ def test_a_training_that_replaces_a_version_says_which_with_the_figures_of_both_
     assert plant("train --json").last_json["replaces"] == "0004"
     assert plant("models rollback").code == 0
     assert "replaces" not in plant("train --no-promote").out
+
+
+def test_score_prints_the_counts_only_with_quiet(plant: CliPlant) -> None:
+    counts = Counter(json.loads(line)["decision"] for line in plant("score --json").out.splitlines())
+    each = ", ".join(f"{n} {decision}" for decision, n in sorted(counts.items()))
+    for command in ("score --quiet", "score -q"):
+        assert plant(command).out == f"16 sequences ({each})\n"
+    plant("score --quiet --json").assert_one_line_error("--quiet", code=2)
 
 
 def test_the_first_training_replaces_nothing(untrained_plant: CliPlant) -> None:
