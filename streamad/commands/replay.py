@@ -76,7 +76,7 @@ def replay(
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
         unlabelled, of_alerts = (0, 0) if truth is None else report.unlabelled(truth)
         rate = plant.settings.alerts.false_alarm_rate
-        certification = certification_of(report, rate, truth, evaluation)
+        certification = certification_of(report, plant.settings, truth, evaluation)
         if as_json:
             figures = {}
             if evaluation is not None:

@@ -140,8 +140,7 @@ class _Training:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
             terms = registry.calibration_terms(name, version)
-            rate = plant.settings.alerts.false_alarm_rate
-            below_certified = line_below_certified(terms, manifest.metrics.method, rate)
+            below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
             in_all = "" if label else " in all"
             took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
             _print_result(manifest, promoted, announced, below_certified, took)
