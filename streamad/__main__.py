@@ -1,4 +1,4 @@
-"""The entry point: ``streamad`` and ``python -m streamad``; Ctrl-C stops it without a traceback, also during import."""
+"""The entry point: ``streamad`` and ``python -m streamad``; Ctrl-C ends it with one line, also during import."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         sys.exit(_INTERRUPTED)
 
 

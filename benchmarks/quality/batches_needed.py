@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from scipy.stats import beta
 
-from streamad.judge.calibration import OUT_OF_FOLD_BELOW, certifiable_rate
-from streamad.learn.training.split import calibration_count
+from streamad.judge.calibration import OUT_OF_FOLD_BELOW, calibration_count, certifiable_rate
 
 RATES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.001)
 RECORDINGS = (30, 60, 100, 149, 150, 200, 300, 400, 1000, 2000)

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamad.judge.calibration import calibration_count
 from streamad.learn.promotion.comparison import Comparison, ModelFigures
 from streamad.learn.promotion.operating import OperatingPoint
 from streamad.learn.promotion.rule import rule
@@ -37,7 +38,7 @@ from streamad.learn.registry.artifact import LoadedModel
 from streamad.learn.store.records import StoredSequence, is_reserved
 from streamad.learn.training.presumed import excess_alerts
 from streamad.learn.training.selection import HeldOut, Stored, plan_calibration, select, to_windows
-from streamad.learn.training.split import calibration_count, hash_order
+from streamad.learn.training.split import hash_order
 from streamad.messages import ModelRef
 from streamad.settings.learning import LearningSettings
 from streamad.types import FloatArray, IntArray, Window

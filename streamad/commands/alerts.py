@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from streamad.commands.shared.console import Fields, err, out, print_json, run_async, stop_on_signals
+from streamad.commands.shared.console import Fields, err, note, out, print_json, run_async, stop_on_signals
 from streamad.commands.shared.monitor import alert_line, attribution_line, unscorable_line
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution, Verdict
 from streamad.plugins import ConnectorContext, connect_subscription, load, split_url
-from streamad.ports import Subscription
+from streamad.ports import EndingSubscription, Subscription
 from streamad.runtime.subscribing import Messages
 from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
@@ -49,9 +50,17 @@ def tail(
         bool, typer.Option("--from-start", help="Begin with the earliest alert instead of the next one.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each message as one JSON object on a line.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="End after this many messages.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="End after this many messages; it waits for them without --no-follow.")
+    ] = None,
+    no_follow: Annotated[
+        bool,
+        typer.Option(
+            "--no-follow", help="End after the messages that are there now: all, or with --group those it has not read."
+        ),
+    ] = False,
 ) -> None:
-    """Print alerts as they are committed, until Ctrl-C.
+    """Print alerts as they are committed, until Ctrl-C, --limit, or with --no-follow the last one that is there.
 
     If the plant has no verdicts sink, its alerts sink also gets the sequences that could not be judged. With --url of
     the attributions sink it prints why each alert was raised.
@@ -60,18 +69,29 @@ def tail(
     """
     if config is not None and url is not None:
         raise UsageError("--config and --url both name the alerts: leave one out")
-    wanted: dict[str, Any] = {"group": group} if group is not None else {}
-    if from_start:
-        wanted["start"] = "earliest"
-    if url is not None:
-        context = ConnectorContext((), SystemClock(), Path.cwd())
-        subscription = connect_subscription(url, wanted, context)
-        place = url
-    else:
+    if url is None:
         plant = load_plant(config or Path("plant.yaml"))
+        place, folder = plant.settings.sinks.alerts, plant.base_dir
+    else:
+        plant, place, folder = None, url, Path.cwd()
+    is_missing = _is_missing(place, folder)
+    wanted: dict[str, Any] = {"group": group} if group is not None else {}
+    if from_start or (group is None and (no_follow or is_missing)):
+        wanted["start"] = "earliest"
+    if is_missing:
+        wanted["warn_missing"] = False  # the note says so
+    if plant is None:
+        subscription = connect_subscription(place, wanted, ConnectorContext((), SystemClock(), folder))
+    else:
         subscription = _of_plant(plant.settings, plant.context, wanted)
-        place = plant.settings.sinks.alerts
-    err.print(f"following {place.partition('?')[0]}, Ctrl-C ends")
+    if no_follow:
+        if not isinstance(subscription, EndingSubscription):
+            raise UsageError(f"--no-follow: the messages of {place.partition('?')[0]} have no end")
+        subscription.end_with_present()
+    else:
+        err.print(f"following {place.partition('?')[0]}, Ctrl-C ends")
+    if is_missing:
+        err.print(note("there is no such file yet" + ("" if no_follow else ": waiting for it")))
     run_async(_until_signal(_print(subscription, as_json=as_json, limit=limit)))
 
 
@@ -82,6 +102,12 @@ def _of_plant(settings: Settings, context: ConnectorContext, wanted: dict[str, A
     of_sink = {**settings.sinks.options.get(scheme, {}), **in_url}
     shared = {name: value for name, value in of_sink.items() if name in taken}
     return connect_subscription(f"{scheme}:{rest}", {**shared, **wanted}, context, "sinks.alerts")
+
+
+def _is_missing(url: str, folder: Path) -> bool:
+    """Return whether ``url`` names a file that is not there."""
+    scheme, path, _ = split_url(url)
+    return scheme == "file" and not os.path.lexists(folder / path)
 
 
 async def _print(subscription: Subscription, *, as_json: bool, limit: int | None) -> None:

@@ -60,11 +60,16 @@ def group_of(modules: Mapping[str, str]) -> type[TyperGroup]:
 def _errors_of_usage(group: Any = None) -> Iterator[None]:
     """Turn click's errors of usage, which it would print in a frame, into UsageError: one line, as every other error.
 
+    Ctrl-C becomes one line, too: typer ends the process without any.
     ``group`` is the context in which a command was called, for those that do not name theirs. What they quote from the
     command line cannot begin a line of its own.
     """
     try:
         yield
+    except KeyboardInterrupt as stop:
+        if group is None or group.parent is None:  # that of a group in a group comes here once more
+            typer.echo("interrupted" + (f": {stop}" if str(stop) else ""), err=True)
+        raise
     except _AsksForHelp:
         raise
     except _ClickUsageError as error:

@@ -10,7 +10,13 @@ import typer
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, parse_speed, print_json, run_async
 from streamad.commands.shared.figures.certification import certification_of
-from streamad.commands.shared.figures.labels import NORMAL, read_labels
+from streamad.commands.shared.figures.labels import (
+    LabelColumnOption,
+    LabelIdOption,
+    LabelOptions,
+    LabelsOption,
+    NormalOption,
+)
 from streamad.commands.shared.figures.report import check_usable, print_summary
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import Monitor
@@ -34,19 +40,10 @@ def replay(
     from_url: FromOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            help="Labels to compare with: a CSV file with columns sequence, label and optionally stream, or 'source' "
-            "for the labels in the recordings (npz, ts)."
-        ),
-    ] = None,
-    normal: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Labels that mean normal, separated by commas; all others mean anomalous. Default: {NORMAL}."
-        ),
-    ] = None,
+    labels: LabelsOption = None,
+    normal: NormalOption = None,
+    label_id: LabelIdOption = None,
+    label_column: LabelColumnOption = None,
     speed: Annotated[str, typer.Option(help="max, real, or a factor of real time, such as 10.")] = "max",
     write_to: Annotated[
         Path | None, typer.Option("--out", help="New folder for alerts.jsonl, verdicts.jsonl and the other outputs.")
@@ -62,10 +59,11 @@ def replay(
 
     Example: streamad replay test.csv --labels truth.csv
     """
+    label_options = LabelOptions(labels, normal, label_id, label_column)
     plant = load_whole_plant(config)
     factor = parse_speed(speed)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
-    truth = None if labels is None else read_labels(labels, source, normal, plant.settings.decode)
+    truth = label_options.read(source, plant.settings.decode)
     sinks = {} if write_to is None else _sinks(plant, write_to, input_url(recordings, from_url))
     silent = quiet or as_json
 
@@ -78,7 +76,7 @@ def replay(
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
         unlabelled, of_alerts = (0, 0) if truth is None else report.unlabelled(truth)
         rate = plant.settings.alerts.false_alarm_rate
-        certification = certification_of(report, rate, truth, evaluation)
+        certification = certification_of(report, plant.settings, truth, evaluation)
         if as_json:
             figures = {}
             if evaluation is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from streamad.commands.shared.console import ConfigOption, err, notice, print_json, print_table, run_async
+from streamad.commands.shared.console import ConfigOption, count, err, notice, out, print_json, print_table, run_async
 from streamad.commands.shared.figures.report import KNOWN_SEQUENCES, check_usable, unscorable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.monitor import p_text
@@ -42,6 +42,9 @@ def score(
     until: UntilOption = None,
     version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one verdict per line as JSON.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print the counts of decisions instead of a line for each sequence.")
+    ] = False,
 ) -> None:
     """Print score, p-value and decision of every sequence; nothing is written.
 
@@ -49,6 +52,8 @@ def score(
 
     Example: streamad score batch-17.csv
     """
+    if as_json and quiet:
+        raise UsageError("--json prints each verdict and --quiet none: leave one out")
     plant = load_whole_plant(config)
     settings = plant.settings
     if version is not None and settings.models is not None:
@@ -57,7 +62,7 @@ def score(
     if settings.models is None:
         models.get(settings.model.name)
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
-    data = run_async(read_windows(plant, source))
+    data = run_async(read_windows(plant, source, recordings or from_url or settings.source.url))
     check_usable(data.counters.as_dict())
     verdicts = _verdicts(data, models, settings, plant.clock.now_us())
     judged_by = [(models.get(each.model.name), each) for each in verdicts if each.model and each.score is not None]
@@ -66,6 +71,13 @@ def score(
     if as_json:
         for verdict in verdicts:
             print_json(verdict)
+        return
+    if reasons := unscorable_text(Counter(Unscorable(why).reason for _, why in data.unscorable)):
+        err.print(notice("unscorable", f": {reasons}"))
+    if quiet:
+        counts = Counter(verdict.decision for verdict in verdicts)
+        each = ", ".join(f"{n} {decision}" for decision, n in sorted(counts.items()))
+        out.print(count(len(verdicts), "sequence") + (f" ({each})" if each else ""))
         return
     table = Table("stream", "sequence", "samples", "score", "p", "decision", box=None)
     for verdict in verdicts:
@@ -77,8 +89,6 @@ def score(
             "" if verdict.p_value is None else p_text(verdict.p_value),
             verdict.decision + (f": {verdict.detail}" if verdict.detail else ""),
         )
-    if reasons := unscorable_text(Counter(Unscorable(why).reason for _, why in data.unscorable)):
-        err.print(notice("unscorable", f": {reasons}"))
     print_table(table, whole=("stream", "sequence", "score", "p"))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from streamad.commands.shared.announcement import announce_promotion
 from streamad.commands.shared.console import (
@@ -21,17 +23,24 @@ from streamad.commands.shared.console import (
     run_async,
 )
 from streamad.commands.shared.figures.certification import METHODS, line_below_certified
-from streamad.commands.shared.figures.labels import NORMAL, read_labels
+from streamad.commands.shared.figures.labels import (
+    LabelColumnOption,
+    LabelIdOption,
+    LabelOptions,
+    LabelsOption,
+    NormalOption,
+)
 from streamad.commands.shared.figures.losses import LENGTHS_ADVICE, Losses, wide_lengths
 from streamad.commands.shared.figures.report import bad_values_text, print_references, unreadable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.progress_bar import Bar
 from streamad.commands.shared.windows import Recordings, read_windows
-from streamad.errors import DetectorError, RegistryError, TrainingDataError
+from streamad.errors import ArtifactError, DetectorError, RegistryError, TrainingDataError
 from streamad.judge.routing import settings_for
 from streamad.learn.parts import detector_for, registry_of
 from streamad.learn.registry.manifest import Manifest
+from streamad.learn.registry.registry import Registry
 from streamad.learn.training.fits import FitStep
 from streamad.learn.training.from_recordings import promotion_doubt, train_model
 from streamad.messages import ModelRef
@@ -52,13 +61,10 @@ def train(
     from_url: FromOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            help="CSV with columns sequence, label and optionally stream (or 'source'): train on normal sequences only."
-        ),
-    ] = None,
-    normal: Annotated[str, typer.Option(help="Labels that mean normal, separated by commas.")] = NORMAL,
+    labels: LabelsOption = None,
+    normal: NormalOption = None,
+    label_id: LabelIdOption = None,
+    label_column: LabelColumnOption = None,
     promote: Annotated[bool, typer.Option(help="Put the new version into service.")] = True,
     force: Annotated[
         bool, typer.Option("--force", help="Train even if more than 5 % of the samples are lost.")
@@ -67,18 +73,21 @@ def train(
 ) -> None:
     """Train a model on recordings of normal sequences and put it into service.
 
-    A part of the recordings is held out to calibrate the false-alarm rate; fewer than 150 sequences are scored out of
-    fold instead. After Ctrl-C the same command resumes from there. With several models (models in the config) each is
-    trained on the sequences of its own value.
+    With --labels it trains on the normal ones only. A part of the recordings is held out to calibrate the false-alarm
+    rate; fewer than 150 sequences are scored out of fold instead. After Ctrl-C the same command resumes from there.
+    With several models (models in the config) each is trained on the sequences of its own value.
 
     Example: streamad train 'normal/*.csv'
     """
+    began_s = time.perf_counter()
+    label_options = LabelOptions(labels, normal, label_id, label_column)
     plant = load_whole_plant(config)
     detector = detector_for(plant)
     url = input_url(recordings, from_url) or plant.settings.model.recordings
     source = open_input(plant, url, span_now(plant, since, until))
-    known = None if labels is None else read_labels(labels, source, normal, plant.settings.decode)
-    data = run_async(read_windows(plant, source, labels=known))
+    known = label_options.read(source, plant.settings.decode, needs_normal=True)
+    named = recordings or from_url or plant.settings.model.recordings or plant.settings.source.url
+    data = run_async(read_windows(plant, source, named, labels=known))
     sets = data.window_sets()
     _check_count(sets, plant.settings)
     _warn(data, plant)
@@ -90,7 +99,7 @@ def train(
         )
     if url is None:
         err.print(f"training on {plant.settings.source.url} (the source; model.recordings is not set)")
-    training = _Training(plant, detector, promote=promote, as_json=as_json)
+    training = _Training(plant, detector, began_s, promote=promote, as_json=as_json)
     if plant.settings.models is None:
         ((name, windows),) = sets.items()
         result = training.run(name, windows)
@@ -104,10 +113,11 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """Trains one model after the other and prints the results."""
+    """Trains one model after the other and prints the results; ``began_s``: when the command began, before reading."""
 
     plant: Plant
     detector: Detector
+    began_s: float
     promote: bool
     as_json: bool
 
@@ -115,6 +125,7 @@ class _Training:
         """Train a version of the model ``name`` and return its data, for machines. Raises StreamadError."""
         plant = self.plant
         registry = registry_of(plant)
+        before = registry.current_or_none(name)
         n_all, windows = len(windows), windows.distinct()
         if len(windows) < n_all:
             err.print(notice("left out", f" {n_all - len(windows)} of {n_all} sequences: copies of others"))
@@ -130,9 +141,8 @@ class _Training:
                     progress=shown.add,
                     promote=self.promote,
                 )
-            except KeyboardInterrupt:
-                err.print("interrupted: the same command resumes from here")
-                raise
+            except KeyboardInterrupt as stop:
+                raise KeyboardInterrupt("the same command resumes from here") from stop
         manifest = registry.manifest(name, version)
         promoted = registry.current(name) == version
         announced = ""
@@ -140,13 +150,17 @@ class _Training:
             announced = f"; {announce_promotion(plant, ModelRef(name, version))}"
         if not self.as_json:
             terms = registry.calibration_terms(name, version)
-            rate = plant.settings.alerts.false_alarm_rate
-            below_certified = line_below_certified(terms, manifest.metrics.method, rate)
-            _print_result(manifest, promoted, announced, below_certified, bar.elapsed_s)
+            below_certified = line_below_certified(terms, manifest.metrics.method, plant.settings)
+            in_all = "" if label else " in all"
+            took = f"{bar.elapsed_s if label else time.perf_counter() - self.began_s:.0f} s{in_all}"
+            _print_result(manifest, promoted, announced, below_certified, took)
+            if promoted and before is not None:
+                out.print(_replaces(registry, manifest, before, named=plant.settings.models is not None))
         return {
             "model": name,
             "version": version,
             "promoted": promoted,
+            "replaces": before if promoted else None,
             "metrics": manifest.metrics,
             "references": manifest.references,
         }
@@ -167,6 +181,9 @@ class _Training:
                 err.print(notice(f"model {name}", f": {result['error']}"))
         if self.as_json:
             print_json({"models": results})
+        else:
+            took_s = time.perf_counter() - self.began_s
+            out.print(f"{count(len(sets), 'model')} in {took_s:.0f} s in all")
         if wrong:
             raise DetectorError(
                 f"{len(wrong)} of {len(sets)} models have no new version in service: {', '.join(wrong)}"
@@ -236,14 +253,12 @@ def _warn(data: Recordings, plant: Plant) -> None:
         )
 
 
-def _print_result(
-    manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took_s: float
-) -> None:
+def _print_result(manifest: Manifest, promoted: bool, announced: str, below_certified: str | None, took: str) -> None:
     metrics = manifest.metrics
     calibrated = f"calibrated on {metrics.n_calibration} {METHODS[metrics.method]}"
     out.print(
         f"model {manifest.name} {manifest.version}: trained on {metrics.n_training} sequences in "
-        f"{manifest.training.duration_s:.0f} s ({took_s:.0f} s in all), {calibrated}; "
+        f"{manifest.training.duration_s:.0f} s ({took}), {calibrated}; "
         + (f"now in service{announced}" if promoted else "not in service")
     )
     for remark in manifest.training.remarks:
@@ -259,3 +274,20 @@ def _print_result(
         out.print(note(below_certified))
     if manifest.references is not None:
         print_references({"this model": manifest.references})
+
+
+def _replaces(registry: Registry, manifest: Manifest, before: str, *, named: bool) -> Text:
+    """Return which version the one of ``manifest`` has replaced, with the figures of both, and how to undo it."""
+    undo = f"streamad models rollback{f' --model {manifest.name}' if named else ''} undoes it"
+    try:
+        figures = _figures(registry.manifest(manifest.name, before))
+    except (ArtifactError, RegistryError):
+        figures = "its manifest cannot be read"
+    return notice("replaces", f" {before} ({figures}; {manifest.version}: {_figures(manifest)}): {undo}")
+
+
+def _figures(manifest: Manifest) -> str:
+    """Return by what a version can be compared with another: its data, and its AUC of injected faults if measured."""
+    metrics, references = manifest.metrics, manifest.references
+    auc = "" if references is None else f", AUC {references.auc:.3f}"
+    return f"{metrics.n_training} trained, {metrics.n_calibration} {METHODS[metrics.method]}{auc}"

@@ -145,6 +145,7 @@ def _fit(excesses: npt.NDArray[np.float64], mean: float) -> tuple[float, float]:
 
 CalibrationMethod = Literal["split", "out_of_fold", "reserve"]
 """The calibration data: sequences held out by a hash, out-of-fold scores, or the calibration half of the reserve."""
+_ROUNDING = 1e-9
 OUT_OF_FOLD_BELOW = 150
 """Fewer sequences than this are too few to hold any out: their calibration scores are out of fold."""
 
@@ -163,6 +164,36 @@ def calibration_sequences_for(rate: float) -> int:
         raise ValueError(f"a false-alarm rate lies between 0 and 1, not {rate}")
     n = max(1, math.ceil(1.0 / rate) - 1)
     return n + 1 if certifiable_rate(n) > rate else n - (n > 1 and certifiable_rate(n - 1) <= rate)
+
+
+def calibration_count(n: int, share: float, false_alarm_rate: float) -> int:
+    """Return how many of ``n`` sequences calibrate: at most ``share``, and such that the rate comes out exact.
+
+    With m calibration scores the conformal rule "alert when p <= r" alerts on a fresh inlier with probability
+    floor((m + 1) r) / (m + 1) (exchangeable scores without ties): r itself only where (m + 1) r is whole, less
+    otherwise. So of the counts between half the share and the share, the one that loses least is taken, the largest of
+    equals: 99, not 100, for r = 0.02. If even the share is too small for r, all of it.
+    """
+    most = int(n * share + _ROUNDING)
+    if math.floor((most + 1) * false_alarm_rate + _ROUNDING) == 0:
+        return most
+    return max(range(math.ceil(most / 2), most + 1), key=lambda m: (_attained(m, false_alarm_rate), m))
+
+
+def recordings_for(n_calibration: int, share: float, false_alarm_rate: float) -> int:
+    """Return the fewest recordings of which ``train_model`` holds at least ``n_calibration`` out.
+
+    ``n_calibration`` is what ``false_alarm_rate`` needs: ``calibration_count`` then never takes fewer, if ``share``
+    allows so many.
+    """
+    n = max(OUT_OF_FOLD_BELOW, math.floor((n_calibration - 1) / share))
+    while calibration_count(n, share, false_alarm_rate) < n_calibration:
+        n += 1
+    return n
+
+
+def _attained(m: int, rate: float) -> float:
+    return round(math.floor((m + 1) * rate + _ROUNDING) / ((m + 1) * rate), 9)
 
 
 def _count_within(rate: float, n: int) -> int:

@@ -200,6 +200,11 @@ class Pipeline:
             case SourceNotice():
                 self.emit(event.kind, event.message, partition=event.partition)
 
+    @property
+    def has_resumed(self) -> bool:
+        """Return whether a partition was continued behind records that were read before."""
+        return self._take_over.has_resumed
+
     def _restore(self, event: PartitionAssigned, first_begin: int | None = None) -> None:
         task = asyncio.create_task(self._restored(event, first_begin))
         task.add_done_callback(self._on_done)

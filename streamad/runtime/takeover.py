@@ -61,6 +61,8 @@ class TakeOver:
         self._source = source
         self._clock = clock
         self._counters = counters
+        self.has_resumed = False
+        """Whether a partition was continued behind records that an earlier run, or this one, has read."""
         self._decoder = Decoder(settings.decode, settings.channels, settings.route_field)
         self._log = get_logger().bind(plant=settings.name)
 
@@ -91,6 +93,8 @@ class TakeOver:
             intake.next_offset = begin
             if isinstance(self._source, TransactionalSource):  # so that "latest" is the same offset after a crash
                 partition.moved, partition.committed_us = True, 0
+        else:
+            self.has_resumed |= progress.next_offset > 0
         where = {} if progress is None else {"next_offset": progress.next_offset}
         self._log.info(
             "partition assigned", partition=event.partition, begin=begin, first_start=progress is None, **where

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runtime.cli import CliPlant, started
+from tests.support.runtime.cli import CliPlant, started, until_line
 
 DOC = (Path(__file__).parents[2] / "docs/guide/subscribe.md").read_text(encoding="utf-8")
 
@@ -63,6 +63,31 @@ def test_it_prints_json_of_a_url_and_a_group_goes_on(judged: CliPlant) -> None:
     first = judged(tail, "1", config=False)
     rest = judged(tail, str(len(stored) - 1), config=False)
     assert [json.loads(line) for line in (first.out + rest.out).splitlines()] == stored
+
+
+@pytest.mark.parametrize("name", ["empty.jsonl", "missing.jsonl"])
+def test_no_follow_ends_where_nothing_is_and_says_so_in_plain_text(judged: CliPlant, name: str) -> None:
+    (judged.folder / "empty.jsonl").write_text("")
+    outcome = judged(f"alerts tail --url {name} --no-follow --limit 1", config=False)
+    note = "note: there is no such file yet\n" if name.startswith("missing") else ""
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", note)
+
+
+def test_no_follow_prints_what_is_there_and_with_a_group_what_is_new(judged: CliPlant) -> None:
+    stored = [json.loads(line) for line in alerts_of(judged)]
+    assert [json.loads(line) for line in judged("alerts tail --no-follow --json").out.splitlines()] == stored
+    first = judged("alerts tail --no-follow --json --group desk --limit 1").out
+    rest = judged("alerts tail --no-follow --json --group desk").out
+    assert [json.loads(line) for line in (first + rest).splitlines()] == stored
+    assert judged("alerts tail --no-follow --json --group desk").out == ""
+
+
+def test_a_file_that_is_not_there_yet_is_waited_for_with_a_note_in_plain_text(judged: CliPlant) -> None:
+    with started("alerts", "tail", "--url", "later.jsonl", "--limit", "1", "--json", cwd=judged.folder) as process:
+        until_line(process, "note: there is no such file yet: waiting for it")
+        (judged.folder / "later.jsonl").write_text(alerts_of(judged)[0] + "\n")
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, json.loads(out), err) == (0, json.loads(alerts_of(judged)[0]), "")
 
 
 def test_ctrl_c_ends_it_with_exit_code_0_and_new_alerts_are_printed(judged: CliPlant) -> None:

@@ -270,17 +270,34 @@ def test_wrong_labels_are_reported_in_one_line(plant: CliPlant, content: bytes |
 
 
 def test_recordings_that_are_all_faulty_need_no_normal_label_and_get_a_note(plant: CliPlant) -> None:
-    (plant.folder / "faulty.csv").write_text((plant.folder / "labels.csv").read_text().replace(",0\n", ",stuck\n"))
-    outcome = plant("replay --json --labels faulty.csv")
-    (note,) = outcome.err.splitlines()
-    assert note.startswith("note: no sequence has the label 0, so all 16 count as anomalous")
-    assert note.endswith("name their labels with --normal: 1, stuck")
-    report = outcome.last_json
-    assert (report["n_normal"], report["n_anomalous"]) == (0, 16)
-    assert (report["auc"], report["false_alarm_rate"], report["false_alarm_interval"]) == (None, None, None)
-    assert report["detection_rate"] == report["alerts"] / 16
-    for command in ("replay --quiet --normal 0", "train --json"):
-        plant(command, "--labels", "faulty.csv").assert_one_line_error("--normal must name some of: 1, stuck")
+    text = (plant.folder / "labels.csv").read_text()
+    (plant.folder / "faulty.csv").write_text(text.replace(",0\n", ",1\n"))
+    (plant.folder / "stuck.csv").write_text(text.replace(",0\n", ",stuck\n"))
+    noted = plant("replay --json --labels faulty.csv")
+    (note,) = noted.err.splitlines()
+    assert note.startswith("note: all 16 labels mean anomalous; if some are normal")
+    for report in (noted.last_json, plant("replay --json --labels stuck.csv --normal", "").last_json):
+        assert (report["n_normal"], report["n_anomalous"]) == (0, 16)
+        assert (report["auc"], report["false_alarm_rate"], report["false_alarm_interval"]) == (None, None, None)
+        assert report["detection_rate"] == report["alerts"] / 16
+    plant("train --json --labels faulty.csv").assert_one_line_error("training needs normal sequences", "--normal")
+
+
+@pytest.mark.parametrize("command", ["replay --quiet", "replay --quiet --normal 0", "train --json"])
+def test_labels_of_unknown_words_are_refused_by_each_command_that_reads_them(plant: CliPlant, command: str) -> None:
+    text = (plant.folder / "labels.csv").read_text()
+    (plant.folder / "words.csv").write_text(text.replace(",0\n", ",fine\n"))
+    plant(f"{command} --labels words.csv").assert_one_line_error("--normal must name some of: 1, fine")
+
+
+def test_replay_and_train_read_a_table_of_good_and_bad_with_columns_of_other_names_alike(plant: CliPlant) -> None:
+    plant.write_recordings(normal=17, odd=4)
+    text = (plant.folder / "labels.csv").read_text().replace("sequence,label", "batch,result")
+    (plant.folder / "words.csv").write_text(text.replace(",0\n", ",good\n").replace(",1\n", ",bad\n"))
+    columns = "--labels words.csv --label-id batch --label-column result"
+    report = plant(f"replay --json {columns}").last_json
+    assert (report["n_normal"], report["n_anomalous"]) == (17, 4)
+    assert plant(f"train recordings --json {columns}").last_json["metrics"]["n_training"] == 17
 
 
 def test_training_on_labels_of_other_names_shows_both_names(plant: CliPlant) -> None:

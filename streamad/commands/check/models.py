@@ -109,7 +109,7 @@ def _check_model(plant: Plant, name: str, config: Path) -> list[Finding]:
         return _no_model(plant, name, config)
     except StreamadError as error:
         return failure("model", error)
-    if (below := uncertified(model.calibration, model.method, rate)) is not None:
+    if (below := uncertified(model.calibration, model.method, plant.settings)) is not None:
         return [ok("model", f"{model.ref.name} {model.ref.version}"), warning("alerts", below.fact, below.remedy)]
     said = f"{model.calibration.n} sequences {METHODS[model.method]} calibrate it for {rate:g}"
     estimate = ", an estimate" if model.method == "out_of_fold" else ""

@@ -164,6 +164,6 @@ def _below_certified(plant: Plant, manifest: Manifest) -> str | None:
     """Return the line about a configured rate below what the version's calibration reaches."""
     try:
         terms = registry_of(plant).calibration_terms(manifest.name, manifest.version)
-        return line_below_certified(terms, manifest.metrics.method, plant.settings.alerts.false_alarm_rate)
+        return line_below_certified(terms, manifest.metrics.method, plant.settings)
     except ArtifactError as error:
         return str(error)

@@ -85,8 +85,8 @@ def run(
             err.print(f"worker {name}: {report.sequences} sequences judged, {report.counters['alerts']} alerts")
         else:
             print_summary(report, settings.alerts.false_alarm_rate)
-        if not report.interrupted and report.counters["records"]:
-            check_usable(report.counters)
+        if not report.interrupted and (report.counters["records"] or not report.resumed):
+            check_usable(report.counters, f"no record is in {settings.source.url}: is source.url right?")
 
     run_async(work())
 

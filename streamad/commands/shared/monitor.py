@@ -193,6 +193,7 @@ class Monitor:
             latencies_us=list(self._latencies_us),
             verdicts=self._verdicts,
             interrupted=pipeline.was_stopped,
+            resumed=pipeline.has_resumed,
             unread=learning.unread if learning is not None else None,
             malformed_feedback=learning.n_malformed_feedback if learning is not None else 0,
             in_service={model.ref.name: model for model in batchers.models},

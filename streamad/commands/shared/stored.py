@@ -34,7 +34,9 @@ class StoreView(NamedTuple):
 def learning_of(plant: Plant) -> LearningSettings:
     """Return the config's learning section. Raises UsageError if it has none."""
     if plant.settings.learning is None:
-        raise UsageError("the config has no section learning: without it nothing is stored and nothing retrains")
+        raise UsageError(
+            "the config has no section learning: without it nothing is stored, nothing retrains, and no marks are read"
+        )
     return plant.settings.learning
 
 

@@ -21,13 +21,14 @@ from streamad.types import FinishedSequence, Window, WindowSet
 
 @dataclass(slots=True)
 class Recordings:
-    """The windows of recordings with the model of each (``Router``), and the unscorable sequences with the reason."""
+    """The windows of the recordings of ``place`` with the model of each (``Router``), and the unscorable sequences."""
 
     counters: Counters
     sequences: list[FinishedSequence] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
     unscorable: list[tuple[FinishedSequence, str]] = field(default_factory=list)
+    place: str = ""
     labels: Labels | None = None
     not_normal: list[str] = field(default_factory=list)
     """The sequences that ``labels`` do not call normal, for people."""
@@ -59,18 +60,24 @@ class Recordings:
             first, why = self.unscorable[0]
             return f"none of {len(self.unscorable)} sequences can be used; the first, {first.sequence}: {why}"
         if kinds := unreadable_text(self.counters.dead_letters):
-            return f"no sequence in the recordings: all messages are unreadable ({kinds}); see decode in the config"
+            return f"no sequence in {self.place}: all messages are unreadable ({kinds}); see decode in the config"
         if self.not_normal and self.labels is not None:
             return (
                 f"none of the {len(self.not_normal)} sequences is labelled normal: the recordings say "
                 f"{self.not_normal[0]}, the labels {self.labels.example!r}"
             )
-        return "no sequence in the recordings"
+        if not self.counters.records:
+            return (
+                f"no record was read from {self.place}: is the path or URL right, and the range of --since and --until?"
+            )
+        return f"no sequence in {self.place}"
 
 
-async def read_windows(plant: Plant, source: Source, *, labels: Labels | None = None) -> Recordings:
-    """Read a finite source and close it; with ``labels`` the normal sequences only. Raises SourceError."""
-    recordings = Recordings(Counters(), labels=labels)
+async def read_windows(
+    plant: Plant, source: Source, place: str = "the recordings", *, labels: Labels | None = None
+) -> Recordings:
+    """Read a finite source of ``place`` and close it; with ``labels`` the normal sequences only. Raises SourceError."""
+    recordings = Recordings(Counters(), place=place, labels=labels)
     router = Router.of(plant.settings)
     with Bar("reading") as bar:
 

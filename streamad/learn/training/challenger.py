@@ -11,13 +11,13 @@ from hashlib import blake2b
 import numpy as np
 
 from streamad.errors import TrainingDataError
-from streamad.judge.calibration import scores_of
+from streamad.judge.calibration import calibration_count, scores_of
 from streamad.learn.registry.manifest import References
 from streamad.learn.training.fits import Fits, joined, score_windows
 from streamad.learn.training.publishing import Calibrated, Publisher
 from streamad.learn.training.references import measured, trial_beside, trial_terms
 from streamad.learn.training.selection import Plan, to_windows
-from streamad.learn.training.split import calibration_count, folds_of, hash_order
+from streamad.learn.training.split import folds_of, hash_order
 from streamad.ports import Scorer
 from streamad.settings.learning import LearningSettings
 from streamad.settings.plant_yaml import Settings

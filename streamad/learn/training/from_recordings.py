@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, TrainingDataError
-from streamad.judge.calibration import OUT_OF_FOLD_BELOW, scores_of
+from streamad.judge.calibration import OUT_OF_FOLD_BELOW, calibration_count, scores_of
 from streamad.learn.registry.manifest import LearningRecord, Metrics, PromotionDecision
 from streamad.learn.registry.registry import Registry
 from streamad.learn.training.checks import check_training_data
 from streamad.learn.training.fits import FitProgress, Fits, fingerprint, score_windows, work_folder
 from streamad.learn.training.publishing import Calibrated, Publisher
 from streamad.learn.training.references import measured, trial_beside, trial_terms
-from streamad.learn.training.split import calibration_count, folds_of, hash_order
+from streamad.learn.training.split import folds_of, hash_order
 from streamad.ports import Clock, Detector, Scorer
 from streamad.settings.plant_yaml import Settings
 from streamad.types import WindowSet, from_us

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from streamad.errors import ArtifactError, RegistryError, TrainingDataError
-from streamad.judge.calibration import OUT_OF_FOLD_BELOW, CalibrationMethod
+from streamad.judge.calibration import OUT_OF_FOLD_BELOW, CalibrationMethod, calibration_count
 from streamad.learn.registry.registry import Registry
 from streamad.learn.store.inliers import InlierStore
 from streamad.learn.store.records import Mark, MarkKind, Share, StoredSequence, is_reserved, reserve_half
 from streamad.learn.training.exclusions import exclusions, most_excluded
 from streamad.learn.training.presumed import Scores, most_presumed, presumed_anomalies
-from streamad.learn.training.split import calibration_count, hash_order
+from streamad.learn.training.split import hash_order
 from streamad.settings.learning import LearningSettings
 from streamad.types import BoolArray, WindowSet
 

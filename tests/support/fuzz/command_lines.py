@@ -48,6 +48,7 @@ _PATHS = (
     ),
     *(
         "samples/b.csv",
+        "samples/dates.csv",
         "samples/b.parquet",
         "samples/*",
         "no/such",
@@ -168,7 +169,7 @@ def _value(param: Any, rng: random.Random, plant: FuzzPlant) -> str:
     if param.name in {"since", "until", "before", "start", "duration", "duration_"}:
         return rng.choice(_TIMES)
     if param.name == "config":
-        return rng.choice(["plant.yaml", "plant.yaml", "flat.yaml", "resumed.yaml", *_PATHS])
+        return rng.choice(["plant.yaml", "plant.yaml", "flat.yaml", "dates.yaml", "resumed.yaml", *_PATHS])
     if param.name in {"from_url", "url", "to_url", "to", "recordings", "sample"} and rng.random() < 0.6:
         return rng.choice([url for url in URLS if "follow" not in url] + list(_PATHS))
     ids = [alert_id[: rng.choice([4, 6, 8, 32])] for alert_id in plant.alert_ids]

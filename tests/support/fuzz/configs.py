@@ -13,7 +13,7 @@ import yaml
 from streamad.settings.plant_yaml import ENV_PREFIX, Settings
 from tests.support.fuzz.calling import call
 from tests.support.fuzz.law import broken
-from tests.support.fuzz.plant import CONFIG, FuzzPlant
+from tests.support.fuzz.plant import CONFIG, DATES, FuzzPlant
 from tests.support.fuzz.values import BOMB, CONTAINERS, NUMBERS, QUANTITIES, RAW, TEXTS, URLS
 from tests.support.ingest.mutations import damaged_bytes
 
@@ -50,7 +50,7 @@ def run_config(rng: random.Random, plant: FuzzPlant, folder: Path) -> Iterator[t
 
 
 def _config(rng: random.Random, *, changes: bool) -> bytes:
-    content: Any = copy.deepcopy(CONFIG)
+    content: Any = copy.deepcopy(CONFIG if rng.random() < 0.8 else {**CONFIG, **DATES})
     kind = rng.random() if changes else 1.0
     for _ in range(rng.choice([1, 1, 2, 3]) if kind < 0.7 else 0):
         _set_odd(content, rng)

@@ -19,6 +19,7 @@ _SAMPLE = (
     "replay -q {file}",
 )
 _FLAT = ("check --fast --config flat.yaml", "replay -q {file} --config flat.yaml", *_SAMPLE[:2])
+_DATES = ("check --fast --config dates.yaml", "replay -q {file} --config dates.yaml", *_SAMPLE[:2])
 _LABELS = (
     "replay -q --labels labels.csv",
     "train --labels labels.csv",
@@ -96,6 +97,7 @@ ROLES = (
     Role("jsonl.gz", "samples/b.jsonl.gz", _SAMPLE),
     Role("records", "samples/b.records.jsonl", _SAMPLE),
     Role("csv", "samples/b.csv", _FLAT),
+    Role("csv with dates", "samples/dates.csv", _DATES),
     Role("csv.gz", "samples/b.csv.gz", _FLAT),
     Role("parquet", "samples/b.parquet", _FLAT),
     Role("npz", "samples/b.npz", (*_SAMPLE, "replay -q {file} --labels source")),

@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from streamad.errors import DecodeError
@@ -37,6 +38,17 @@ _PLANTS: tuple[dict[str, Any], ...] = (
     {"decode": {"fields": {"channel": "sensor", "value": "reading", "values": None, "sequence": None}}},
     {"decode": {"fields": {"values": None}, "quality": {"field": "q", "good": [192, "Good"]}}},
     {"models": {"field": "sequence", "values": ["b1"], "max_models": 2, "missing": "unscorable"}},
+    {"sequences": {"without_id": "skip", "end": ["change", "gap"], "gap": "5s"}},
+    {"decode": {"fields": {"values": None}}, "sequences": {"without_id": "skip", "end": ["change"]}},
+    {
+        "decode": {
+            "fields": {"values": None, "time": "date", "time_of_day": "clock"},
+            "time_format": "%d.%m.%Y %H:%M:%S",
+            "timezone": "Europe/Berlin",
+        },
+        "sequences": {"without_id": "skip"},
+    },
+    {"decode": {"fields": {**_FOREIGN, "time": "date", "time_of_day": "clock"}, "timezone": "UTC"}},
 )
 
 
@@ -56,7 +68,8 @@ def imbalance(run: Run, partitions: dict[str, list[Record]], settings: Settings)
     """Return the first count of ``run`` that does not fit what was read, None if all fit.
 
     Each record is accepted, a dead letter, ignored or a tombstone; each sample is part of a sequence, merged, late or
-    a dead letter; each sequence has a verdict; each dead letter, late sample and verdict was written once.
+    a dead letter, or left out without an id; each sequence has a verdict; each dead letter, late sample and verdict was
+    written once.
     """
     counters, read = run.pipeline.counters, _decoded(partitions, settings)
     written = [letter for letter in run.messages("dead_letters") if isinstance(letter, DeadLetter)]
@@ -79,6 +92,7 @@ def imbalance(run: Run, partitions: dict[str, list[Record]], settings: Settings)
             counters.samples,
             counters.sequence_samples + counters.merged + counters.late_samples + jumps,
         ),
+        "samples without an id, left out": (counters.without_id, read.without_id),
         "samples of decoded records": (read.samples >= counters.samples, True),
         "samples without refused streams": (read.samples == counters.samples or refused > 0, True),
         "dead letters": (letters, +counters.dead_letters),
@@ -99,7 +113,7 @@ class _Read:
     """Counts of what a decoder beside the pipeline made of the records."""
 
     def __init__(self) -> None:
-        self.accepted = self.ignored = self.tombstones = self.samples = 0
+        self.accepted = self.ignored = self.tombstones = self.samples = self.without_id = 0
         self.unread: Counter[str] = Counter()
 
 
@@ -116,7 +130,10 @@ def _decoded(partitions: dict[str, list[Record]], settings: Settings) -> _Read:
             read.tombstones += not record.value
         else:
             read.accepted += 1
-            read.samples += len(block)
+            if block.sequence is None and settings.sequences.without_id == "skip":
+                read.without_id += len(block)
+            else:
+                read.samples += len(block)
     return read
 
 
@@ -124,7 +141,9 @@ def _records(rng: random.Random, settings: Settings) -> list[Record]:
     n = PER_CASE // 2
     own = settings.decode.fields is None
     values: Sequence[bytes] = (
-        list(mutated_messages(n, rng.randrange(1 << 60))) if own else [_foreign(rng) for _ in range(n)]
+        [_own(message, rng) for message in mutated_messages(n, rng.randrange(1 << 60))]
+        if own
+        else [_foreign(rng) for _ in range(n)]
     )
     has_times, has_keys = rng.random() < 0.5, rng.random() < 0.5
     time_us, records = _START_US, []
@@ -143,13 +162,30 @@ def _records(rng: random.Random, settings: Settings) -> list[Record]:
     return records
 
 
+def _own(message: bytes, rng: random.Random) -> bytes:
+    """Return ``message``, or in one of eight cases a valid one without a sequence id in its place, as in pauses."""
+    if rng.random() >= 1 / 8:
+        return message
+    content = valid_message(rng)
+    content["sequence"] = None
+    return json.dumps(content).encode()
+
+
 def _foreign(rng: random.Random) -> bytes:
-    """Return a message with fields of a plant's own, damaged in half of all cases."""
+    """Return a message with fields of a plant's own, damaged in half of all cases; some have no sequence id."""
     own = valid_message(rng)
     values = own["values"] if isinstance(own["values"], dict) else dict.fromkeys(("temp", "flow"), 1.0)
     time_s = own.get("time") or own["times"][0]
     content: dict[str, Any] = {"line": own["stream"], "batch_id": own["sequence"], "ts": time_s, **values}
     content |= {"time": time_s, "stream": own["stream"], "sequence": own["sequence"], "values": values}
     content |= {"sensor": rng.choice(["temp", "flow", "other"]), "reading": rng.choice([1, 2.5, "3", "Bad", None])}
+    moment = datetime.fromtimestamp(time_s, UTC)
+    content |= {"date": rng.choice([f"{moment:%d.%m.%Y}", f"{moment:%Y-%m-%d}"]), "clock": f"{moment:%H:%M:%S}"}
+    if rng.random() < 0.2:
+        content["sequence"] = content["batch_id"] = rng.choice([None, "", " "])
+    if rng.random() < 0.1:
+        content[rng.choice(["date", "clock"])] = rng.choice(
+            [None, "", "24:00:00", "31.02.2026", 0.5, time_s, "29.03.2026"]
+        )
     content |= {"q": rng.choice([192, 0, "Good", None]), rng.choice(["temp", "flow"]): rng.choice(["Bad", "1,5", 3])}
     return damaged_message(content, rng) if rng.random() < 0.5 else json.dumps(content).encode()

@@ -7,8 +7,9 @@ import gzip
 import json
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -46,6 +47,17 @@ CONFIG: dict[str, Any] = {
         role: f"out/{role}.jsonl" for role in ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
     },
 }
+DATES: dict[str, Any] = {
+    "decode": {
+        "fields": {"values": None, "time": "date", "time_of_day": "clock"},
+        "time_format": "%d.%m.%Y %H:%M:%S.%f",
+        "timezone": "UTC",
+    },
+    "sequences": {"without_id": "skip", "end": ["change"]},
+    "source": {"url": "samples/dates.csv"},
+    "model": {**CONFIG["model"], "recordings": "samples/dates.csv"},
+}
+"""What differs in a config for samples/dates.csv."""
 _RESUMED: dict[str, Any] = {
     "model": {
         "recordings": "normal",
@@ -84,6 +96,7 @@ def build(folder: Path) -> FuzzPlant:
     folder.mkdir(parents=True)
     write_config(folder / "plant.yaml", CONFIG)
     write_config(folder / "flat.yaml", {**CONFIG, "decode": {"fields": {"values": None}}, "learning": None})
+    write_config(folder / "dates.yaml", {**CONFIG, **DATES, "learning": None})
     _write_recordings(folder)
     _expect(call(["train"], folder), 0)
     _expect(call(["run", "-q"], folder), 0)
@@ -146,9 +159,22 @@ def _write_samples(folder: Path) -> None:
     ]
     with (samples / "b.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("stream", "sequence", "time", *CHANNELS), *rows])
+    with (samples / "dates.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("stream", "sequence", "date", "clock", *CHANNELS), *_dated(rows)])
     (samples / "b.csv.gz").write_bytes(gzip.compress((samples / "b.csv").read_bytes(), mtime=0))
     _write_arrays(samples, batches)
     _write_parquet(samples / "b.parquet", rows)
+
+
+def _dated(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """Yield ``rows`` with date and time of day in two fields, and one without a sequence id behind each sequence."""
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        stream, sequence, time_s, *values = row
+        moment = datetime.fromtimestamp(time_s, UTC)
+        dated = (f"{moment:%d.%m.%Y}", f"{moment:%H:%M:%S.%f}", *values)
+        yield (stream, sequence, *dated)
+        if following is None or following[1] != sequence:
+            yield (stream, "", *dated)
 
 
 def _write_arrays(samples: Path, batches: list[dict[str, Any]]) -> None:

@@ -356,7 +356,7 @@ def test_a_rate_below_what_the_calibration_certifies_is_extrapolated(trained: Pa
     estimate = "12 calibration sequences scored out of fold estimate false-alarm rates from 0.077 on and certify none"
     assert f"{estimate}; 0.02 is extrapolated" in message
     assert report["checks"][-1]["advice"] == (
-        "train on more recordings (from 150 recordings on, 49 of them held out), or raise alerts.false_alarm_rate to "
+        "train on 150 recordings or more (49 of 150 are held out), or raise alerts.false_alarm_rate to "
         "0.077, an estimate as well"
     )
 

@@ -185,7 +185,8 @@ def test_contradictory_or_incomplete_arguments_are_refused(config: Path, argumen
 
 
 def test_without_learning_feedback_is_refused(tmp_path: Path) -> None:
-    assert "no section learning" in refusal(plant_of(tmp_path, learning=None), "--alert", identity(1), "--veto")
+    without = refusal(plant_of(tmp_path, learning=None), "--alert", identity(1), "--veto")
+    assert "no section learning: without it nothing is stored, nothing retrains, and no marks are read" in without
 
 
 # --- several models ---

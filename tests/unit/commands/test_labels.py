@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamad.commands.shared.figures.labels import Labels, read_labels
-from streamad.errors import SourceError
+from streamad.commands.shared.figures.labels import WORDS_TEXT, LabelOptions, Labels, read_labels
+from streamad.errors import SourceError, UsageError
 from streamad.settings.plant_yaml import DecodeSettings
 from streamad.testing import ListSource
 
@@ -67,18 +67,89 @@ def test_several_labels_may_mean_normal(tmp_path: Path) -> None:
     assert [labels.is_anomalous("x", name) for name in "abc"] == [False, False, True]
 
 
-def test_where_the_default_matches_nothing_all_are_anomalous_with_a_note(
+@pytest.mark.parametrize(
+    ("normal", "anomalous"),
+    [
+        ("0", "1"),
+        ("0", "7"),
+        ("ok", "-1"),
+        ("normal", "anomalous"),
+        ("Normal", "Anomaly"),
+        ("good", "bad"),
+        ("GOOD", " Bad "),
+        ("OK", "N.OK"),
+        ("i.O.", "n.i.O."),
+        ("pass", "fail"),
+        ("ok", "bad"),
+    ],
+)
+def test_common_pairs_of_words_need_no_option(tmp_path: Path, normal: str, anomalous: str) -> None:
+    labels = read(tmp_path, f"sequence,label\na,{normal}\nb,{anomalous}\n")
+    assert [labels.is_anomalous("x", name) for name in "ab"] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("labels", "unknown"),
+    [
+        ("good,broken", "broken"),
+        ("true,false", "false"),
+        ("0,stuck", "stuck"),
+        ("-1,1", "-1"),
+        ("1,2", "2"),
+        ("0,", ""),
+    ],
+)
+def test_a_word_that_says_neither_is_refused_with_those_that_do(tmp_path: Path, labels: str, unknown: str) -> None:
+    one, other = labels.split(",")
+    with pytest.raises(SourceError) as error:
+        read(tmp_path, f"sequence,label\na,{one}\nb,{other}\n")
+    assert f"the label {unknown!r} says neither normal nor anomalous" in str(error.value)
+    assert f"accepted are 0 and 1, {WORDS_TEXT}; for others --normal must name some of: " in str(error.value)
+    by_name = read(tmp_path, f"sequence,label\na,{one}\nb,{other}\n", one)
+    assert [by_name.is_anomalous("x", name) for name in "ab"] == [False, True]
+
+
+def test_labels_that_are_all_anomalous_have_a_note_or_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    labels = read(tmp_path, "sequence,label\na,1\nb,[2]\n")
+    path = tmp_path / "labels.csv"
+    path.write_text("sequence,label\na,1\nb,1\n")
+    labels = LabelOptions(str(path)).read(ListSource([]), DecodeSettings())
+    assert labels is not None
     assert [labels.is_anomalous("x", name) for name in "ab"] == [True, True]
-    (note,) = capsys.readouterr().err.splitlines()
-    assert "all 2 count as anomalous" in note
-    assert note.endswith(": 1, [2]")
-    with pytest.raises(SourceError, match="no sequence has the label '0'; --normal must name some of: 1"):
-        read(tmp_path, "sequence,label\na,1\n", "0")
-    assert read(tmp_path, "sequence,label\na,0\n").is_normal("x", "a")
-    assert capsys.readouterr().err == ""
+    said = "all 2 labels mean anomalous"
+    assert capsys.readouterr().err == f"note: {said}; if some are normal, name their labels with --normal\n"
+    with pytest.raises(SourceError, match=f"{said}, and training needs normal sequences: .*--normal"):
+        LabelOptions(str(path)).read(ListSource([]), DecodeSettings(), needs_normal=True)
+    path.write_text("sequence,label\na,stuck\nb,2\n")
+    assert read_labels(str(path), ListSource([]), "").by_key == {(None, "a"): True, (None, "b"): True}
+    with pytest.raises(SourceError, match="no sequence has the label '0'; --normal must name some of: 2, stuck"):
+        read_labels(str(path), ListSource([]), "0")
+
+
+def test_columns_of_other_names_are_named_by_options(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("batch,result\na,good\nb,bad\n")
+    with pytest.raises(SourceError, match=r"no column label and sequence \(columns: batch, result\).*--label-id.*"):
+        LabelOptions(str(path)).read(ListSource([]), DecodeSettings())
+    options = LabelOptions(str(path), id_column="batch", label_column="result")
+    labels = options.read(ListSource([]), DecodeSettings())
+    assert labels is not None
+    assert labels.by_key == {(None, "a"): False, (None, "b"): True}
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"where": None, "normal": "good"}, "--normal is about labels: name their file with --labels"),
+        ({"where": None, "label_column": "x"}, "--label-column is about labels"),
+        ({"where": "source", "id_column": "x"}, "--labels source reads none"),
+        ({"where": "a.csv", "id_column": "label"}, "a column cannot be both"),
+    ],
+)
+def test_options_on_labels_that_apply_to_nothing_are_refused(options: dict[str, str], word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        LabelOptions(**options)
 
 
 def of_times(tmp_path: Path, text: str, **decode: str) -> Labels:

@@ -10,15 +10,17 @@ from typing import Any
 from streamad.commands.shared.figures.labels import Labels
 from streamad.commands.shared.figures.report import RunReport, is_alert
 from streamad.judge.calibration import (
-    OUT_OF_FOLD_BELOW,
     Calibration,
     CalibrationMethod,
+    calibration_count,
     calibration_sequences_for,
     certifiable_rate,
+    recordings_for,
 )
 from streamad.judge.evaluation import Evaluation
 from streamad.learn.registry.manifest import Metrics
 from streamad.messages import Verdict
+from streamad.settings.plant_yaml import Settings
 from streamad.types import FloatArray
 
 METHODS: Mapping[CalibrationMethod, str] = {
@@ -34,6 +36,8 @@ _MODELS_SHOWN = 5
 class Uncertified:
     """A configured rate below the lowest one of the ranks: which scores alert, and how many sequences it needs.
 
+    ``n_recordings`` of normal sequences, at ``model.calibration``, hold ``n_held_out`` out, ``n_needed`` at least.
+
     ``rank_rate`` is the lowest rate that the ranks among ``n_calibration`` sequences reach, rounded up to two digits:
     certified unless ``method`` is out_of_fold. ``alert_score``: the lowest score that alerts, None if none can;
     ``highest_score`` of the calibration.
@@ -44,6 +48,8 @@ class Uncertified:
     method: CalibrationMethod
     n_calibration: int
     n_needed: int
+    n_recordings: int
+    n_held_out: int
     alert_score: float | None
     highest_score: float
 
@@ -68,10 +74,11 @@ class Uncertified:
     def remedy(self) -> str:
         """Return what to do about it."""
         raised = f"raise alerts.false_alarm_rate to {self.rank_rate:g}"
-        if self.method == "out_of_fold":
-            held_out = f"from {OUT_OF_FOLD_BELOW} recordings on, {self.n_needed} of them held out"
-            return f"train on more recordings ({held_out}), or {raised}, an estimate as well"
-        return f"calibrate with {self.n_needed} sequences, or {raised}"
+        if self.method == "reserve":
+            return f"calibrate with {self.n_needed} sequences, or {raised}"
+        estimate = ", an estimate as well" if self.method == "out_of_fold" else ""
+        held_out = f"{self.n_held_out} of {self.n_recordings} are held out"
+        return f"train on {self.n_recordings} recordings or more ({held_out}), or {raised}{estimate}"
 
     @property
     def line(self) -> str:
@@ -79,25 +86,30 @@ class Uncertified:
         return f"{self.fact}; {self.remedy}"
 
 
-def uncertified(calibration: Calibration, method: CalibrationMethod, rate: float) -> Uncertified | None:
-    """Return what is known about ``rate`` if it is below the lowest one of the calibration's ranks, else None."""
+def uncertified(calibration: Calibration, method: CalibrationMethod, settings: Settings) -> Uncertified | None:
+    """Return what is known about the configured rate if it is below the lowest of the ranks' rates, else None."""
+    rate, share = settings.alerts.false_alarm_rate, settings.model.calibration
     if rate >= certifiable_rate(calibration.n):
         return None
     lowest = calibration.alert_score(rate)
+    n_needed = calibration_sequences_for(rate)
+    n_recordings = recordings_for(n_needed, share, rate)
     return Uncertified(
         configured_rate=rate,
         rank_rate=rounded_up(certifiable_rate(calibration.n)),
         method=method,
         n_calibration=calibration.n,
-        n_needed=calibration_sequences_for(rate),
+        n_needed=n_needed,
+        n_recordings=n_recordings,
+        n_held_out=calibration_count(n_recordings, share, rate),
         alert_score=lowest if math.isfinite(lowest) else None,
         highest_score=float(calibration.scores[-1]),
     )
 
 
-def line_below_certified(terms: FloatArray, method: CalibrationMethod, rate: float) -> str | None:
-    """Return the line about ``rate`` if it is below what calibration ``terms`` [n, K] reach. Raises ArtifactError."""
-    below = uncertified(Calibration.from_terms(terms, rate), method, rate)
+def line_below_certified(terms: FloatArray, method: CalibrationMethod, settings: Settings) -> str | None:
+    """Return the line about the configured rate if ``terms`` [n, K] do not reach it. Raises ArtifactError."""
+    below = uncertified(Calibration.from_terms(terms, settings.alerts.false_alarm_rate), method, settings)
     return None if below is None else below.line
 
 
@@ -161,13 +173,13 @@ class Certification:
 
 
 def certification_of(
-    report: RunReport, rate: float, labels: Labels | None = None, found: Evaluation | None = None
+    report: RunReport, settings: Settings, labels: Labels | None = None, found: Evaluation | None = None
 ) -> Certification:
-    """Return for which models of a run ``rate`` is extrapolated; with ``labels`` also what that does to detection.
+    """Return for which models of a run the configured rate is extrapolated.
 
-    ``found``: the run's own comparison with ``labels``.
+    With ``labels`` also what that does to detection; ``found``: the run's own comparison with ``labels``.
     """
-    of = {name: uncertified(model.calibration, model.method, rate) for name, model in report.in_service.items()}
+    of = {name: uncertified(model.calibration, model.method, settings) for name, model in report.in_service.items()}
     models = {name: one for name, one in of.items() if one is not None}
     if not models or labels is None or found is None:
         return Certification(models)

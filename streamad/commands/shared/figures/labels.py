@@ -3,24 +3,65 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 from zoneinfo import ZoneInfo
 
+import typer
+
 from streamad.commands.shared.console import err, note
-from streamad.errors import DecodeError, SourceError
+from streamad.errors import DecodeError, SourceError, UsageError
 from streamad.ingest.decode_times import TimeReader
 from streamad.ports import LabelledSource, Source
 from streamad.settings.plant_yaml import DecodeSettings
 from streamad.system.opening import read_regular
 from streamad.system.rights import reason
 
-NORMAL = "0"
+_PAIRS = (
+    ("normal", "anomalous"),
+    ("normal", "anomaly"),
+    ("normal", "abnormal"),
+    ("good", "bad"),
+    ("ok", "nok"),
+    ("io", "nio"),
+    ("pass", "fail"),
+    ("healthy", "faulty"),
+)
+"""Words that labels are made of, in any case and with any punctuation: "i.O." is io."""
+NORMAL_WORDS = frozenset(normal for normal, _ in _PAIRS)
+ANOMALOUS_WORDS = frozenset(anomalous for _, anomalous in _PAIRS)
+WORDS_TEXT = ", ".join("/".join(pair) for pair in _PAIRS)
+"""The pairs of words for people."""
+
+_SOURCE = "source"
+_ID_COLUMN, _LABEL_COLUMN = "sequence", "label"
+
+LabelsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="CSV file of labels with the columns sequence, label and optionally stream, or 'source' for the labels in "
+        "the recordings (npz, ts).",
+    ),
+]
+NormalOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Labels that mean normal, separated by commas; all others mean anomalous. Without it 0 and 1 or common "
+        "words decide, such as good and bad."
+    ),
+]
+LabelIdOption = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of the sequence's id in the CSV file. [default: sequence]")
+]
+LabelColumnOption = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of the label in the CSV file. [default: label]")
+]
 
 _MOST_BYTES = 1 << 28
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,29 +100,98 @@ class Labels:
         return sequence if stream is None else f"{stream}/{sequence}"
 
 
-def read_labels(where: str, source: Source, normal: str | None = None, decode: DecodeSettings | None = None) -> Labels:
-    """Read labels from a CSV file or ("source") the recordings; ``normal`` lists those that mean normal.
+@dataclass(frozen=True, slots=True)
+class LabelOptions:
+    """The options on labels of ``replay`` and ``train``, as given on the command line.
 
-    The default of ``normal`` is 0; if no sequence has the label 0, all are anomalous, with a note on stderr.
-    Names that are times are read as ``decode`` reads those of samples, also local ones. Raises SourceError, also if two
-    names of one time have different labels.
+    ``where``: a CSV file, or "source" for the labels in the recordings. ``normal`` lists the labels that mean normal,
+    "" if none does, None: by their words. ``id_column`` and ``label_column``: the file's columns, if they have other
+    names. Raises UsageError for an option that has nothing to apply to.
     """
-    labels = _of_source(source) if where == "source" else _of_csv(Path(where))
-    normal_labels = {_plain(label) for label in (NORMAL if normal is None else normal).split(",")}
+
+    where: str | None
+    normal: str | None = None
+    id_column: str | None = None
+    label_column: str | None = None
+
+    def __post_init__(self) -> None:
+        of_file = {"--label-id": self.id_column, "--label-column": self.label_column}
+        for name, value in {"--normal": self.normal, **of_file}.items():
+            if value is not None and self.where is None:
+                raise UsageError(f"{name} is about labels: name their file with --labels")
+            if value is not None and name in of_file and self.where == _SOURCE:
+                raise UsageError(f"{name} names a column of a CSV file, and --labels source reads none: leave it out")
+        if self.columns[0] == self.columns[1]:
+            raise UsageError(f"--label-id and --label-column: both are {self.columns[0]!r}, a column cannot be both")
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        """Return the columns of the sequence's id and of its label."""
+        return self.id_column or _ID_COLUMN, self.label_column or _LABEL_COLUMN
+
+    def read(self, source: Source, decode: DecodeSettings, *, needs_normal: bool = False) -> Labels | None:
+        """Return the labels as ``read_labels``, None if none are asked for; ``needs_normal``: an error if none is."""
+        if self.where is None:
+            return None
+        labels = read_labels(self.where, source, self.normal, decode, self.columns)
+        if all(labels.by_key.values()):
+            n_labels = f"all {len(labels.by_key)} labels mean anomalous"
+            way_out = "if some are normal, name their labels with --normal"
+            if needs_normal:
+                raise SourceError(f"{n_labels}, and training needs normal sequences: {way_out}")
+            err.print(note(f"{n_labels}; {way_out}"))
+        return labels
+
+
+def read_labels(
+    where: str,
+    source: Source,
+    normal: str | None = None,
+    decode: DecodeSettings | None = None,
+    columns: tuple[str, str] = (_ID_COLUMN, _LABEL_COLUMN),
+) -> Labels:
+    """Read labels from a CSV file with ``columns`` or ("source") the recordings; ``normal`` lists those of normal ones.
+
+    Without ``normal`` the words decide: ``NORMAL_WORDS`` and 0 are normal, ``ANOMALOUS_WORDS`` and 1 anomalous, as is
+    any number beside a normal label; another word is an error. Names that are times are read as ``decode`` reads those
+    of samples, also local ones. Raises SourceError, also if two names of one time have different labels.
+    """
+    labels = _of_source(source) if where == _SOURCE else _of_csv(Path(where), *columns)
     known = sorted(set(labels.values()))
-    unknown = normal_labels.difference(map(_plain, known))
-    if unknown:
-        listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-        if normal is not None:
+    listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    if normal is None:
+        meant = _by_word(known, listed)
+    else:
+        named = {_plain(label) for label in normal.split(",")} if normal.strip() else set()
+        if unknown := named.difference(map(_plain, known)):
             raise SourceError(f"no sequence has the label {min(unknown)!r}; --normal must name some of: {listed}")
-        err.print(
-            note(
-                f"no sequence has the label {NORMAL}, so all {len(labels)} count as anomalous; "
-                f"if some are normal, name their labels with --normal: {listed}"
-            )
-        )
-    by_key = {key: _plain(label) not in normal_labels for key, label in labels.items()}
+        meant = {label: _plain(label) not in named for label in known}
+    by_key = {key: meant[label] for key, label in labels.items()}
     return Labels(by_key, {} if decode is None or decode.time == "relative" else _by_start(by_key, decode))
+
+
+def _by_word(known: Sequence[str], listed: str) -> dict[str, bool]:
+    """Return which of the labels ``known`` mean anomalous. Raises SourceError for one that means neither."""
+    meant = {label: _word_means(label) for label in known}
+    has_normal = False in meant.values()
+    for label in known:
+        if meant[label] is None and has_normal and _is_number(label):
+            meant[label] = True
+    found = {label: means for label, means in meant.items() if means is not None}
+    if unknown := [label for label in known if label not in found]:
+        raise SourceError(
+            f"the label {unknown[0]!r} says neither normal nor anomalous; accepted are 0 and 1, {WORDS_TEXT}; for "
+            f"others --normal must name some of: {listed}; or '' if none of them is normal"
+        )
+    return found
+
+
+def _word_means(label: str) -> bool | None:
+    """Return whether ``label`` means anomalous by itself, None if it says neither."""
+    if (plain := _plain(label)) in {"0", "1"}:
+        return plain == "1"
+    word = "".join(character for character in label.casefold() if character.isalnum())
+    return word in ANOMALOUS_WORDS if word in NORMAL_WORDS or word in ANOMALOUS_WORDS else None
 
 
 def _by_start(by_key: Mapping[_Key, bool], decode: DecodeSettings) -> Mapping[tuple[str | None, int], bool]:
@@ -114,13 +224,19 @@ def _start_us(name: str) -> int | None:
     return None if start.tzinfo is None else (start - _EPOCH) // timedelta(microseconds=1)
 
 
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
 def _plain(label: str) -> str:
     """Return ``label`` with 1.0 as 1."""
     label = label.strip()
-    try:
-        number = float(label)
-    except ValueError:
+    if not _is_number(label):
         return label
+    number = float(label)
     return str(int(number)) if number.is_integer() else str(number)
 
 
@@ -131,19 +247,24 @@ def _of_source(source: Source) -> Mapping[_Key, str]:
     return {(None, sequence): label for sequence, label in labels.items()}
 
 
-def _of_csv(path: Path) -> Mapping[_Key, str]:
+def _of_csv(path: Path, id_column: str, label_column: str) -> Mapping[_Key, str]:
     try:
         with StringIO(read_regular(path, most_bytes=_MOST_BYTES).decode("utf-8-sig"), newline="") as file:
             header = file.readline()
             file.seek(0)
             reader = csv.DictReader(file, delimiter=max(",;\t", key=header.count))
-            missing = {"sequence", "label"} - set(reader.fieldnames or ())
+            missing = {id_column, label_column} - set(reader.fieldnames or ())
             if missing:
                 there = ", ".join(reader.fieldnames or ()) or "none"
-                raise SourceError(f"{path}: no column {' and '.join(sorted(missing))} (columns: {there})")
+                raise SourceError(
+                    f"{path}: no column {' and '.join(sorted(missing))} (columns: {there}): name those that it has for "
+                    f"{_ID_COLUMN} with --label-id, for {_LABEL_COLUMN} with --label-column"
+                )
             labels: dict[_Key, str] = {}
             for row in reader:
-                stream, sequence, label = ((row.get(name) or "").strip() for name in ("stream", "sequence", "label"))
+                stream, sequence, label = (
+                    (row.get(name) or "").strip() for name in ("stream", id_column, label_column)
+                )
                 if labels.setdefault((stream or None, sequence), label) != label:
                     raise SourceError(f"{path}: line {reader.line_num}: {sequence!r} has another label above")
             if not labels:

@@ -95,11 +95,14 @@ def unscorable_text(reasons: Mapping[str, int]) -> str:
     return "; ".join([*shown, f"{rest} for other reasons"] if rest else shown)
 
 
-def check_usable(counters: Mapping[str, Any]) -> None:
-    """Raise SourceError if records were read and none of them holds a sample; print a note if there was no record."""
+NO_RECORD = "no record was read: is the path or URL right, and the range of --since and --until?"
+
+
+def check_usable(counters: Mapping[str, Any], no_record: str = NO_RECORD) -> None:
+    """Raise SourceError if records were read and none holds a sample; print the note ``no_record`` if there is none."""
     n, kinds = counters["records"], unreadable_text(counters["dead_letters"])
     if not n and not kinds:
-        err.print(note("no record was read: is the path or URL right, and the range of --since and --until?"))
+        err.print(note(no_record))
     if counters["samples"] or not (kinds or counters["ignored"] or counters["without_id"]):
         return
     parts = [f"{kinds}: unreadable"] if kinds else []
@@ -143,7 +146,7 @@ class RunReport:
     """Figures of a run; ``verdicts`` is empty unless they were kept, ``latencies_us`` has the latest ones.
 
     ``unread``: the feedback that a run to the end of its input has left. ``malformed_feedback``: messages skipped.
-    ``in_service``: the models in service at the end, by name.
+    ``resumed``: records were read before this run. ``in_service``: the models in service at the end, by name.
     """
 
     counters: dict[str, Any]
@@ -152,6 +155,7 @@ class RunReport:
     latencies_us: list[int]
     verdicts: list[Verdict]
     interrupted: bool = False
+    resumed: bool = False
     unread: Unread | None = None
     malformed_feedback: int = 0
     in_service: Mapping[str, ModelInService] = field(default_factory=dict)

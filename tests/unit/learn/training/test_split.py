@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.learn.training.split import calibration_count, folds_of, hash_order
+from streamad.judge.calibration import (
+    OUT_OF_FOLD_BELOW,
+    calibration_count,
+    calibration_sequences_for,
+    certifiable_rate,
+    recordings_for,
+)
+from streamad.learn.training.split import folds_of, hash_order
 
 IDS = st.lists(st.text(max_size=8), unique=True, max_size=40)
 
@@ -65,3 +72,13 @@ def test_folds_hold_each_sequence_out_once(n: int, n_folds: int) -> None:
     folds = folds_of(n, n_folds)
     assert sorted(np.concatenate(folds)) == list(range(n))
     assert {len(fold) for fold in folds} <= {n // n_folds, math.ceil(n / n_folds)}
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.2, 1 / 3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("rate", [0.3, 0.1, 0.05, 0.02, 0.01, 0.007, 0.001, 0.0001])
+def test_so_many_recordings_and_no_fewer_certify_the_rate(rate: float, share: float) -> None:
+    needed = calibration_sequences_for(rate)
+    n = recordings_for(needed, share, rate)
+    assert certifiable_rate(calibration_count(n, share, rate)) <= rate
+    assert n == OUT_OF_FOLD_BELOW or calibration_count(n - 1, share, rate) < needed
+    assert all(calibration_count(more, share, rate) >= needed for more in range(n, n + 300))
