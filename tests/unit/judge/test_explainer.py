@@ -15,7 +15,7 @@ from streamad.messages import NO_METHOD
 from streamad.testing import ManualClock
 from streamad.types import Window
 from tests.support.runtime.debts import Explaining, alert_of
-from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of, until
+from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of, steps, until
 
 WINDOW = Window(np.pad(np.full((len(CHANNELS), 5), 10.0, dtype=np.float32), ((0, 0), (0, L - 5))), 5)
 TERMS = np.full(len(CHANNELS), 100.0, dtype=np.float32)
@@ -93,7 +93,7 @@ async def test_an_attribution_that_takes_over_a_minute_is_given_up_and_other_mod
     load.gate.set()
     assert (await others).method == METHOD
     while (back := await explainer.attribution(alert_of(4), TERMS, WINDOW)).method == NO_METHOD:
-        await asyncio.sleep(0)  # until the call that hung has returned
+        await steps(1)  # until the call that hung has returned
     assert back.method == METHOD
 
 
