@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "NO_METHOD",
     "SCHEMA_VERSION",
     "Alert",
     "Attribution",
@@ -38,6 +39,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 
 SCHEMA_VERSION = 2
+NO_METHOD = "none"
+"""Method of an attribution without reasons; its detail says why."""
 
 EndReason = Literal[
     "marker", "change", "gap", "length", "max_duration", "max_samples", "memory", "end_of_input", "late"
@@ -173,16 +176,21 @@ class ChannelSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attribution(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="attribution"):
-    """Why a sequence was anomalous: the K terms, the dominating one, the channels' shares, and normal sequences."""
+    """Why a sequence was anomalous: the K terms, the dominating one, the channels' shares, and normal sequences.
+
+    Exactly one for each alert, after it: alerts do not wait for their attributions.
+    """
 
     alert_id: _AlertId
     stream: _Stream
     sequence: _Sequence
     score: Annotated[float, _SCORE]
-    terms: Annotated[list[TermShare], _doc("The model's K terms, in its order.")]
-    dominating_transformation: Annotated[int, _doc("Number of the largest term.")]
-    channels: Annotated[list[ChannelShare], _doc("Every channel's share, the largest first.")]
-    method: Annotated[str, _doc("How the channel shares were computed.")]
+    terms: Annotated[list[TermShare], _doc("The model's K terms, in its order; empty if method is none.")]
+    dominating_transformation: Annotated[int, _doc("Number of the largest term; 0 if method is none.")]
+    channels: Annotated[list[ChannelShare], _doc("Every channel's share, the largest first; empty if method is none.")]
+    method: Annotated[
+        str, _doc("How the channel shares were computed; none: the alert could not be explained, detail says why.")
+    ]
     tail: Annotated[Tail, _TAIL]
     model: Annotated[ModelRef, _MODEL]
     created_at: _CreatedAt

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
 import msgspec
+
+from streamad.messages import Alert
+
+V = TypeVar("V")
 
 
 class ForcedEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,6 +61,20 @@ class BadChannel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_over: bool = False
 
 
+class Debt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A committed alert whose attribution is not committed: all that the attribution is made of, beside the model.
+
+    ``terms`` are float32 [K] and ``window`` is float32 [C, L] packed by zlib, both little-endian; ``shape`` is (C, L),
+    ``length`` the window's true length. An empty ``window`` is lost.
+    """
+
+    alert: Alert
+    terms: bytes
+    shape: tuple[int, int]
+    length: int
+    window: bytes = b""
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The state from which a restart continues a partition.
 
@@ -65,7 +86,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     sequences that the memory limit ended while records were read again (stream, hash of the id), with the offset from
     which their samples below N are late and not yet reported. ``jumps``: records whose last sample was held because it
     lay far ahead, with the offset of the record at which it moved the partition's clock (None: nowhere), and its time.
-    ``bad_values`` is by channel, at N.
+    ``bad_values`` is by channel, at N; ``debts`` by alert_id, the oldest first.
     """
 
     partition: str
@@ -81,10 +102,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     untold: tuple[tuple[str, str, int], ...] = ()
     jumps: tuple[tuple[int, int | None, int], ...] = ()
     bad_values: dict[str, BadChannel] = {}
+    debts: dict[str, Debt] = {}
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes since the last commit: the partition's head and the changed streams (None: dropped)."""
+    """Changes since the last commit: the partition's head, changed streams (None: dropped) and debts (None: paid)."""
 
     partition: str
     next_offset: int
@@ -99,17 +121,33 @@ class ProgressUpdate(msgspec.Struct, frozen=True, kw_only=True):
     untold: tuple[tuple[str, str, int], ...] = ()
     jumps: tuple[tuple[int, int | None, int], ...] = ()
     bad_values: dict[str, BadChannel] = {}
+    debts: dict[str, Debt | None] = {}
 
 
 def merge(progress: Progress | None, update: ProgressUpdate) -> Progress:
     """Return ``progress`` with ``update`` applied, as a reader of the compacted progress topic would see it."""
-    streams = dict(progress.streams) if progress is not None else {}
-    for name, stream in update.streams.items():
-        if stream is None:
-            streams.pop(name, None)
+    streams = _merged({} if progress is None else progress.streams, update.streams)
+    debts = _merged({} if progress is None else progress.debts, update.debts)
+    return Progress(**{**_fields(update), "streams": streams, "debts": debts})
+
+
+def unchanged(progress: Progress) -> ProgressUpdate:
+    """Return the update that leaves ``progress`` as it is."""
+    return ProgressUpdate(**{**_fields(progress), "streams": {}, "debts": {}})
+
+
+def _fields(struct: Progress | ProgressUpdate) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+def _merged(before: Mapping[str, V], changes: Mapping[str, V | None]) -> dict[str, V]:
+    result = dict(before)
+    for name, value in changes.items():
+        if value is None:
+            result.pop(name, None)
         else:
-            streams[name] = stream
-    return Progress(**{**msgspec.structs.asdict(update), "streams": streams})
+            result[name] = value
+    return result
 
 
 def after_gap(progress: Progress, begin: int) -> Progress:

@@ -277,6 +277,17 @@ class DurableSink(Sink, Protocol):
 class Committer(Protocol):
     """Makes outputs and progress durable together: after a crash all of a commit is there, or nothing."""
 
+    @property
+    def max_item_bytes(self) -> int | None:
+        """Return how large an item of the progress (a debt) may be at most; None: as large as any."""
+
+    async def owing(self) -> Mapping[str, Progress]:
+        """Return the progress of partitions with debts that no source may assign again, such as of a file that is gone.
+
+        Only where one process holds all partitions; otherwise each is paid by whoever restores it. Raises
+        CheckpointError, OutputError.
+        """
+
     async def restore(self, partition: str) -> Progress | None:
         """Take ``partition`` over from any former owner and return its last committed progress; None at first.
 

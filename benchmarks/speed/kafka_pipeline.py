@@ -148,7 +148,7 @@ async def worker(config: Path, n_sequences: int | None, is_free: bool) -> dict[s
             pipeline.request_stop()
 
     pipeline = Pipeline(
-        settings, source, committer, batcher, clock, explain=False, with_verdicts=True, on_judged=on_judged
+        settings, source, committer, batcher, clock, explainer=None, with_verdicts=True, on_judged=on_judged
     )
     if n_sequences is None:
         stop_with_parent(pipeline.request_stop)

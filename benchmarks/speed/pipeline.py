@@ -202,7 +202,7 @@ def replay(settings: Settings, model: ModelInService, context: ConnectorContext,
         committer = LocalCommitter(folder / "checkpoint", sinks, {role: role for role in ROLES})
         batcher = MicroBatcher(model, context.clock, settings.run)
         source = connect_source(settings.source.url, {}, context)
-        pipeline = Pipeline(settings, source, committer, batcher, context.clock, explain=False, with_verdicts=True)
+        pipeline = Pipeline(settings, source, committer, batcher, context.clock, explainer=None, with_verdicts=True)
         wall, cpu = time.perf_counter(), time.process_time()
         await pipeline.run()
         figures = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}

@@ -103,7 +103,7 @@ class _Monitor:
             UnsavedCommitter({}),
             self._batchers,
             self._clock,
-            explain=False,
+            explainer=None,
             with_verdicts=False,
             on_judged=self._on_judged,
             events=self._events,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 
@@ -89,6 +90,21 @@ class FirstTimes:
                 f"{self._partition}: the first {self._n_wrong} records{where} all lie after the file's last change "
                 f"({from_us(self._written_us).isoformat()}): set the file's time (touch) or decode.max_clock_skew"
             )
+
+
+class Notice(NamedTuple):
+    """An event about a partition: its kind, its text, and the stream that it concerns."""
+
+    kind: str
+    text: str
+    stream: str | None = None
+
+
+def _late_text(late: LateEntry) -> str:
+    return (
+        "samples without a sequence id came later than sequences.allowed_lateness, so they have no verdict: "
+        f"{late.n} from {from_us(late.first_us).isoformat()} to {from_us(late.last_us).isoformat()}"
+    )
 
 
 class Intake:
@@ -221,18 +237,14 @@ class Intake:
         self._set_late_aside(is_new=not self.is_recovering, now_us=now_us)
         return self._counted(finished)
 
-    def take_late_without_id(self) -> list[tuple[str, LateEntry]]:
-        """Return the late samples without a sequence id, by stream, that have ended since the last call."""
-        found, self.assembler.late_without_id = self.assembler.late_without_id, []
-        return found
-
-    def take_bad_channels(self) -> list[str]:
-        """Return texts about the channels that since the last call got too many bad values."""
-        return self._bad_values.take_over()
-
-    def take_refused_streams(self, now_us: int) -> str | None:
-        """Return the text of an event about streams above ``max_streams`` if one is due."""
-        return self._refused.take(now_us)
+    def take_notices(self, now_us: int) -> list[Notice]:
+        """Return what operators should know of since the last call."""
+        ended, self.assembler.late_without_id = self.assembler.late_without_id, []
+        notices = [Notice("late_samples", _late_text(late), stream) for stream, late in ended]
+        notices += [Notice("bad_values", text) for text in self._bad_values.take_over()]
+        if (refused := self._refused.take(now_us)) is not None:
+            notices.append(Notice("too_many_streams", refused))
+        return notices
 
     def take_aside(self) -> list[OutputRecord]:
         """Return the dead letters and late records since the last call."""

@@ -1,17 +1,16 @@
-"""Judges finished sequences one by one: window, score, p-value, verdict, and for an alert its attribution."""
+"""Judges finished sequences one by one: window, score, p-value, verdict, and what an alert owes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
-from streamad.errors import DetectorError, StreamadError
-from streamad.ingest.windowing import Unscorable, shown_share, to_window
-from streamad.judge.attribution import METHOD, explain
+from streamad.ingest.windowing import Unscorable, to_window
+from streamad.judge.debts import Ledger
+from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import Batchers, MicroBatcher, Scored
-from streamad.judge.verdicts import learning, make_alert, make_attribution, scored, unscorable
+from streamad.judge.verdicts import learning, make_alert, scored, unscorable
 from streamad.messages import Alert, Attribution, OutputRecord, Verdict
-from streamad.plugins import failure_of
+from streamad.partition_progress import Debt
 from streamad.ports import Clock
 from streamad.settings.plant_yaml import Settings
 from streamad.types import FinishedSequence, Window
@@ -19,15 +18,17 @@ from streamad.types import FinishedSequence, Window
 
 @dataclass(frozen=True, slots=True)
 class JudgedSequence:
-    """A sequence's verdict, alert and attribution, by the model ``model_name`` ("" if no model was chosen).
+    """A sequence's verdict and alert, by the model ``model_name`` ("" if no model was chosen).
 
-    ``window`` is in engineering units, and None for an unscorable sequence. ``trained_model``: the sequence trained or
-    calibrated the model.
+    An alert that is explained has a ``debt``, or the ``attribution`` that it had to wait for. ``window`` is in
+    engineering units, and None for an unscorable sequence. ``trained_model``: the sequence trained or calibrated the
+    model.
     """
 
     verdict: Verdict
     alert: Alert | None = None
     attribution: Attribution | None = None
+    debt: Debt | None = None
     window: Window | None = None
     model_name: str = ""
     trained_model: bool = False
@@ -48,17 +49,23 @@ class JudgedSequence:
 
 
 class Judge:
-    """Judges finished sequences, each with the model in service that ``batchers`` choose for it."""
+    """Judges finished sequences, each with the model in service that ``batchers`` choose for it.
 
-    def __init__(self, settings: Settings, batchers: Batchers, clock: Clock, *, explain: bool) -> None:
+    ``explainer`` makes the attributions of alerts; without it there are none.
+    """
+
+    def __init__(self, settings: Settings, batchers: Batchers, clock: Clock, explainer: Explainer | None) -> None:
         self._settings = settings
         self._channels = settings.channel_specs
         self._batchers = batchers
         self._clock = clock
-        self._explains = explain
+        self._explainer = explainer
 
-    async def judge(self, sequence: FinishedSequence, refused: str | None = None) -> JudgedSequence:
-        """Return ``sequence`` judged; ``refused`` is the reason if it must not be scored. Raises DetectorError."""
+    async def judge(self, sequence: FinishedSequence, ledger: Ledger, refused: str | None = None) -> JudgedSequence:
+        """Return ``sequence`` judged; ``refused`` is the reason if it must not be scored. Raises DetectorError.
+
+        The attribution of an alert is owed to the partition's ``ledger``; if that has no room, the alert waits for it.
+        """
         window = to_window(sequence, self._settings.window, self._channels) if refused is None else Unscorable(refused)
         batcher = await self._batchers.batcher_for(sequence.routes)
         if isinstance(batcher, Unscorable):
@@ -69,14 +76,14 @@ class Judge:
         if result is None:
             verdict = learning(sequence, batcher.learning(), self._clock.now_us())
             return JudgedSequence(verdict, window=window, model_name=batcher.name)
-        return await self._scored(sequence, window, batcher, result)
+        return await self._scored(sequence, window, batcher, result, ledger)
 
     def _unscorable(self, sequence: FinishedSequence, why: Unscorable, batcher: MicroBatcher) -> JudgedSequence:
         model = batcher.model.ref if batcher.model is not None else None
         return JudgedSequence(unscorable(sequence, why, self._clock.now_us(), model), model_name=batcher.name)
 
     async def _scored(
-        self, sequence: FinishedSequence, window: Window, batcher: MicroBatcher, result: Scored
+        self, sequence: FinishedSequence, window: Window, batcher: MicroBatcher, result: Scored, ledger: Ledger
     ) -> JudgedSequence:
         model = result.model
         verdict = scored(
@@ -90,30 +97,9 @@ class Judge:
         if verdict.decision == "unscorable":
             return JudgedSequence(verdict, model_name=batcher.name)
         alert = make_alert(verdict, self._settings.alerts)
-        attribution = None
-        if alert is not None and self._explains:
-            attribution = await self._explain(alert, window, batcher, result)
-        return JudgedSequence(verdict, alert, attribution, window, batcher.name, model.knows(verdict))
-
-    async def _explain(self, alert: Alert, window: Window, batcher: MicroBatcher, result: Scored) -> Attribution | None:
-        model = result.model
-        if model.reference is None:
-            return None
-        try:
-            explanation = await batcher.run(explain, model.scorer, window, model.reference, model.envelope)
-        except StreamadError:
-            raise
-        except Exception as error:  # the model is foreign code and may fail in any way
-            name = f"{model.ref.name} {model.ref.version}"
-            raise DetectorError(f"model {name} failed while explaining an alert: {failure_of(error)}") from error
-        span_us = round((alert.end_time - alert.start_time) / timedelta(microseconds=1))
-        return make_attribution(
-            alert,
-            result.terms,
-            calibration=model.calibration,
-            explanation=explanation,
-            channels=self._channels,
-            method=METHOD,
-            names=model.terms,
-            shown=shown_share(self._settings.window, alert.n_samples, span_us),
-        )
+        attribution = debt = None
+        if alert is not None and self._explainer is not None:
+            debt = ledger.owe(alert, result.terms, window)
+            if debt is None:
+                attribution = await self._explainer.attribution(alert, result.terms, window)
+        return JudgedSequence(verdict, alert, attribution, debt, window, batcher.name, model.knows(verdict))

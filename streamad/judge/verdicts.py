@@ -18,7 +18,16 @@ from streamad.judge.attribution import Explanation
 from streamad.judge.calibration import Calibration, score_of
 from streamad.judge.explanations.segments import Segment
 from streamad.judge.explanations.words import phrase
-from streamad.messages import Alert, Attribution, ChannelSegment, ChannelShare, ModelRef, TermShare, Verdict
+from streamad.messages import (
+    NO_METHOD,
+    Alert,
+    Attribution,
+    ChannelSegment,
+    ChannelShare,
+    ModelRef,
+    TermShare,
+    Verdict,
+)
 from streamad.settings.plant_yaml import AlertSettings
 from streamad.types import FILE_OFFSETS, ChannelSpec, FinishedSequence, FloatArray, Position, from_us
 
@@ -136,6 +145,24 @@ def make_attribution(
         detail=explanation.detail,
         channels=[ChannelShare(channel=channels[c].name, unit=channels[c].unit, share=float(shares[c])) for c in order],
         method=method,
+        tail=alert.tail,
+        model=alert.model,
+        created_at=alert.created_at,
+    )
+
+
+def unexplained(alert: Alert, why: str) -> Attribution:
+    """Return the attribution of an alert that cannot be explained, by method "none", with the reason."""
+    return Attribution(
+        alert_id=alert.alert_id,
+        stream=alert.stream,
+        sequence=alert.sequence,
+        score=alert.score,
+        terms=[],
+        dominating_transformation=0,
+        channels=[],
+        method=NO_METHOD,
+        detail=why,
         tail=alert.tail,
         model=alert.model,
         created_at=alert.created_at,

@@ -16,6 +16,7 @@ from streamad.errors import CheckpointError
 from streamad.messages import OutputRecord, Role
 from streamad.partition_progress import Progress, ProgressUpdate, merge
 from streamad.ports import DurableSink, Sink
+from streamad.runtime.saved_windows import SavedWindows, without_windows
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import try_lock
 from streamad.system.opening import STATE_FOLDER, read_state
@@ -45,7 +46,10 @@ class SavedState:
 
 
 def read_checkpoint(folder: Path) -> SavedState:
-    """Read the checkpoint in ``folder`` without locking it; raises CheckpointError if it is damaged."""
+    """Read the checkpoint in ``folder`` without locking it, debts without their windows.
+
+    Raises CheckpointError if it is damaged.
+    """
     commits = [_read(path) for path in sorted(folder.glob("*.json"))]
     newest = max(commits, key=lambda commit: commit.number, default=_Commit(number=0, outputs={}))
     progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
@@ -79,9 +83,11 @@ class LocalCommitter:
 
     A commit appends to the outputs, syncs them, then replaces the partition's file (write, fsync, rename). After a
     crash the outputs are cut back to the lengths of the newest commit, which removes uncommitted messages. Sinks that
-    cannot be cut back (stdout) may repeat uncommitted messages. ``check_cursors`` gets the cursor of each partition
-    before anything is changed.
+    cannot be cut back (stdout) may repeat uncommitted messages. The windows of debts have files of their own, which are
+    written before the partition's file. ``check_cursors`` gets the cursor of each partition before anything is changed.
     """
+
+    max_item_bytes: int | None = None
 
     def __init__(
         self,
@@ -96,6 +102,7 @@ class LocalCommitter:
         self._names = names
         self._number = 0
         self._progress: dict[str, Progress] = {}
+        self._windows = SavedWindows(folder / "windows")
         self._lock: int | None = None
         self._is_open = False
         self._one_at_a_time = asyncio.Lock()
@@ -114,7 +121,8 @@ class LocalCommitter:
             raise CheckpointError(f"{self._folder}: another streamad is running with this checkpoint; stop it first")
         clear_leftovers(self._folder)
         saved = read_checkpoint(self._folder)
-        self._number, self._progress = saved.number, saved.progress
+        self._number = saved.number
+        self._progress = await asyncio.to_thread(self._windows.restored, saved.progress)
         if self._check_cursors is not None:
             cursors = {name: progress.cursor for name, progress in saved.progress.items()}
             await asyncio.to_thread(self._check_cursors, cursors)
@@ -132,6 +140,13 @@ class LocalCommitter:
             if not self._is_open:
                 await self.open()
             return self._progress.get(partition)
+
+    async def owing(self) -> Mapping[str, Progress]:
+        """Return the progress of all partitions with debts."""
+        async with self._one_at_a_time:
+            if not self._is_open:
+                await self.open()
+            return {name: progress for name, progress in self._progress.items() if progress.debts}
 
     async def commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
         """Make ``outputs`` and ``update`` durable as one. Raises OutputError.
@@ -159,6 +174,7 @@ class LocalCommitter:
                 raise
 
     async def _commit(self, update: ProgressUpdate, outputs: Sequence[OutputRecord]) -> None:
+        await asyncio.to_thread(self._windows.write, update.debts)
         by_role: dict[Role, list[OutputRecord]] = {}
         for record in outputs:
             by_role.setdefault(record.role, []).append(record)
@@ -169,6 +185,7 @@ class LocalCommitter:
         progress = merge(self._progress.get(update.partition), update)
         await self._write(blake2b(update.partition.encode(), digest_size=12).hexdigest(), progress)
         self._progress[update.partition] = progress
+        await asyncio.to_thread(self._windows.remove_paid, update.debts)
 
     async def release(self, partition: str) -> None:
         """Do nothing: the folder's lock keeps other owners away."""
@@ -189,7 +206,7 @@ class LocalCommitter:
     async def _write(self, name: str, progress: Progress | None) -> None:
         self._number += 1
         lengths = {self._names[role]: await sink.position() for role, sink in self._durable().items()}
-        commit = _Commit(number=self._number, outputs=lengths, progress=progress)
+        commit = _Commit(number=self._number, outputs=lengths, progress=progress and without_windows(progress))
         path = self._folder / f"{name}.json"
         await asyncio.to_thread(write_atomically, path, msgspec.json.encode(commit), is_state=True)
 
@@ -197,9 +214,15 @@ class LocalCommitter:
 class UnsavedCommitter:
     """Writes outputs and keeps no progress: every run begins anew (replay, or ``run.checkpoint: null``)."""
 
+    max_item_bytes: int | None = None
+
     def __init__(self, sinks: Mapping[Role, Sink]) -> None:
         self._sinks = sinks
         self._one_at_a_time = asyncio.Lock()
+
+    async def owing(self) -> Mapping[str, Progress]:
+        """Return nothing: no progress is kept."""
+        return {}
 
     async def restore(self, partition: str) -> Progress | None:
         """Return None: no progress is kept."""

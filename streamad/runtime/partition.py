@@ -7,11 +7,14 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from streamad.ingest.intake import Intake
 from streamad.ingest.sequences.sequence_ends import Closed
 from streamad.judge.judging import JudgedSequence
-from streamad.messages import DeadLetter, Event, LateRecord, OutputRecord
-from streamad.partition_progress import ProgressUpdate
+from streamad.messages import Attribution, DeadLetter, Event, LateRecord, OutputRecord
+from streamad.partition_progress import Debt, Progress, ProgressUpdate, unchanged
+from streamad.runtime.payments import Payments
 from streamad.types import PartitionAssigned, PartitionEnded, RecordBatch
 
 _MESSAGE_BYTES = 500
@@ -52,15 +55,31 @@ class InFlight:
     record_us: int | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Committing:
-    """A commit under way, with its contents."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Results:
+    """What a partition commits: judged sequences, attributions of alerts committed before, and the progress.
+
+    ``outputs`` are their messages and those set aside.
+    """
 
     update: ProgressUpdate
     done: list[InFlight]
     judged: list[JudgedSequence]
+    attributions: list[Attribution]
+    outputs: list[OutputRecord]
+
+    @property
+    def debts(self) -> list[Debt]:
+        """Return the debts that begin with this commit."""
+        return [debt for debt in self.update.debts.values() if debt is not None]
+
+
+@dataclass(slots=True, eq=False)
+class Committing:
+    """A commit under way, with its contents."""
+
+    results: Results
     task: asyncio.Task[None]
-    n_messages: int
     since_us: int
     events: list[Event]
 
@@ -81,11 +100,16 @@ class Restoring:
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A partition that is being read: its intake, its sequences in flight, its dead letters and late records."""
+    """A partition that is being read: its intake, its sequences in flight, its dead letters and late records.
+
+    ``unread``: the progress of one that no source assigned, from which only debts are left. ``is_over``: its end is
+    committed, and only debts keep it.
+    """
 
     event: PartitionAssigned
     intake: Intake
     idle: IdleClock
+    payments: Payments
     expected: int
     begin: int
     in_flight: deque[InFlight] = field(default_factory=deque)
@@ -101,6 +125,8 @@ class Partition:
     commit_took_us: int = 0
     lag: int | None = None
     low_watermark_us: int | None = None
+    unread: Progress | None = None
+    is_over: bool = False
 
     @property
     def name(self) -> str:
@@ -118,10 +144,20 @@ class Partition:
         return bool(self.in_flight) and self.in_flight[0].task.done()
 
     @property
+    def has_results(self) -> bool:
+        """Return whether verdicts or attributions can be committed; at the end attributions wait for the verdicts."""
+        return self.has_verdicts or (self.payments.are_ready and not (self.ended and self.in_flight))
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether its end is committed and it has no debt."""
+        return self.is_over and not self.payments.owes and not self.payments.are_ready
+
+    @property
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks under way: judging and the commit."""
+        """Return the tasks under way: judging, explaining and the commit."""
         committing = [] if self.committing is None else [self.committing.task]
-        return [*(waiting.task for waiting in self.in_flight), *committing]
+        return [*(waiting.task for waiting in self.in_flight), *self.payments.tasks, *committing]
 
     def is_through(self, event: PartitionEnded) -> bool:
         """Return whether all before ``event`` was read; False for an event from before the last seek."""
@@ -143,17 +179,42 @@ class Partition:
     def is_due(self, now_us: int, interval_us: int, *, has_events: bool) -> bool:
         """Return whether it is time to commit; ``has_events``: events wait to be written.
 
-        Verdicts wait at most ``interval_us``. They do not wait if no record waits to be read, or once commits would
-        take at most a tenth of the time.
+        Verdicts and attributions wait at most ``interval_us``. They do not wait if no record waits to be read, or once
+        commits would take at most a tenth of the time.
         """
         since_us = now_us - self.committed_us
+        if self.is_over:
+            return self.has_results
         if self.ended:
             return self.has_verdicts or not self.in_flight
-        if self.has_verdicts and (self.caught_up or self.ending or since_us >= _COMMITTING_SHARE * self.commit_took_us):
+        if self.has_results and (self.caught_up or self.ending or since_us >= _COMMITTING_SHARE * self.commit_took_us):
             return True
-        return since_us >= interval_us and (self.has_verdicts or self.moved or has_events)
+        return since_us >= interval_us and (self.has_results or self.moved or has_events)
 
-    def take_judged(self) -> list[InFlight]:
+    def take_results(self, events: list[OutputRecord], *, with_verdicts: bool) -> Results:
+        """Remove and return what the next commit holds, ``events`` among it; raise the failure of a sequence."""
+        done = self._take_judged()
+        judged = [waiting.task.result() for waiting in done]
+        outputs = self.take_aside() + events
+        for waiting, sequence in zip(done, judged, strict=True):
+            self.intake.assembler.committed(waiting.closed)
+            outputs += sequence.outputs(with_verdicts=with_verdicts)
+        attributions = self.payments.take()
+        outputs += [OutputRecord("attributions", each.stream, each) for each in attributions]
+        debts: dict[str, Debt | None] = {each.alert_id: None for each in attributions}
+        debts |= {each.debt.alert.alert_id: each.debt for each in judged if each.debt is not None}
+        self.moved = False
+        update = unchanged(self.unread) if self.unread is not None else self.intake.progress(ended=self.ended)
+        return Results(msgspec.structs.replace(update, debts=debts), done, judged, attributions, outputs)
+
+    def committed(self, results: Results) -> None:
+        """Note that ``results`` are committed: their debts are taken up, and those paid count no more."""
+        for each in results.attributions:
+            self.payments.ledger.paid(each.alert_id)
+        self.payments.take_up(results.debts)
+        self.is_over = self.is_over or results.update.ended
+
+    def _take_judged(self) -> list[InFlight]:
         """Remove and return the judged sequences up to the first failure; raise a failure that comes first."""
         taken: list[InFlight] = []
         while self.in_flight and self.in_flight[0].task.done():

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from typing import Any
 
 from msgspec.structs import replace
 
 from streamad.errors import PartitionLost
 from streamad.ingest.sequences.sequence_ends import Closed
-from streamad.ingest.windowing import Unscorable
+from streamad.judge.debts import Ledger
+from streamad.judge.explainer import Explainer
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import Batchers
-from streamad.partition_progress import ProgressUpdate
+from streamad.messages import Attribution
+from streamad.partition_progress import Debt, ProgressUpdate
 from streamad.ports import Clock, Committer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.partition import Committing, InFlight, Partition, Restoring
+from streamad.runtime.payments import Payments
 from streamad.runtime.status import Status
 from streamad.runtime.stream_homes import StreamHomes
 from streamad.runtime.takeover import Releases, TakeOver
@@ -33,7 +36,6 @@ from streamad.types import (
     RecordBatch,
     SourceEvent,
     SourceNotice,
-    from_us,
 )
 
 _MAX_ASIDE_BYTES = 16_000_000
@@ -47,9 +49,10 @@ class Pipeline:
     Verdicts of a partition commit in the order in which its sequences ended, together with the dead letters and late
     records of everything read so far and the progress that covers it; partitions commit independently of each other
     and of reading. A partition that its committer lost is restored from its progress and read again.
-    ``explain`` adds attributions to alerts; ``with_verdicts`` writes a verdict for every sequence. ``on_judged`` is
-    called after the commit with the latency in us since the batch that ended the sequence. Tasks beside the pipeline
-    log through ``events``, which may exist before the pipeline, or through ``emit``.
+    ``explainer`` makes attributions of alerts, behind the verdicts; ``with_verdicts`` writes a verdict for every
+    sequence. After the commit ``on_judged`` is called with the latency in us since the batch that ended the sequence,
+    ``on_explained`` with an attribution. Tasks beside the pipeline log through ``events``, which may exist before the
+    pipeline, or through ``emit``.
     """
 
     def __init__(
@@ -60,9 +63,10 @@ class Pipeline:
         batchers: Batchers,
         clock: Clock,
         *,
-        explain: bool,
+        explainer: Explainer | None,
         with_verdicts: bool,
         on_judged: Callable[[JudgedSequence, int], None] | None = None,
+        on_explained: Callable[[Attribution], None] | None = None,
         events: EventLog | None = None,
     ) -> None:
         self.counters = Counters()
@@ -70,11 +74,13 @@ class Pipeline:
         self._source = source
         self._committer = committer
         self._batchers = batchers
-        self._judge = Judge(settings, batchers, clock, explain=explain)
+        self._explainer = explainer
+        self._judge = Judge(settings, batchers, clock, explainer)
         self._clock = clock
         self._with_verdicts = with_verdicts
-        self._take_over = TakeOver(settings, source, clock, self.counters)
+        self._take_over = TakeOver(settings, source, clock, self.counters, self._payments)
         self._on_judged = on_judged
+        self._on_explained = on_explained
         self._events = events if events is not None else EventLog(settings.name, clock)
         self.emit = self._events.emit
         self._partitions: dict[str, Partition] = {}
@@ -87,6 +93,7 @@ class Pipeline:
         self._wake = asyncio.Event()
         self._stopping = False
         self._is_through = False
+        self._is_unread_taken_up = False
         self._give_up_us = 0
         self._log = get_logger().bind(plant=settings.name)
 
@@ -115,6 +122,11 @@ class Pipeline:
             await self._committer.commit(self._last_update, self._events.records(events))
         except PartitionLost as lost:
             self._log.warning("events not committed", reason=str(lost), events=len(events))
+
+    def _payments(self, debts: Collection[Debt]) -> Payments:
+        payments = Payments(Ledger(debts, self._committer.max_item_bytes), self._explainer, self._on_done)
+        payments.take_up(debts)
+        return payments
 
     def gauges(self) -> Gauges:
         """Return the current state; the latencies are those since the last call."""
@@ -157,6 +169,7 @@ class Pipeline:
                 await self._finish_tasks()
                 if pull.done():
                     event, pull = pull.result(), None
+                    await self._take_up_unread()
                     if event is None:
                         return
                     await self._handle(event)
@@ -165,6 +178,15 @@ class Pipeline:
             if pull is not None:
                 pull.cancel()
                 await asyncio.gather(pull, return_exceptions=True)
+
+    async def _take_up_unread(self) -> None:
+        """Once, pay the debts of partitions that the source may never assign; if it does, they are dropped first."""
+        if self._is_unread_taken_up:
+            return
+        self._is_unread_taken_up = True
+        for name, progress in (await self._committer.owing()).items():
+            if name not in self._restoring and name not in self._partitions:
+                self._partitions[name] = self._take_over.unread(progress)
 
     async def _wait_for(self, *pulls: asyncio.Future[SourceEvent | None]) -> None:
         """Return when one of ``pulls`` is done or something happened (a verdict, a commit, a tick, a stop)."""
@@ -308,16 +330,8 @@ class Pipeline:
             if others := self._homes.claim(stream, partition.name):
                 message = f"also in {min(others)}: its sequences are unscorable; check the message key"
                 self.emit("stream_in_two_partitions", message, partition=partition.name, stream=stream)
-        for stream, late in partition.intake.take_late_without_id():
-            message = (
-                "samples without a sequence id came later than sequences.allowed_lateness, so they have no verdict: "
-                f"{late.n} from {from_us(late.first_us).isoformat()} to {from_us(late.last_us).isoformat()}"
-            )
-            self.emit("late_samples", message, partition=partition.name, stream=stream)
-        for message in partition.intake.take_bad_channels():
-            self.emit("bad_values", message, partition=partition.name)
-        if (refused := partition.intake.take_refused_streams(self._clock.now_us())) is not None:
-            self.emit("too_many_streams", refused, partition=partition.name)
+        for notice in partition.intake.take_notices(self._clock.now_us()):
+            self.emit(notice.kind, notice.text, partition=partition.name, stream=notice.stream)
         partition.set_aside(partition.intake.take_aside())
         now_us = self._clock.monotonic_us()
         for closed in finished:
@@ -325,7 +339,7 @@ class Pipeline:
             split = None
             if self._homes.is_split(sequence.stream):
                 split = "stream seen in two partitions: its samples are split between them; check the message key"
-            task = asyncio.create_task(self._judge.judge(sequence, split))
+            task = asyncio.create_task(self._judge.judge(sequence, partition.payments.ledger, split))
             task.add_done_callback(self._on_done)
             nbytes = sequence.values.nbytes + sequence.times_us.nbytes
             self._in_flight_bytes += nbytes
@@ -392,26 +406,17 @@ class Pipeline:
 
     def _commit_ready(self) -> None:
         for partition in self._partitions.values():
-            if partition.has_verdicts and partition.committing is None:
+            if partition.has_results and partition.committing is None:
                 self._commit(partition)
 
     def _commit(self, partition: Partition) -> None:
         """Begin to commit the judged sequences; ``_finish_tasks`` handles the result."""
-        done = partition.take_judged()
-        judged = [waiting.task.result() for waiting in done]
-        outputs = partition.take_aside()
         events = self._events.take()
-        outputs += self._events.records(events)
-        for waiting, sequence in zip(done, judged, strict=True):
-            partition.intake.assembler.committed(waiting.closed)
-            outputs += sequence.outputs(with_verdicts=self._with_verdicts)
-            self._in_flight_bytes -= waiting.nbytes
-        partition.moved = False
-        update = partition.intake.progress(ended=partition.ended)
-        task = asyncio.create_task(self._committer.commit(update, outputs))
+        results = partition.take_results(self._events.records(events), with_verdicts=self._with_verdicts)
+        self._in_flight_bytes -= sum(waiting.nbytes for waiting in results.done)
+        task = asyncio.create_task(self._committer.commit(results.update, results.outputs))
         task.add_done_callback(self._on_done)
-        since_us = self._clock.monotonic_us()
-        partition.committing = Committing(update, done, judged, task, len(outputs), since_us, events)
+        partition.committing = Committing(results, task, self._clock.monotonic_us(), events)
 
     def _committed(self, partition: Partition, commit: Committing) -> None:
         partition.committing = None
@@ -427,54 +432,38 @@ class Pipeline:
             if not self._stopping:
                 self._restore(partition.event, partition.begin)
             return
-        self._last_update = replace(commit.update, streams={})
-        self._status.moved()
-        partition.committed_us = now_us = self._clock.monotonic_us()
-        partition.low_watermark_us = (
-            commit.update.low_watermark_us if commit.update.low_watermark < commit.update.next_offset else None
-        )
-        partition.commit_took_us = now_us - commit.since_us
-        self._log.debug(
-            "committed",
-            partition=partition.name,
-            next_offset=commit.update.next_offset,
-            low_watermark=commit.update.low_watermark,
-            verdicts=len(commit.done),
-            messages=commit.n_messages,
-        )
-        self.counters.commits += 1
-        for waiting, sequence in zip(commit.done, commit.judged, strict=True):
-            self.counters.verdicts[sequence.verdict.decision] += 1
-            if sequence.verdict.decision == "unscorable":
-                self.counters.count_unscorable(Unscorable(sequence.verdict.detail or "unknown").reason)
-            self.counters.trained_model += sequence.trained_model
-            self.counters.alerts += sequence.alert is not None
-            if waiting.record_us is not None:
-                self._status.latencies.add(self._clock.now_us() - waiting.record_us)
-            if self._on_judged is not None:
-                self._on_judged(sequence, now_us - waiting.since_us)
-        if commit.update.ended:
-            self._log.info("partition ended", partition=partition.name, next_offset=commit.update.next_offset)
+        results = commit.results
+        self._last_update = replace(results.update, streams={}, debts={})
+        partition.committed(results)
+        self._status.committed(partition, commit)
+        if self._on_judged is not None:
+            for waiting, sequence in zip(results.done, results.judged, strict=True):
+                self._on_judged(sequence, partition.committed_us - waiting.since_us)
+        if self._on_explained is not None:
+            for attribution in results.attributions:
+                self._on_explained(attribution)
+        if partition.is_done:
             del self._partitions[partition.name]
         elif partition.ending and not partition.ended and not partition.in_flight:
             self._finish(partition)
 
     async def _drain(self) -> None:
-        """Finish and commit the sequences in flight, dead letters, late records and events."""
+        """Finish and commit the sequences in flight, attributions, dead letters, late records and events."""
         self._is_through = True
         for name in list(self._restoring):
             self._drop(name)
-        while self._waiting or self._is_committing:
-            if self._waiting and self._stopping and self._clock.monotonic_us() >= self._give_up_us:
+        while self._waiting or self._is_committing or self._is_owing:
+            if self._stopping and self._clock.monotonic_us() >= self._give_up_us and self._is_unfinished:
                 self._give_up()
             await self._flush()
             await self._finish_tasks()
             self._commit_ready()
-            if self._is_committing or any(p.in_flight and not p.has_verdicts for p in self._partitions.values()):
+            is_ready = any(partition.has_results for partition in self._partitions.values())
+            if self._is_committing or (self._is_unfinished and not is_ready):
                 await self._wait_for()
         for partition in list(self._partitions.values()):
             is_changed = partition.moved or partition.aside or partition.ended or self._events
-            if is_changed and partition.intake.may_commit:
+            if is_changed and partition.intake.may_commit and not partition.is_over:
                 self._commit(partition)
         while self._is_committing:
             await self._wait_for()
@@ -485,13 +474,28 @@ class Pipeline:
     def _is_committing(self) -> bool:
         return any(partition.committing is not None for partition in self._partitions.values())
 
+    @property
+    def _is_unfinished(self) -> bool:
+        return bool(self._waiting) or any(partition.payments.owes for partition in self._partitions.values())
+
+    @property
+    def _is_owing(self) -> bool:
+        return any(each.payments.owes or each.payments.are_ready for each in self._partitions.values())
+
     def _give_up(self) -> None:
-        """Leave the sequences not judged to the next run; the end of a partition counts only as a whole."""
+        """Leave the sequences not judged to the next run, and the debts, unless no progress is kept.
+
+        The end of a partition counts only as a whole.
+        """
+        why = "the run was stopped before it was made" if isinstance(self._committer, UnsavedCommitter) else None
         for name, partition in list(self._partitions.items()):
-            self._log.info("left to the next run", partition=name, sequences=len(partition.in_flight))
+            left, owed = len(partition.in_flight), partition.payments.owes
+            self._log.info("left to the next run", partition=name, sequences=left, attributions=owed)
             for waiting in partition.in_flight:
                 waiting.task.cancel()
             partition.in_flight.clear()
-            if partition.ended and partition.committing is None:
+            partition.payments.give_up(why=why)
+            is_cut_short = partition.ended and not partition.is_over and partition.committing is None
+            if is_cut_short and why is None:
                 del self._partitions[name]
             partition.ending = False

@@ -7,11 +7,13 @@ import platform
 from collections.abc import Collection
 
 from streamad.errors import StalledError
+from streamad.ingest.windowing import Unscorable
+from streamad.messages import NO_METHOD
 from streamad.plugins import split_url
 from streamad.ports import Clock
-from streamad.runtime.partition import Partition
+from streamad.runtime.partition import Committing, Partition, Results
 from streamad.settings.plant_yaml import Settings
-from streamad.telemetry.logs import get_status_logger
+from streamad.telemetry.logs import get_logger, get_status_logger
 from streamad.telemetry.metrics import Counters, Gauges, Latencies
 
 
@@ -29,12 +31,48 @@ class Status:
         self._clock = clock
         self._counters = counters
         self._log = get_status_logger().bind(plant=settings.name, worker=worker_name(settings))
+        self._detail_log = get_logger().bind(plant=settings.name)
         self._moved_us = self._reported_us = clock.monotonic_us()
         self.latencies = Latencies()
 
     def moved(self) -> None:
         """Note progress."""
         self._moved_us = self._clock.monotonic_us()
+
+    def committed(self, partition: Partition, commit: Committing) -> None:
+        """Note a commit that succeeded, with its verdicts and attributions, and log it."""
+        self.moved()
+        results, update = commit.results, commit.results.update
+        partition.committed_us = now_us = self._clock.monotonic_us()
+        partition.commit_took_us = now_us - commit.since_us
+        partition.low_watermark_us = update.low_watermark_us if update.low_watermark < update.next_offset else None
+        self._log_commit(partition.name, results)
+        counters = self._counters
+        counters.commits += 1
+        for waiting, sequence in zip(results.done, results.judged, strict=True):
+            counters.verdicts[sequence.verdict.decision] += 1
+            if sequence.verdict.decision == "unscorable":
+                counters.count_unscorable(Unscorable(sequence.verdict.detail or "unknown").reason)
+            counters.trained_model += sequence.trained_model
+            counters.alerts += sequence.alert is not None
+            if waiting.record_us is not None:
+                self.latencies.add(self._clock.now_us() - waiting.record_us)
+        made = results.attributions + [each.attribution for each in results.judged if each.attribution is not None]
+        counters.attributions += len(made)
+        counters.unexplained += sum(each.method == NO_METHOD for each in made)
+
+    def _log_commit(self, name: str, results: Results) -> None:
+        update = results.update
+        self._detail_log.debug(
+            "committed",
+            partition=name,
+            next_offset=update.next_offset,
+            low_watermark=update.low_watermark,
+            verdicts=len(results.done),
+            messages=len(results.outputs),
+        )
+        if update.ended:
+            self._detail_log.info("partition ended", partition=name, next_offset=update.next_offset)
 
     def gauges(self, partitions: Collection[Partition], in_flight_bytes: int) -> Gauges:
         """Return the current state; the latencies are those since the last call."""
@@ -48,6 +86,7 @@ class Status:
             open_sequences=sum(partition.intake.assembler.open_sequences for partition in partitions),
             buffered_bytes=sum(partition.intake.assembler.buffered_bytes for partition in partitions) + in_flight_bytes,
             waiting_verdicts=sum(len(partition.in_flight) for partition in partitions),
+            waiting_attributions=sum(partition.payments.owes for partition in partitions),
             latency_p50_ms=p50_ms,
             latency_p99_ms=p99_ms,
         )

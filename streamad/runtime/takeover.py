@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from streamad.ingest.decode import Decoder
 from streamad.ingest.intake import Intake
-from streamad.partition_progress import Progress, after_gap
+from streamad.partition_progress import Debt, Progress, after_gap
 from streamad.ports import Clock, Committer, ResumableSource, Source, TransactionalSource
 from streamad.runtime.partition import IdleClock, Partition
+from streamad.runtime.payments import Payments
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger
 from streamad.telemetry.metrics import Counters
@@ -54,10 +55,21 @@ class Releases:
 
 
 class TakeOver:
-    """Begins to read partitions of ``source`` after their former owners are fenced."""
+    """Begins to read partitions of ``source`` after their former owners are fenced.
 
-    def __init__(self, settings: Settings, source: Source, clock: Clock, counters: Counters) -> None:
+    ``payments`` makes the payments of a partition with these debts; they are taken up at once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: Source,
+        clock: Clock,
+        counters: Counters,
+        payments: Callable[[Collection[Debt]], Payments],
+    ) -> None:
         self._settings = settings
+        self._payments = payments
         self._source = source
         self._clock = clock
         self._counters = counters
@@ -85,7 +97,9 @@ class TakeOver:
             seen_from_start=event.seen_from_start and not has_gap,
             progress=progress,
         )
-        partition = Partition(event, intake, IdleClock(self._settings.run.outage_after), expected=begin, begin=begin)
+        payments = self._payments(() if progress is None else tuple(progress.debts.values()))
+        idle = IdleClock(self._settings.run.outage_after)
+        partition = Partition(event, intake, idle, payments, expected=begin, begin=begin)
         partition.committed_us = self._clock.monotonic_us()
         if progress is not None and progress.low_watermark < progress.next_offset:
             partition.low_watermark_us = progress.low_watermark_us
@@ -100,6 +114,15 @@ class TakeOver:
             "partition assigned", partition=event.partition, begin=begin, first_start=progress is None, **where
         )
         return partition
+
+    def unread(self, progress: Progress) -> Partition:
+        """Return a partition that no source has assigned, to pay its debts; nothing of it is read or judged."""
+        event = PartitionAssigned(progress.partition)
+        intake = Intake(progress.partition, self._settings, self._decoder, self._counters, progress=progress)
+        payments, begin = self._payments(tuple(progress.debts.values())), progress.low_watermark
+        idle = IdleClock(self._settings.run.outage_after)
+        self._log.info("debts of a partition that is not read", partition=progress.partition, debts=payments.owes)
+        return Partition(event, intake, idle, payments, expected=begin, begin=begin, unread=progress, is_over=True)
 
     async def _seek(self, partition: str, offset: int | None, cursor: str | None) -> int:
         if offset is not None and cursor is not None and isinstance(self._source, ResumableSource):

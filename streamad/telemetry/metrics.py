@@ -45,7 +45,8 @@ class Counters:
     ``samples`` = ``sequence_samples`` + ``merged`` + ``late_samples`` + ``dead_letters["time_jump"]`` (one sample each)
     + samples still held: no sample is lost (records
     read again after a failed commit count again). With Kafka every commit is a transaction, and ``commits_failed``
-    counts the aborted ones. ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
+    counts the aborted ones. ``attributions`` are committed, ``unexplained`` those of them without reasons (method
+    none). ``trained_model`` counts judged sequences that trained or calibrated the model, ``held``
     those left open at the end of a finite input. ``without_id`` counts samples left out by
     ``sequences.without_id``. ``bad_values`` counts values that cannot be used, by channel and
     reason; only some of them become dead letters.
@@ -66,6 +67,8 @@ class Counters:
         self.commits_failed = 0
         self.rebalances = 0
         self.alerts = 0
+        self.attributions = 0
+        self.unexplained = 0
         self.trained_model = 0
         self.held = 0
         self.dead_letters: Counter[str] = Counter()
@@ -100,8 +103,8 @@ class Gauges:
     """The state of a run at one moment; None: unknown.
 
     ``lag``: records that wait in the source; ``low_watermark_age_s``: the age of the oldest sample without a verdict,
-    by the records' own times; ``latency_*_ms``: from the time of the record that ended a sequence to the commit of its
-    verdict.
+    by the records' own times; ``waiting_attributions``: committed alerts without theirs; ``latency_*_ms``: from the
+    time of the record that ended a sequence to the commit of its verdict.
     """
 
     partitions: int
@@ -110,6 +113,7 @@ class Gauges:
     open_sequences: int
     buffered_bytes: int
     waiting_verdicts: int
+    waiting_attributions: int
     latency_p50_ms: float | None
     latency_p99_ms: float | None
 

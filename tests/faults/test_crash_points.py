@@ -28,6 +28,7 @@ from tests.support.runtime.disk import Disk
 from tests.support.runtime.pipeline import (
     ROLES,
     TickingClock,
+    explainer_of,
     messy_recordings,
     model_of,
     outputs,
@@ -73,7 +74,9 @@ async def life(settings: Settings, folder: Path, partitions: dict[str, list[Reco
         ModelBank(settings, clock, version_of) if settings.models else MicroBatcher(model_of(), clock, settings.run)
     )
     source = ListSource.of(partitions, batch_records=3)
-    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    pipeline = Pipeline(
+        settings, source, committer, batcher, clock, explainer=explainer_of(settings, clock), with_verdicts=True
+    )
     try:
         await pipeline.run()
     finally:

@@ -33,6 +33,7 @@ from tests.support.runtime.ledger import Ledger
 from tests.support.runtime.pipeline import (
     Run,
     TickingClock,
+    explainer_of,
     line,
     messy_recordings,
     model_of,
@@ -118,6 +119,10 @@ class FencingLedger:
         self._broker = broker
         self._epochs: dict[str, int] = {}
         self._under_way: set[str] = set()
+        self.max_item_bytes: int | None = None
+
+    async def owing(self) -> Mapping[str, Progress]:
+        return {}
 
     async def restore(self, partition: str) -> Progress | None:
         broker = self._broker
@@ -261,7 +266,15 @@ class Worker:
         clock = TickingClock(tick_s)
         source = SharedSource(broker)
         batcher = MicroBatcher(model_of(), clock, settings.run)
-        pipeline = Pipeline(settings, source, FencingLedger(broker), batcher, clock, explain=True, with_verdicts=True)
+        pipeline = Pipeline(
+            settings,
+            source,
+            FencingLedger(broker),
+            batcher,
+            clock,
+            explainer=explainer_of(settings, clock),
+            with_verdicts=True,
+        )
         return cls(source, pipeline, batcher, asyncio.create_task(pipeline.run()))
 
     async def stop(self) -> None:

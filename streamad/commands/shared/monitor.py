@@ -14,7 +14,7 @@ from streamad.commands.shared.console import Fields, count, err, stop_on_signals
 from streamad.commands.shared.figures.report import RunReport
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import StalledError
-from streamad.messages import Alert, Attribution, Event, Verdict
+from streamad.messages import NO_METHOD, Alert, Attribution, Event, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
 from streamad.system.tasks import is_stop
@@ -65,6 +65,8 @@ def _add_reasons(line: Fields, attribution: Attribution) -> None:
         line.add(_cut(segment.text))
     for each in attribution.nearest[:1]:
         line.add(f"nearest normal {_cut(each.sequence)}")
+    if attribution.method == NO_METHOD:
+        line.add("not explained:").add_words(attribution.detail or "no reason given")
 
 
 def _cut(name: str) -> str:
@@ -148,22 +150,25 @@ class Monitor:
         self, source: Source, committer: Committer, *, explain: bool, with_verdicts: bool, version: str | None = None
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
-        from streamad.learn.live.live_learning import models_at_work  # noqa: PLC0415
+        from streamad.learn.live.live_learning import explainer_for, models_at_work  # noqa: PLC0415
         from streamad.runtime.pipeline import Pipeline  # noqa: PLC0415
 
         plant = self._plant
+        explainer = None
         try:
             learning = self._learning
             batchers = await (learning.begin() if learning is not None else models_at_work(plant, version=version))
+            explainer = explainer_for(plant) if explain else None
             pipeline = Pipeline(
                 plant.settings,
                 source,
                 committer,
                 batchers,
                 plant.clock,
-                explain=explain,
+                explainer=explainer,
                 with_verdicts=with_verdicts,
                 on_judged=self._on_judged,
+                on_explained=self._on_explained,
                 events=self._events,
             )
             if learning is not None:
@@ -182,6 +187,8 @@ class Monitor:
             with calm_garbage_collector(), self._bar, stop_on_signals(request_stop, last, repeats_s=repeats_s):
                 await self._run(pipeline, batchers)
         finally:
+            if explainer is not None:
+                explainer.close()
             try:
                 await source.close()
             finally:
@@ -254,6 +261,10 @@ class Monitor:
             err.print(alert_line(alert, judged.attribution))
         elif verdict.decision == "unscorable":
             err.print(unscorable_line(verdict))
+
+    def _on_explained(self, attribution: Attribution) -> None:
+        if not self._quiet:
+            err.print(attribution_line(attribution))
 
     def _on_event(self, event: Event) -> None:
         err.print(event_line(event, names_model=self._plant.settings.models is not None))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from streamad.errors import UsageError
 from streamad.judge.bank import ModelBank
+from streamad.judge.explainer import Explainer
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.learn.feedback.control import Announcer, ControlReader
 from streamad.learn.feedback.exchange import Unread
@@ -51,6 +52,11 @@ async def models_at_work(
     )
     await bank.open()
     return bank
+
+
+def explainer_for(plant: Plant) -> Explainer:
+    """Return what explains the alerts of the plant, with scorers of its own by version."""
+    return Explainer(plant.settings, plant.clock, lambda model: versions_of(plant, model.name).load(model.version))
 
 
 def _in_service(

@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from streamad.errors import CheckpointError
 from streamad.judge.scoring import MicroBatcher
+from streamad.learn.live.live_learning import explainer_for
 from streamad.learn.parts import versions_of
 from streamad.partition_progress import Progress
 from streamad.plant import Plant
@@ -47,8 +48,10 @@ def start(plant: KafkaPlant) -> Worker:
     source = KafkaSource(f"{plant.bootstrap}/{plant.topic}", options, context)
     sinks = {role: KafkaSink(f"{plant.bootstrap}/{plant.output(role)}", KafkaSinkOptions(), context) for role in ROLES}
     committer = source.committer(sinks)
-    batcher = MicroBatcher(versions_of(Plant(settings, plant.folder, clock)).load(), clock, settings.run)
-    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    own = Plant(settings, plant.folder, clock)
+    batcher = MicroBatcher(versions_of(own).load(), clock, settings.run)
+    explainer = explainer_for(own)
+    pipeline = Pipeline(settings, source, committer, batcher, clock, explainer=explainer, with_verdicts=True)
     clients: list[AIOKafkaConsumer | AIOKafkaProducer] = []
     token = CLIENTS.set(clients)  # the worker's tasks inherit it
     worker = Worker(source, committer, batcher, pipeline, asyncio.create_task(pipeline.run()), clients)

@@ -25,6 +25,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from streamad.judge.scoring import MicroBatcher
+from streamad.learn.live.live_learning import explainer_for
 from streamad.learn.parts import versions_of
 from streamad.messages import OutputRecord, Role
 from streamad.plant import Plant
@@ -370,11 +371,16 @@ class KafkaPlant:
                 RecordBatch(partition, tuple(records[i : i + 100]), records[min(i + 99, len(records) - 1)].offset + 1)
                 for i in range(0, len(records), 100)
             ]
-        batcher = MicroBatcher(
-            versions_of(Plant(settings, self.folder, SystemClock())).load(), SystemClock(), settings.run
-        )
+        own = Plant(settings, self.folder, SystemClock())
+        batcher = MicroBatcher(versions_of(own).load(), SystemClock(), settings.run)
         pipeline = Pipeline(
-            settings, ListSource(script), UnsavedCommitter(sinks), batcher, clock, explain=True, with_verdicts=True
+            settings,
+            ListSource(script),
+            UnsavedCommitter(sinks),
+            batcher,
+            clock,
+            explainer=explainer_for(own),
+            with_verdicts=True,
         )
         try:
             await pipeline.run()

@@ -174,7 +174,7 @@ async def learning_run(
         UnsavedCommitter(sinks),
         batchers,
         clock,
-        explain=False,
+        explainer=None,
         with_verdicts=True,
         on_judged=on_judged,
         events=log,

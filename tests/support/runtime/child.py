@@ -21,7 +21,7 @@ from streamad.types import RecordBatch, SourceEvent
 from streamad_connectors.files.formats.options import FileOptions
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
 from streamad_connectors.files.source import FileSource
-from tests.support.runtime.pipeline import ROLES, model_of, settings_of
+from tests.support.runtime.pipeline import ROLES, explainer_of, model_of, settings_of
 
 SETTINGS = settings_of(
     sequences={"allowed_lateness": "3s"}, run={"commit_interval": "1ms", "batch_wait": "1ms", "batch_windows": 4}
@@ -89,7 +89,9 @@ async def _run(
     names = {role: f"out/{role}.jsonl" for role in ROLES}
     committer = LocalCommitter(folder / "checkpoint", sinks, names, check_cursors)
     batcher = MicroBatcher(model_of(), clock, settings.run)
-    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    pipeline = Pipeline(
+        settings, source, committer, batcher, clock, explainer=explainer_of(settings, clock), with_verdicts=True
+    )
     with stop_on_signals(pipeline.request_stop):
         await pipeline.run()
         await batcher.close()

@@ -31,10 +31,14 @@ class Ledger:
         self.commits: list[tuple[ProgressUpdate, Sequence[OutputRecord]]] = []
         self.under_way: set[str] = set()
         self.most_under_way = 0
+        self.max_item_bytes: int | None = None
 
     def __call__(self, sinks: Mapping[Role, ListSink]) -> Ledger:
         self.sinks = sinks
         return self
+
+    async def owing(self) -> Mapping[str, Progress]:
+        return {name: progress for name, progress in self.progress.items() if progress.debts}
 
     async def restore(self, partition: str) -> Progress | None:
         self.calls.append(f"restore {partition}")

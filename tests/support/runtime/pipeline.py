@@ -14,9 +14,10 @@ import numpy as np
 
 from streamad.judge.attribution import Reference
 from streamad.judge.calibration import Calibration
+from streamad.judge.explainer import Explainer
 from streamad.judge.judging import JudgedSequence
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
-from streamad.messages import Event, ModelRef, Role, Verdict
+from streamad.messages import Attribution, Event, ModelRef, Role, Verdict
 from streamad.ports import Clock, Committer, Scorer, Source
 from streamad.runtime.checkpoint import UnsavedCommitter
 from streamad.runtime.pipeline import Pipeline
@@ -64,6 +65,13 @@ def model_of(scorer: Scorer | None = None, *, explains: bool = True) -> ModelInS
     return ModelInService(ModelRef("test", "0001"), scorer, calibration, reference if explains else None)
 
 
+def explainer_of(
+    settings: Settings | None = None, clock: Clock | None = None, model: ModelInService | None = None
+) -> Explainer:
+    """What explains with ``model``, whatever the version."""
+    return Explainer(settings or settings_of(), clock or ManualClock(START_US), lambda _: model or model_of())
+
+
 def settings_of(**sections: Any) -> Settings:
     """Settings of the plant; ``sections`` are merged into its own."""
     content: dict[str, Any] = {
@@ -102,6 +110,7 @@ class Run:
     judged: list[JudgedSequence] = field(default_factory=list)
     latencies_us: list[int] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    explained: list[Attribution] = field(default_factory=list)
 
     def messages(self, role: Role) -> list[Any]:
         """The flushed messages of a role."""
@@ -121,6 +130,8 @@ async def run_pipeline(
     batchers: Batchers | None = None,
     committer: Callable[[Mapping[Role, ListSink]], Committer] = UnsavedCommitter,
     with_verdicts: bool = True,
+    explains: bool = True,
+    explainer: Explainer | None = None,
     while_running: Callable[[Run, asyncio.Task[None]], Any] | None = None,
 ) -> Run:
     """Run a pipeline to its end; ``while_running`` (a coroutine function) may act beside it."""
@@ -132,6 +143,8 @@ async def run_pipeline(
     latencies_us: list[int] = []
     events: list[Event] = []
 
+    explained: list[Attribution] = []
+
     def on_judged(sequence: JudgedSequence, latency_us: int) -> None:
         judged.append(sequence)
         latencies_us.append(latency_us)
@@ -142,12 +155,13 @@ async def run_pipeline(
         committer(sinks),
         batcher,
         clock,
-        explain=True,
+        explainer=(explainer or explainer_of(settings, clock)) if explains else None,
         with_verdicts=with_verdicts,
         on_judged=on_judged,
+        on_explained=explained.append,
         events=EventLog(settings.name, clock, events.append),
     )
-    run = Run(pipeline, sinks, judged, latencies_us, events)
+    run = Run(pipeline, sinks, judged, latencies_us, events, explained)
     task = asyncio.create_task(pipeline.run())
     try:
         if while_running is not None:

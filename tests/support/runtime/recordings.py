@@ -18,7 +18,7 @@ from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
 from streamad_connectors.files.source import FileSource
-from tests.support.runtime.pipeline import ROLES, TickingClock, line, model_of, settings_of
+from tests.support.runtime.pipeline import ROLES, TickingClock, explainer_of, line, model_of, settings_of
 
 
 async def run_recordings(
@@ -44,7 +44,9 @@ async def run_recordings(
     names = {role: f"out/{role}.jsonl" for role in ROLES}
     committer = LocalCommitter(folder / "checkpoint", sinks, names, cast("FileSource", source).check_cursors)
     batcher = MicroBatcher(model_of(), clock, settings.run)
-    pipeline = Pipeline(settings, source, committer, batcher, clock, explain=True, with_verdicts=True)
+    pipeline = Pipeline(
+        settings, source, committer, batcher, clock, explainer=explainer_of(settings, clock), with_verdicts=True
+    )
     run = asyncio.create_task(pipeline.run())
     try:
         if while_running is not None:

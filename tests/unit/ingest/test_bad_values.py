@@ -297,7 +297,7 @@ class Reader:
             if not isinstance(output.message, DeadLetter) or output.message.kind != "bad_value":
                 continue
             self.letters.append((output.message.origin.offset, output.message.error))
-        self.events += self.intake.take_bad_channels()
+        self.events += [each.text for each in self.intake.take_notices(START_US) if each.kind == "bad_values"]
 
     def committed(self) -> Progress:
         merged = merge(self.progress, self.intake.progress())

@@ -111,10 +111,11 @@ def test_samples_an_hour_back_give_one_verdict_for_each_sequence() -> None:
 def test_late_samples_without_ids_are_told_of_once_they_end() -> None:
     reader = Reader(end=["gap"], gap="10s")
     reader.read(*(line("press", None, [t]) for t in (100.0, 101.0, 50.0, 52.0, 51.0)))
-    assert reader.intake.take_late_without_id() == []
+    assert reader.intake.take_notices(START_US) == []
     reader.end()
-    ((stream, late),) = reader.intake.take_late_without_id()
-    assert (stream, late.n, late.last_us - late.first_us) == ("press", 3, 2_000_000)
+    (notice,) = reader.intake.take_notices(START_US)
+    assert (notice.kind, notice.stream) == ("late_samples", "press")
+    assert "so they have no verdict: 3 from 2026-01-01T00:00:50+00:00 to 2026-01-01T00:00:52+00:00" in notice.text
     assert reader.reasons == {"end_of_input": 1}
 
 

@@ -15,12 +15,22 @@ import pytest
 from streamad.errors import ArtifactError, DetectorError, StreamadError
 from streamad.ingest.windowing import Unscorable
 from streamad.judge.bank import RETRY_US, ModelBank
+from streamad.judge.debts import Ledger
 from streamad.judge.judging import Judge
 from streamad.judge.scoring import Batchers, MicroBatcher, ModelInService
 from streamad.messages import ModelRef
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position, Window
-from tests.support.runtime.pipeline import CHANNELS, START_US, L, SquareScorer, model_of, settings_of, steps, until
+from tests.support.runtime.pipeline import (
+    CHANNELS,
+    START_US,
+    L,
+    SquareScorer,
+    model_of,
+    settings_of,
+    steps,
+    until,
+)
 
 
 class ThreadScorer(SquareScorer):
@@ -140,8 +150,8 @@ async def test_a_value_without_a_model_learns_and_its_batcher_is_known_before_it
 
     async with bank_of(models, on_new) as bank:
         settings = settings_of(models={"field": "recipe"}, model={"name": "press"})
-        judge = Judge(settings, bank, ManualClock(START_US), explain=True)
-        known, new, mixed, none = [await judge.judge(sequence_of(*routes)) for routes in ("A", "B", "AB", "")]
+        judge = Judge(settings, bank, ManualClock(START_US), None)
+        known, new, mixed, none = [await judge.judge(sequence_of(*routes), Ledger()) for routes in ("A", "B", "AB", "")]
         assert (known.verdict.decision, known.model_name) == ("normal", "press.A")
         assert known.verdict.model == ModelRef("press.A", "0001")
         assert (new.verdict.decision, new.verdict.detail) == ("learning", "press.B: 0 of 200")

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from streamad.ingest.windowing import Unscorable
+from streamad.judge.attribution import METHOD
+from streamad.judge.debts import Ledger, terms_of, window_of
 from streamad.judge.judging import Judge, JudgedSequence
 from streamad.judge.scoring import MicroBatcher
+from streamad.messages import NO_METHOD
 from streamad.testing import ManualClock
 from streamad.types import FinishedSequence, FloatArray, IntArray, Position
-from tests.support.runtime.pipeline import CHANNELS, START_US, SquareScorer, model_of, settings_of
+from tests.support.runtime.pipeline import CHANNELS, START_US, SquareScorer, explainer_of, model_of, settings_of
 
 
 def sequence_of(n: int, value: float = 1.0, *, partial: bool = False) -> FinishedSequence:
@@ -30,13 +33,17 @@ async def judged(
     refused: str | None = None,
     explain: bool = True,
     explains: bool = True,
+    max_item_bytes: int | None = None,
     scorer: SquareScorer | None = None,
 ) -> tuple[JudgedSequence, SquareScorer]:
     settings = settings_of()
     scorer, clock = scorer or SquareScorer(), ManualClock(START_US)
-    batcher = MicroBatcher(model_of(scorer, explains=explains), clock, settings.run)
+    model = model_of(scorer, explains=explains)
+    batcher = MicroBatcher(model, clock, settings.run)
+    explainer = explainer_of(settings, clock, model) if explain else None
     try:
-        return await Judge(settings, batcher, clock, explain=explain).judge(sequence, refused), scorer
+        ledger = Ledger(max_item_bytes=max_item_bytes)
+        return await Judge(settings, batcher, clock, explainer).judge(sequence, ledger, refused), scorer
     finally:
         await batcher.close()
 
@@ -48,23 +55,38 @@ async def test_a_normal_sequence_gets_a_verdict_and_nothing_else() -> None:
     assert sequence.outputs(with_verdicts=False) == []
 
 
-async def test_an_anomalous_sequence_gets_verdict_alert_and_attribution_under_its_streams_key() -> None:
-    sequence, _ = await judged(sequence_of(5, 10.0))
+async def test_an_anomalous_sequence_gets_verdict_and_alert_and_owes_the_attribution() -> None:
+    sequence, scorer = await judged(sequence_of(5, 10.0))
     records = sequence.outputs(with_verdicts=True)
-    assert [(record.role, record.key) for record in records] == [
-        ("verdicts", "a"),
-        ("alerts", "a"),
-        ("attributions", "a"),
-    ]
-    assert [record.role for record in sequence.outputs(with_verdicts=False)] == ["alerts", "attributions"]
-
-
-@pytest.mark.parametrize(("explain", "explains"), [(False, True), (True, False)])
-async def test_an_alert_stands_alone_if_attribution_is_off_or_the_model_has_none(explain: bool, explains: bool) -> None:
-    sequence, scorer = await judged(sequence_of(5, 10.0), explain=explain, explains=explains)
-    assert sequence.alert is not None
-    assert sequence.attribution is None
+    assert [(record.role, record.key) for record in records] == [("verdicts", "a"), ("alerts", "a")]
+    assert [record.role for record in sequence.outputs(with_verdicts=False)] == ["alerts"]
+    assert sequence.debt is not None
+    assert sequence.debt.alert == sequence.alert
+    assert window_of(sequence.debt).values.tolist() == sequence.window.values.tolist()  # type: ignore[union-attr]
+    assert terms_of(sequence.debt).tolist() == [100.0] * len(CHANNELS)
     assert scorer.n_windows == 1
+
+
+async def test_an_alert_whose_debt_has_no_room_waits_for_its_attribution() -> None:
+    sequence, _ = await judged(sequence_of(5, 10.0), max_item_bytes=100)
+    assert sequence.debt is None
+    assert [record.role for record in sequence.outputs(with_verdicts=False)] == ["alerts", "attributions"]
+    assert sequence.attribution is not None
+    assert sequence.attribution.method == METHOD
+
+
+async def test_an_alert_stands_alone_if_attribution_is_off() -> None:
+    sequence, scorer = await judged(sequence_of(5, 10.0), explain=False)
+    assert sequence.alert is not None
+    assert (sequence.attribution, sequence.debt) == (None, None)
+    assert scorer.n_windows == 1
+
+
+async def test_an_attribution_by_a_model_without_reference_windows_says_so() -> None:
+    sequence, _ = await judged(sequence_of(5, 10.0), explains=False, max_item_bytes=100)
+    assert sequence.attribution is not None
+    assert (sequence.attribution.method, sequence.attribution.channels) == (NO_METHOD, [])
+    assert "has no reference windows" in str(sequence.attribution.detail)
 
 
 @pytest.mark.parametrize(("partial", "refused"), [(True, None), (False, "split between two partitions")])
@@ -95,15 +117,15 @@ async def test_without_a_model_the_verdict_states_the_progress_of_learning_and_n
     clock = ManualClock(START_US)
     batcher = MicroBatcher(None, clock, settings.run, name="press")
     batcher.learning = lambda: "3 of 200"
-    judge = Judge(settings, batcher, clock, explain=True)
-    sequence = await judge.judge(sequence_of(5, 10.0))
+    judge = Judge(settings, batcher, clock, explainer_of(settings, clock))
+    sequence = await judge.judge(sequence_of(5, 10.0), Ledger())
     verdict = sequence.verdict
     assert (verdict.decision, verdict.detail, verdict.model, verdict.score) == ("learning", "3 of 200", None, None)
     assert sequence.window is not None
     assert sequence.model_name == "press"
     assert [record.role for record in sequence.outputs(with_verdicts=True)] == ["verdicts"]
     assert sequence.outputs(with_verdicts=False) == []
-    refused = await judge.judge(sequence_of(5, partial=True))
+    refused = await judge.judge(sequence_of(5, partial=True), Ledger())
     assert (refused.verdict.decision, refused.verdict.model) == ("unscorable", None)
     await batcher.close()
 
@@ -116,7 +138,7 @@ async def test_a_sequence_for_which_there_is_no_model_is_unscorable_with_a_reaso
     settings = settings_of()
     clock = ManualClock(START_US)
     batcher = Nobody(model_of(), clock, settings.run)
-    sequence = await Judge(settings, batcher, clock, explain=True).judge(sequence_of(5))
+    sequence = await Judge(settings, batcher, clock, explainer_of(settings, clock)).judge(sequence_of(5), Ledger())
     assert (sequence.verdict.decision, sequence.verdict.detail) == ("unscorable", "no model for ()")
     assert (sequence.verdict.model, sequence.window, sequence.model_name) == (None, None, "")
     await batcher.close()

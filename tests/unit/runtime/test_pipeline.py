@@ -277,18 +277,6 @@ async def test_a_failing_scorer_ends_the_run_and_commits_nothing_of_what_failed(
     assert caplog.records == []  # no "exception was never retrieved" for the other 38
 
 
-async def test_a_model_that_fails_while_explaining_is_a_detector_error_too() -> None:
-    class Unwilling(SquareScorer):
-        def score(self, windows: Any, lengths: Any) -> Any:
-            if len(windows) > 1:
-                raise RuntimeError("no room for so many")
-            return super().score(windows, lengths)
-
-    records = records_of([line("a", "1", range(5), 10.0, end=True)])
-    with pytest.raises(DetectorError, match="no room for so many"):
-        await run_pipeline(ListSource.of({"p": records}), model=model_of(Unwilling()))
-
-
 async def test_what_was_judged_before_a_failure_is_committed_first() -> None:
     class FailsOnTens(SquareScorer):
         def score(self, windows: Any, lengths: Any) -> Any:

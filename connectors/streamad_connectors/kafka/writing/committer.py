@@ -101,7 +101,16 @@ class KafkaCommitter:
         self._is_closed = False
         self._log = get_logger()
 
+    @property
+    def max_item_bytes(self) -> int:
+        """Return how large an item may be: the progress topic need not take more than Kafka's default."""
+        return min(self._max_message_bytes, KafkaSinkOptions().max_message_bytes)
+
     # --- restore ---
+
+    async def owing(self) -> Mapping[str, Progress]:
+        """Return nothing: every partition is assigned to a worker, which pays its debts."""
+        return {}
 
     async def restore(self, partition: str) -> Progress | None:
         """Fence every former owner of ``partition`` and return its last committed progress, None the first time.

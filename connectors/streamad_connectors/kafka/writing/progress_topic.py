@@ -1,12 +1,14 @@
 """A partition's progress as records of a compacted topic: the records of a commit, and their reading at a restart.
 
 Keys: ``p`` the partition's head; ``s:{stream}`` a stream's head; ``c:{stream}:{serial}`` and ``t:{stream}:{serial}``
-the buckets of its closed ids and of its starts. A commit appends to the last bucket and rewrites no other.
+the buckets of its closed ids and of its starts; ``x:{alert_id}`` a debt. A commit appends to the last bucket and
+rewrites no other. Readers skip items of other kinds, which a later streamad may write.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -16,13 +18,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from streamad.errors import CheckpointError
-from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.partition_progress import Debt, Progress, ProgressUpdate, StreamProgress, merge
 from streamad_connectors.kafka.client.stopping import connected, discard
 
 SCHEMA_VERSION = 1
 # Most ids (about 30 bytes each) of a stream that a commit rewrites.
 BUCKET_ENTRIES = 256
-_HEAD, _STREAM, _CLOSED, _STARTS = b"p", b"s:", b"c:", b"t:"
+_HEAD, _STREAM, _CLOSED, _STARTS, _DEBT = b"p", b"s:", b"c:", b"t:", b"x:"
+_ANY_KIND = re.compile(rb"[a-z]:")
 _FETCH_BYTES = 8_000_000
 _FETCH_WAIT_MS = 50
 
@@ -77,6 +80,7 @@ _version = msgspec.msgpack.Decoder(_Version)
 _head = msgspec.msgpack.Decoder(_Head)
 _stream_head = msgspec.msgpack.Decoder(_StreamHead)
 _closed_bucket = msgspec.msgpack.Decoder(list[tuple[str, int | None]])
+_debt = msgspec.msgpack.Decoder(Debt)
 _starts_bucket = msgspec.msgpack.Decoder(list[tuple[str, tuple[int, int] | None]])
 
 
@@ -247,8 +251,17 @@ class ProgressLog:
         head = _head.decode(raw)
         if head.progress.partition != self._partition:
             raise ValueError(f"it is that of {head.progress.partition}")
+        debts = self._read_debts({key: found.pop(key) for key in [*found] if key.startswith(_DEBT)})
         streams = self._read_streams(found)
-        return Saved(msgspec.structs.replace(head.progress, streams=streams), head.n_partitions)
+        return Saved(msgspec.structs.replace(head.progress, streams=streams, debts=debts), head.n_partitions)
+
+    @staticmethod
+    def _read_debts(found: Mapping[bytes, bytes]) -> dict[str, Debt]:
+        """Return the debts, the oldest first."""
+        debts = sorted(map(_debt.decode, found.values()), key=lambda debt: (debt.alert.created_at, debt.alert.alert_id))
+        if {_DEBT + debt.alert.alert_id.encode() for debt in debts} != found.keys():
+            raise ValueError("debts and their keys differ")
+        return {debt.alert.alert_id: debt for debt in debts}
 
     def _read_streams(self, found: dict[bytes, bytes]) -> dict[str, StreamProgress]:
         heads: dict[str, _StreamHead] = {}
@@ -257,6 +270,8 @@ class ProgressLog:
         for key, value in found.items():
             if key.startswith(_STREAM):
                 heads[key.removeprefix(_STREAM).decode()] = _stream_head.decode(value)
+                continue
+            if not key.startswith((_CLOSED, _STARTS)) and _ANY_KIND.match(key):
                 continue
             owner, colon, first = key[2:].rpartition(b":")
             if not colon or not first.isdigit() or not key.startswith((_CLOSED, _STARTS)):
@@ -288,7 +303,10 @@ class ProgressLog:
                 items += stream.delete(name.encode()) if stream is not None else ()
             else:
                 items += self._streams.setdefault(name, _Stream()).write(name.encode(), progress)
-        head = _Head(n_partitions=n_partitions, progress=merge(None, msgspec.structs.replace(update, streams={})))
+        for name, debt in update.debts.items():
+            items.append(Item(_DEBT + name.encode(), None if debt is None else _encoder.encode(debt)))
+        alone = msgspec.structs.replace(update, streams={}, debts={})
+        head = _Head(n_partitions=n_partitions, progress=merge(None, alone))
         items.append(Item(_HEAD, _encoder.encode(head)))
         return items
 

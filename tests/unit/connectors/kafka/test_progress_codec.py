@@ -11,11 +11,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import CheckpointError
-from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.messages import Alert, ModelRef
+from streamad.partition_progress import Debt, Progress, ProgressUpdate, StreamProgress, merge
+from streamad.types import from_us
 from streamad_connectors.kafka.writing.progress_topic import BUCKET_ENTRIES, Item, ProgressLog
 
 PARTITION = "press:line-a-3"
 NAMES = ["a", "a:0", "c:a:256", "", "p", "ü:ß/\x00"]
+
+
+def debt_of_alert(number: int) -> Debt:
+    """A debt whose id and time are its number's."""
+    alert = Alert(
+        alert_id=f"{number:032x}",
+        stream="s",
+        sequence=f"{number}",
+        reason="marker",
+        start_time=from_us(0),
+        end_time=from_us(1),
+        n_samples=2,
+        score=1.5,
+        p_value=0.01,
+        false_alarm_rate=0.02,
+        tail="empirical",
+        model=ModelRef("m", "0001"),
+        created_at=from_us(number),
+    )
+    return Debt(alert=alert, terms=b"\0\0\0\1", shape=(1, 2), length=2, window=bytes(8))
+
 
 clocks = st.integers(-(2**40), 2**60)
 ids = st.sampled_from([f"id{number}" for number in range(12)])
@@ -42,6 +65,9 @@ updates = st.builds(
     ended=st.booleans(),
     cursor=st.none() | st.text(),
     untold=st.lists(st.tuples(st.sampled_from(NAMES), ids, st.integers(0, 2**62)), max_size=3).map(tuple),
+    debts=st.dictionaries(st.sampled_from(range(6)), st.booleans(), max_size=4).map(
+        lambda drawn: {f"{number:032x}": debt_of_alert(number) if owed else None for number, owed in drawn.items()}
+    ),
 )
 
 
@@ -196,7 +222,8 @@ def with_head(**changes: object) -> list[Item]:
         (lambda items: [*items, Item(b"p", b"\x81\xa5other" + b"\x91" * 100_000)], "cannot be decoded"),
         (lambda items: [*items, Item(b"p", b"\x81\xa1\xff\x01")], "cannot be decoded"),
         (lambda items: [*items, Item(b"", b"x")], "unknown key b''"),
-        (lambda items: [*items, Item(b"x:s:1", b"x")], "unknown key"),
+        (lambda items: [*items, Item(b"other", b"x")], "unknown key"),
+        (lambda items: [*items, Item(b"x:s:1", b"x")], "cannot be decoded"),
         (lambda items: [*items, Item(b"c:s:one", b"x")], "unknown key"),
         (lambda items: [*items, Item(b"c:other:0", b"\x90")], "unknown stream 'other'"),
         (lambda items: [*items, Item(b"s:\xff", b"\x90")], "cannot be decoded"),
@@ -216,3 +243,8 @@ def test_damaged_or_foreign_progress_is_refused_in_one_line(damage: object, says
 def test_what_a_newer_version_wrote_is_refused() -> None:
     with pytest.raises(CheckpointError, match=r"format 2, here 1.*go on with that version"):
         ProgressLog.read(PARTITION, with_head(schema_version=2, n_partitions="unheard of"))
+
+
+def test_items_of_a_kind_that_a_later_streamad_writes_are_skipped() -> None:
+    items = ProgressLog(PARTITION).write(update_of(remembering(0, 3)), 6)
+    assert read([*items, Item(b"y:anything", b"x")])[1] == read(items)[1]

@@ -1,0 +1,159 @@
+"""Makes attributions behind the verdicts: in a thread of its own, with scorers of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+
+from streamad.errors import StreamadError
+from streamad.ingest.windowing import shown_share
+from streamad.judge.attribution import METHOD, explain
+from streamad.judge.debts import LostWindowError, terms_of, window_of
+from streamad.judge.scoring import ModelInService
+from streamad.judge.verdicts import make_attribution, unexplained
+from streamad.messages import Alert, Attribution, ModelRef
+from streamad.partition_progress import Debt
+from streamad.plugins import failure_of
+from streamad.ports import Clock
+from streamad.safe_text import masked, one_line, text_of
+from streamad.settings.plant_yaml import Settings
+from streamad.system.clock import pause
+from streamad.system.threads import LoneThread
+from streamad.types import FloatArray, Window
+
+LIMIT_S = 60.0
+"""An attribution that takes longer is given up."""
+_MOST_MODELS = 4
+_REASON_CHARACTERS = 300
+
+
+class _UnexplainedError(Exception):
+    """Raised where an alert cannot be explained, with the reason."""
+
+
+class _Worker:
+    """A thread with the models that it has loaded; only it uses their scorers."""
+
+    def __init__(self, settings: Settings, load: Callable[[ModelRef], ModelInService]) -> None:
+        self._settings = settings
+        self._load = load
+        self._models: OrderedDict[ModelRef, ModelInService] = OrderedDict()
+        self._thread = LoneThread("streamad-explaining")
+
+    def begin(self, alert: Alert, terms: FloatArray, window: Window) -> Future[Attribution]:
+        """Begin to explain ``alert``; the result may be _UnexplainedError."""
+        return self._thread.submit(self._explained, alert, terms, window)
+
+    def close(self) -> None:
+        """Take no more; a call under way runs to its end."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _explained(self, alert: Alert, terms: FloatArray, window: Window) -> Attribution:
+        try:
+            model = self._model(alert.model)
+        except BaseException as error:  # noqa: BLE001 - the model is foreign code and may fail in any way
+            raise _UnexplainedError(f"{_label(alert.model)} cannot be loaded any more: {_reason(error)}") from None
+        if model.reference is None:
+            raise _UnexplainedError(f"{_label(alert.model)} has no reference windows to compare with: train again")
+        span_us = round((alert.end_time - alert.start_time) / timedelta(microseconds=1))
+        try:
+            return make_attribution(
+                alert,
+                terms,
+                calibration=model.calibration,
+                explanation=explain(model.scorer, window, model.reference, model.envelope),
+                channels=self._settings.channel_specs,
+                method=METHOD,
+                names=model.terms,
+                shown=shown_share(self._settings.window, alert.n_samples, span_us),
+            )
+        except BaseException as error:  # noqa: BLE001 - as above
+            raise _UnexplainedError(f"{_label(alert.model)} failed while explaining: {_reason(error)}") from None
+
+    def _model(self, ref: ModelRef) -> ModelInService:
+        model = self._models.pop(ref, None)
+        if model is None:
+            model = self._load(ref)
+        self._models[ref] = model
+        while len(self._models) > _MOST_MODELS:
+            self._models.popitem(last=False)
+        return model
+
+
+class Explainer:
+    """Makes attributions, one at a time.
+
+    ``load`` returns a model by name and version, with a scorer that nobody else uses. Law: every alert gets its
+    attribution, by method "none" with the reason if the model cannot be loaded, fails, or takes over a minute. A thread
+    that hangs is left to itself; alerts of its model are not explained until its call returns. Use inside one running
+    event loop.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock, load: Callable[[ModelRef], ModelInService]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._load = load
+        self._limit_s = LIMIT_S
+        if settings.run.stall_timeout:  # an alert that waits for its attribution must not stall the run
+            self._limit_s = min(LIMIT_S, settings.run.stall_timeout / 2e6)
+        self._worker = _Worker(settings, load)
+        self._one_at_a_time = asyncio.Lock()
+        self._one_debt_at_a_time = asyncio.Lock()
+        self._hanging: dict[ModelRef, Future[Attribution]] = {}
+
+    async def attribution(self, alert: Alert, terms: FloatArray, window: Window) -> Attribution:
+        """Return why ``alert`` was raised. Never fails."""
+        try:
+            async with self._one_at_a_time:
+                return await self._made(alert, terms, window)
+        except _UnexplainedError as error:
+            return unexplained(alert, str(error))
+
+    async def attribution_of(self, debt: Debt) -> Attribution:
+        """Return the attribution that is owed, after the alerts that wait for theirs. Never fails."""
+        async with self._one_debt_at_a_time:
+            try:
+                terms, window = terms_of(debt), window_of(debt)
+            except LostWindowError as error:
+                return unexplained(debt.alert, str(error))
+            return await self.attribution(debt.alert, terms, window)
+
+    def close(self) -> None:
+        """Take no more; a call under way runs to its end, at most until the process ends."""
+        self._worker.close()
+
+    async def _made(self, alert: Alert, terms: FloatArray, window: Window) -> Attribution:
+        stuck = self._hanging.get(alert.model)
+        if stuck is not None and not stuck.done():
+            raise _UnexplainedError(f"{_label(alert.model)} is still busy with an alert before: it hangs")
+        call = self._worker.begin(alert, terms, window)
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        call.add_done_callback(lambda _: _wake(loop, ended))
+        if not call.done():
+            await pause(self._limit_s, self._clock, ended)
+        if call.done():
+            return call.result()
+        self._hanging[alert.model] = call
+        self._worker.close()
+        self._worker = _Worker(self._settings, self._load)
+        raise _UnexplainedError(f"explaining took longer than {self._limit_s:g} s and was given up")
+
+
+def _wake(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    try:
+        loop.call_soon_threadsafe(ended.set)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return
+
+
+def _label(model: ModelRef) -> str:
+    return f"model {model.name} {model.version}"
+
+
+def _reason(error: BaseException) -> str:
+    text = text_of(error) if isinstance(error, StreamadError) else failure_of(error)
+    return masked(one_line(text))[:_REASON_CHARACTERS]

@@ -1,0 +1,125 @@
+"""Every alert gets its attribution, by method "none" with the reason whatever the model does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from streamad.errors import ArtifactError
+from streamad.judge.attribution import METHOD
+from streamad.judge.debts import debt_of
+from streamad.judge.explainer import LIMIT_S, Explainer
+from streamad.messages import NO_METHOD
+from streamad.testing import ManualClock
+from streamad.types import Window
+from tests.support.runtime.debts import Explaining, alert_of
+from tests.support.runtime.pipeline import CHANNELS, START_US, L, settings_of, steps, until
+
+WINDOW = Window(np.pad(np.full((len(CHANNELS), 5), 10.0, dtype=np.float32), ((0, 0), (0, L - 5))), 5)
+TERMS = np.full(len(CHANNELS), 100.0, dtype=np.float32)
+
+
+def explainer_with(load: Explaining, clock: ManualClock | None = None) -> Explainer:
+    return Explainer(settings_of(), clock or ManualClock(START_US), load)
+
+
+async def test_an_attribution_is_that_of_the_alert_and_its_model() -> None:
+    load = Explaining()
+    attribution = await explainer_with(load).attribution_of(debt_of(alert_of(3, "0007"), TERMS, WINDOW))
+    assert (attribution.alert_id, attribution.model.version) == (alert_of(3).alert_id, "0007")
+    assert (attribution.method, len(attribution.channels)) == (METHOD, len(CHANNELS))
+    assert [term.term for term in attribution.terms] == TERMS.tolist()
+    assert [model.version for model in load.loads] == ["0007"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        RuntimeError("no room"),
+        SystemExit(3),
+        asyncio.CancelledError(),
+        StopIteration(),
+        BaseExceptionGroup("x", [KeyError()]),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+@pytest.mark.parametrize("where", ["failure", "load_failure"])
+async def test_whatever_a_model_raises_the_alert_gets_an_attribution_with_the_reason(
+    failure: BaseException, where: str
+) -> None:
+    load = Explaining()
+    setattr(load, where, failure)
+    explainer = explainer_with(load)
+    attribution = await explainer.attribution(alert_of(1), TERMS, WINDOW)
+    assert (attribution.method, attribution.terms, attribution.channels) == (NO_METHOD, [], [])
+    assert "model test 0001" in str(attribution.detail)
+    setattr(load, where, None)
+    assert (await explainer.attribution(alert_of(2), TERMS, WINDOW)).method == METHOD
+
+
+async def test_a_version_that_is_gone_is_named_and_secrets_are_masked() -> None:
+    load = Explaining()
+    load.load_failure = ArtifactError("s3://me:geheim@host/x is gone")
+    attribution = await explainer_with(load).attribution(alert_of(1), TERMS, WINDOW)
+    assert "cannot be loaded any more" in str(attribution.detail)
+    assert "geheim" not in str(attribution.detail)
+
+
+async def test_a_lost_window_ends_the_debt_too() -> None:
+    debt = debt_of(alert_of(1), TERMS, WINDOW)
+    attribution = await explainer_with(Explaining()).attribution_of(
+        type(debt)(**{**{name: getattr(debt, name) for name in debt.__struct_fields__}, "window": b""})
+    )
+    assert (attribution.method, attribution.detail) == (NO_METHOD, "its window is gone")
+
+
+async def test_an_attribution_that_takes_over_a_minute_is_given_up_and_other_models_are_explained() -> None:
+    clock, load = ManualClock(START_US), Explaining(is_open=False)
+    explainer = explainer_with(load, clock)
+    hanging = asyncio.create_task(explainer.attribution(alert_of(1), TERMS, WINDOW))
+    await until(lambda: load.n_waiting == 1 and clock.n_sleepers == 1)
+    clock.advance(LIMIT_S - 1)
+    await asyncio.sleep(0)
+    assert not hanging.done()
+    clock.advance(1)
+    assert "longer than 60 s" in str((await hanging).detail)
+    again = await explainer.attribution(alert_of(2), TERMS, WINDOW)
+    assert (again.method, load.n_waiting) == (NO_METHOD, 1)
+    assert "hangs" in str(again.detail)
+    others = asyncio.create_task(explainer.attribution(alert_of(3, "0002"), TERMS, WINDOW))
+    await until(lambda: load.n_waiting == 2)  # in a thread of its own
+    load.gate.set()
+    assert (await others).method == METHOD
+    while (back := await explainer.attribution(alert_of(4), TERMS, WINDOW)).method == NO_METHOD:
+        await steps(1)  # until the call that hung has returned
+    assert back.method == METHOD
+
+
+async def test_an_alert_that_waits_goes_before_all_debts_but_the_first() -> None:
+    load, order = Explaining(is_open=False), []
+    explainer = explainer_with(load)
+
+    async def note(name: str, making: object) -> None:
+        await making  # type: ignore[misc]
+        order.append(name)
+
+    debts = [
+        asyncio.create_task(note(f"debt {n}", explainer.attribution_of(debt_of(alert_of(n), TERMS, WINDOW))))
+        for n in range(3)
+    ]
+    await until(lambda: load.n_waiting == 1)
+    alert = asyncio.create_task(note("alert", explainer.attribution(alert_of(9), TERMS, WINDOW)))
+    await asyncio.sleep(0)
+    load.gate.set()
+    await asyncio.gather(alert, *debts)
+    assert order == ["debt 0", "alert", "debt 1", "debt 2"]
+
+
+async def test_four_models_are_kept_the_latest_ones() -> None:
+    load = Explaining()
+    explainer = explainer_with(load)
+    for version in ("1", "2", "3", "4", "1", "5", "1", "2"):
+        await explainer.attribution(alert_of(1, version), TERMS, WINDOW)
+    assert [model.version for model in load.loads] == ["1", "2", "3", "4", "5", "2"]
