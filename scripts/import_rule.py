@@ -39,7 +39,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.errors": ("streamad.safe_text",),
     "streamad.messages": (),
     "streamad.types": ("streamad.messages",),
-    "streamad.partition_progress": (),
+    "streamad.partition_progress": ("streamad.messages",),
     "streamad.ports": _VOCABULARY,
     "streamad.injected_faults": ("streamad.types",),
     "streamad.plugins": (*_VOCABULARY, "streamad.ports"),

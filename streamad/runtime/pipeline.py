@@ -49,10 +49,9 @@ class Pipeline:
     Verdicts of a partition commit in the order in which its sequences ended, together with the dead letters and late
     records of everything read so far and the progress that covers it; partitions commit independently of each other
     and of reading. A partition that its committer lost is restored from its progress and read again.
-    ``explainer`` makes attributions of alerts, behind the verdicts; ``with_verdicts`` writes a verdict for every
-    sequence. After the commit ``on_judged`` is called with the latency in us since the batch that ended the sequence,
-    ``on_explained`` with an attribution. Tasks beside the pipeline log through ``events``, which may exist before the
-    pipeline, or through ``emit``.
+    ``explainer`` makes attributions, behind the verdicts; ``with_verdicts`` writes a verdict for every sequence. After
+    the commit ``on_judged`` is called with the latency in us since the batch that ended the sequence, ``on_explained``
+    with an attribution. Tasks beside the pipeline log through ``events`` or ``emit``.
     """
 
     def __init__(

@@ -146,8 +146,9 @@ def source_text(*folders: str) -> str:
 
 
 def test_every_event_is_documented_once_and_no_other() -> None:
-    code = source_text("connectors/streamad_connectors/kafka") + (ROOT / "streamad/runtime/pipeline.py").read_text()
-    emitted = set(re.findall(r'(?:SourceNotice|\b_notice|\b_?emit)\(\s*"([a-z_]+)"', code))
+    code = source_text("connectors/streamad_connectors/kafka")
+    code += "".join((ROOT / name).read_text() for name in ("streamad/runtime/pipeline.py", "streamad/ingest/intake.py"))
+    emitted = set(re.findall(r'(?:SourceNotice|Notice|\b_notice|\b_?emit)\(\s*"([a-z_]+)"', code))
     rows = re.findall(r"^\| `([a-z_]+)` \|", section("Events"), re.MULTILINE)
     assert len(emitted) > 5
     assert sorted(rows) == sorted(emitted)
