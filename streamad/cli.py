@@ -125,7 +125,7 @@ def _known(error: BaseException) -> str | None:
     plugins = sys.modules.get("streamad.plugins")
     failure: str | None = None if plugins is None else plugins.plugin_failure(error)
     if isinstance(error, OSError) and error.filename is not None and (failure is None or _OUR_PLUGINS in failure):
-        return f"{visible(str(error.filename))[:_SHOWN]}: {error.strerror}"  # of a path that the user gave
+        return f"{visible(masked(str(error.filename)))[:_SHOWN]}: {error.strerror}"  # of a path that the user gave
     if failure is not None:
         return visible(masked(failure))
     if not isinstance(error, OSError) or _stdout_works():

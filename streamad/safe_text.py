@@ -20,13 +20,17 @@ _SECRET_NAME = (
 )
 _IS_SECRET = re.compile(_SECRET_NAME, re.IGNORECASE)
 _PARAMETER = re.compile(rf"([?&;#]{_SECRET_NAME}(?:=|%3D))[^&;\s\"'<>]*", re.IGNORECASE)
-# User and password end at the last @: they may hold any other character but spaces and quotes. A URL that was taken for
-# a path has lost one of its slashes.
-_USER = re.compile(r"(?<![A-Za-z0-9+.-])((?!file:)[A-Za-z][A-Za-z0-9+.-]+:/+|kafka:)[^\s\"'<>]*@", re.IGNORECASE)
+# User and password end at the last @: they may hold any other character but spaces, and quotes only inside of a word:
+# a quote before punctuation ends a quoted URL. A URL that was taken for a path has lost one of its slashes. The lengths
+# are bounded, or a hostile text would take a time that grows with its square.
+_INSIDE = r"(?:[^\s\"'<>]|[\"'](?=[^\s\"'<>,:;.)\]}]))"
+_USER = re.compile(
+    rf"(?<![A-Za-z0-9+.-])((?!file:)[A-Za-z][A-Za-z0-9+.-]{{1,63}}:/{{1,9}}|kafka:){_INSIDE}{{0,4096}}@", re.IGNORECASE
+)
 
 # The same without a scheme, as in a list of brokers: only before a host with its port, as ids may hold colons and @.
 _BARE_USER = re.compile(
-    r"(?<![\w./+-])(?!(?:file|kafka):)[^\s\"'<>,;/:@=?&(\[{]+:(?!/)[^\s\"'<>]*@"
+    rf"(?<![\w./+-])(?!(?:file|kafka):)[^\s\"'<>,;/:@=?&(\[{{]{{1,256}}:(?!/){_INSIDE}{{0,512}}@"
     r"(?=(?:[\w.-]+|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}(?![0-9]))"
 )
 

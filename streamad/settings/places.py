@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ _NAMES = {
 """Files as a plant writes them in each folder: a pattern of recordings must not match them."""
 _LOCAL_SCHEMES = ("file", "local")
 _CONFIG = "config"
+_NO_PROTOCOL = re.compile("[^a-z]")
+"""fsspec takes the last part of a chain for a path if it holds such a character, else for a protocol."""
 
 
 def place_key(role: Role) -> str:
@@ -71,9 +74,11 @@ def _named_files(where: str, value: object) -> Iterator[tuple[str, str]]:
 
 def _local_path(url: str) -> str | None:
     """Return the path of the store ``url`` if it is local, also behind a cache (``simplecache::file:///store``)."""
-    _, chain, last = url.rpartition("::")
+    chain, _, last = url.rpartition("::")
     scheme, rest, _ = split_url(last)
-    return rest if scheme in _LOCAL_SCHEMES and ("://" in last or not chain) else None
+    is_cached = all(part.partition("://")[0].endswith("cache") for part in chain.split("::"))
+    is_named = "://" in last or not chain or (is_cached and _NO_PROTOCOL.search(last) is not None)
+    return rest if scheme in _LOCAL_SCHEMES and is_named else None
 
 
 def _real(path: Path) -> Path:
@@ -108,12 +113,19 @@ class Places:
         taken = self._taken_by_config()
         problems: list[Problem] = []
         for key, path in self._written():
-            conflict = self._conflict(key, path, taken)
+            conflict = self._unexpanded(path) or self._conflict(key, path, taken)
             if conflict is None:
                 taken[path] = key
             else:
                 problems.append(Problem(key, conflict))
         return problems
+
+    def _unexpanded(self, path: Path) -> str | None:
+        """Return why ``path`` is refused if it begins with ~, the home folder for a shell, not for streamad."""
+        base = _real(self.base_dir)
+        if path.is_relative_to(base) and path.relative_to(base).as_posix().startswith("~"):
+            return f"~ is not the home folder here, but a name ({path}): write the whole path"
+        return None
 
     def _taken_by_config(self) -> dict[Path, str]:
         return {} if self.config is None else {_real(self.config): _CONFIG}

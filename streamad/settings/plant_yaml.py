@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from streamad.types import ChannelSpec
 
 ENV_PREFIX = "STREAMAD_"
 # Folder of real recordings for tests and benchmarks; not part of the config.
+_URL_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|.*:/")
 _FOREIGN_ENVIRONMENT = frozenset({"STREAMAD_DATA"})
 
 
@@ -317,7 +319,7 @@ class RunSettings(ConfigSection):
     @field_validator("checkpoint")
     @classmethod
     def _is_a_folder(cls, folder: Path | None) -> Path | None:
-        if folder is not None and ":/" in str(folder):  # Path has made one slash of two
+        if folder is not None and _URL_LIKE.match(str(folder)):  # Path has made one slash of two
             raise ValueError(
                 f"{str(folder)!r} is no folder: the checkpoint is locked and written with the outputs, so it lies on a "
                 "local disk: write a path, without a scheme"

@@ -48,8 +48,12 @@ def test_no_secret_parameter_of_a_url_is_left(scheme: str, name: str, secret: st
         ("kafka://h/t#sasl_password=hunter22", "kafka://h/t#sasl_password=***"),
         ("kafka://h/t?sasl_password%3Dhunter22", "kafka://h/t?sasl_password%3D***"),
         ("http://h/t?pw=hunter22", "http://h/t?pw=***"),
+        ("kafka://kim:hun'ter\"22@h/t", "kafka://***@h/t"),
+        ("kim:hun'ter\"22@broker:9092", "***@broker:9092"),
+        ('{"a":"kafka://h/t","b":"c@d"}', '{"a":"kafka://h/t","b":"c@d"}'),
+        ("x:" * 32_000 + "kim:hunter22@broker:9092", "x:" * 31_749 + "***@broker:9092"),
     ],
-    ids=["path", "slashes", "fragment", "encoded", "short"],
+    ids=["path", "slashes", "fragment", "encoded", "short", "quotes", "bare quotes", "json", "long"],
 )
 def test_no_secret_of_a_url_that_is_written_wrongly_is_left(text: str, seen: str) -> None:
     assert masked(text) == seen
@@ -61,6 +65,12 @@ def test_no_user_or_password_of_a_broker_without_a_scheme_is_left(user: str, sec
     assert masked(f"{before}{user}:{secret}@broker:9092") == f"{before}***@broker:9092"
     listed = masked(f"{before}a:9092,{user}:{secret}@[::1]:9092: no host")
     assert listed == f"{before}***@[::1]:9092: no host"  # a password may hold commas: what stands before it may be one
+
+
+@pytest.mark.parametrize("unit", ["a:", "a:/", "ab://", "kafka:", "a@", "a:b@", "'a:"])
+def test_a_hostile_text_is_masked_in_a_time_that_grows_with_its_length(unit: str) -> None:
+    """Bounded by steps, not by a clock: the regular expressions name no length above 4,096."""
+    assert len(masked("@" + unit * (200_000 // len(unit)))) > 0
 
 
 @given(st.text())

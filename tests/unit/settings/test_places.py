@@ -67,13 +67,15 @@ def test_what_is_accepted_does_not_overlap(plant: Path, names: tuple[str, str, s
     registry, checkpoint, store, alerts, feedback = names
     sections: dict[str, Any] = {
         "model": {"registry": registry},
-        "run": {"checkpoint": checkpoint},
+        "run": {"checkpoint": checkpoint.removeprefix("file:")},
         "learning": {"store": store},
     }
     if problems(plant, sinks={"sinks.alerts": alerts, "learning.feedback": feedback}, **sections):
         return
     files = [(plant / name.removeprefix("file:")).resolve() for name in (alerts, feedback, "plant.yaml")]
-    folders = [(plant / name).resolve() for name in (registry, checkpoint, store.removeprefix("file:"))]
+    folders = [
+        (plant / name).resolve() for name in (registry, checkpoint.removeprefix("file:"), store.removeprefix("file:"))
+    ]
     for one, other in itertools.combinations([*files, *folders], 2):
         assert one != other
         assert not (one.exists() and other.exists() and one.samefile(other))
@@ -228,3 +230,21 @@ def test_a_config_whose_sink_is_a_secret_is_refused(tmp_path: Path) -> None:
     assert "is the file of sinks.options.kafka.security.password" in problem.message
     with pytest.raises(UsageError, match=r"--out .* is the file of sinks.options.kafka.security.password"):
         check_out(load_plant(tmp_path / "plant.yaml"), tmp_path / "password", is_recording=True)
+
+
+@pytest.mark.parametrize("key", ["sinks.alerts", "run.checkpoint"])
+def test_a_place_that_begins_with_a_tilde_is_refused(tmp_path: Path, key: str) -> None:
+    sinks = {key: "~/out.jsonl"} if key == "sinks.alerts" else {}
+    sections = {"run": {"checkpoint": "~/ckpt"}} if key == "run.checkpoint" else {}
+    assert "write the whole path" in problems(tmp_path, sinks=sinks, **sections)[key]
+
+
+def test_a_store_behind_a_cache_that_ends_in_a_path_is_a_place(tmp_path: Path) -> None:
+    learning = {"store": f"simplecache::{tmp_path}/s"}
+    assert problems(tmp_path, sinks={"sinks.alerts": "s/alerts.jsonl"}, learning=learning).keys() == {"sinks.alerts"}
+
+
+@pytest.mark.parametrize("text", ["file:ckpt", "file:///ckpt", "s3:ckpt", "simplecache::/ckpt"])
+def test_a_checkpoint_is_a_path_without_a_scheme(text: str) -> None:
+    with pytest.raises(ValueError, match="without a scheme"):
+        Settings(channels=[{"name": "temp_c"}], source={"url": "rec"}, run={"checkpoint": text})  # type: ignore[list-item, arg-type]
