@@ -180,14 +180,13 @@ def calibration_count(n: int, share: float, false_alarm_rate: float) -> int:
     return max(range(math.ceil(most / 2), most + 1), key=lambda m: (_attained(m, false_alarm_rate), m))
 
 
-def recordings_for(n_calibration: int, share: float, false_alarm_rate: float) -> int:
+def recordings_for(n_calibration: int, share: float) -> int:
     """Return the fewest recordings of which ``train_model`` holds at least ``n_calibration`` out.
 
-    ``n_calibration`` is what ``false_alarm_rate`` needs: ``calibration_count`` then never takes fewer, if ``share``
-    allows so many.
+    If ``n_calibration`` is what a rate needs, ``calibration_count`` never takes fewer once the share allows so many.
     """
     n = max(OUT_OF_FOLD_BELOW, math.floor((n_calibration - 1) / share))
-    while calibration_count(n, share, false_alarm_rate) < n_calibration:
+    while int(n * share + _ROUNDING) < n_calibration:
         n += 1
     return n
 

@@ -10,6 +10,7 @@ from typing import Any
 from streamad.commands.shared.figures.labels import Labels
 from streamad.commands.shared.figures.report import RunReport, is_alert
 from streamad.judge.calibration import (
+    OUT_OF_FOLD_BELOW,
     Calibration,
     CalibrationMethod,
     calibration_count,
@@ -93,7 +94,7 @@ def uncertified(calibration: Calibration, method: CalibrationMethod, settings: S
         return None
     lowest = calibration.alert_score(rate)
     n_needed = calibration_sequences_for(rate)
-    n_recordings = recordings_for(n_needed, share, rate)
+    n_recordings = recordings_for(n_needed, share)
     return Uncertified(
         configured_rate=rate,
         rank_rate=rounded_up(certifiable_rate(calibration.n)),
@@ -101,7 +102,8 @@ def uncertified(calibration: Calibration, method: CalibrationMethod, settings: S
         n_calibration=calibration.n,
         n_needed=n_needed,
         n_recordings=n_recordings,
-        n_held_out=calibration_count(n_recordings, share, rate),
+        # Above the fewest of the split, the share of the recordings is n_needed itself: no other count is compared.
+        n_held_out=n_needed if n_recordings > OUT_OF_FOLD_BELOW else calibration_count(n_recordings, share, rate),
         alert_score=lowest if math.isfinite(lowest) else None,
         highest_score=float(calibration.scores[-1]),
     )

@@ -78,7 +78,12 @@ def test_folds_hold_each_sequence_out_once(n: int, n_folds: int) -> None:
 @pytest.mark.parametrize("rate", [0.3, 0.1, 0.05, 0.02, 0.01, 0.007, 0.001, 0.0001])
 def test_so_many_recordings_and_no_fewer_certify_the_rate(rate: float, share: float) -> None:
     needed = calibration_sequences_for(rate)
-    n = recordings_for(needed, share, rate)
+    n = recordings_for(needed, share)
     assert certifiable_rate(calibration_count(n, share, rate)) <= rate
     assert n == OUT_OF_FOLD_BELOW or calibration_count(n - 1, share, rate) < needed
     assert all(calibration_count(more, share, rate) >= needed for more in range(n, n + 300))
+
+
+def test_the_recordings_of_the_lowest_rates_are_computed_and_not_counted_up() -> None:
+    assert recordings_for(calibration_sequences_for(1e-9), 0.5) == 1_999_999_998
+    assert recordings_for(calibration_sequences_for(1e-12), 0.5) == 1_999_999_999_998
