@@ -64,9 +64,12 @@ class Days:
         return report
 
     def verdicts(self) -> list[dict[str, Any]]:
+        """All verdicts; their scores to four digits, as the last ones differ with the size of a batch on some CPUs."""
         found = self.plant.lines("verdicts")
         for verdict in found:
             del verdict["created_at"]
+            if verdict["score"] is not None:
+                verdict["score"] = f"{verdict['score']:.4g}"
         return found
 
 
