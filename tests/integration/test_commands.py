@@ -331,7 +331,7 @@ def test_a_replay_explains_its_alerts_only_to_who_can_see_it(plant: CliPlant, mo
         explained += 1
         return explain(*arguments)
 
-    monkeypatch.setattr("streamad.judge.judging.explain", counted)
+    monkeypatch.setattr("streamad.judge.explainer.explain", counted)
     said = plant("replay")
     n_alerts = said.err.count("ALERT")
     assert n_alerts == said.err.count("because of") == explained > 0
