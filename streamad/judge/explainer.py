@@ -126,8 +126,8 @@ class Explainer:
         self._worker.close()
 
     async def _made(self, alert: Alert, terms: FloatArray, window: Window) -> Attribution:
-        stuck = self._hanging.get(alert.model)
-        if stuck is not None and not stuck.done():
+        self._hanging = {model: call for model, call in self._hanging.items() if not call.done()}
+        if alert.model in self._hanging:
             raise _UnexplainedError(f"{_label(alert.model)} is still busy with an alert before: it hangs")
         call = self._worker.begin(alert, terms, window)
         ended = asyncio.Event()

@@ -57,7 +57,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
-    """What a partition commits: judged sequences, attributions of alerts committed before, and the progress.
+    """The contents of one commit: judged sequences, attributions of alerts committed before, and the progress.
 
     ``outputs`` are their messages and those set aside.
     """
@@ -151,7 +151,7 @@ class Partition:
     @property
     def is_done(self) -> bool:
         """Return whether its end is committed and it has no debt."""
-        return self.is_over and not self.payments.owes and not self.payments.are_ready
+        return self.is_over and self.payments.are_settled
 
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
@@ -207,12 +207,16 @@ class Partition:
         update = unchanged(self.unread) if self.unread is not None else self.intake.progress(ended=self.ended)
         return Results(msgspec.structs.replace(update, debts=debts), done, judged, attributions, outputs)
 
-    def committed(self, results: Results) -> None:
-        """Note that ``results`` are committed: their debts are taken up, and those paid count no more."""
+    def committed(self, commit: Committing, now_us: int) -> None:
+        """Note that ``commit`` succeeded: its debts are taken up, and those paid count no more."""
+        results = commit.results
+        update = results.update
+        self.committed_us, self.commit_took_us = now_us, now_us - commit.since_us
+        self.low_watermark_us = update.low_watermark_us if update.low_watermark < update.next_offset else None
         for each in results.attributions:
             self.payments.ledger.paid(each.alert_id)
         self.payments.take_up(results.debts)
-        self.is_over = self.is_over or results.update.ended
+        self.is_over = self.is_over or update.ended
 
     def _take_judged(self) -> list[InFlight]:
         """Remove and return the judged sequences up to the first failure; raise a failure that comes first."""

@@ -26,51 +26,52 @@ class Payments:
         self.ledger = ledger
         self._explainer = explainer
         self._on_made = on_made
-        self._owed: dict[str, Debt] = {}
-        self._making: dict[str, asyncio.Task[Attribution]] = {}
+        self._making: dict[str, tuple[Debt, asyncio.Task[Attribution]]] = {}
         self._ready: list[Attribution] = []
 
     @property
     def owes(self) -> int:
-        """Return how many committed alerts have no attribution that is ready or committed."""
+        """Return how many committed alerts have no attribution that was taken to be committed."""
         return len(self._making)
+
+    @property
+    def are_settled(self) -> bool:
+        """Return whether no attribution is being made or ready."""
+        return not self._making and not self._ready
 
     @property
     def are_ready(self) -> bool:
         """Return whether an attribution can be committed."""
-        return bool(self._ready) or any(task.done() for task in self._making.values())
+        return bool(self._ready) or any(task.done() for _, task in self._making.values())
 
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
         """Return the tasks that make attributions."""
-        return list(self._making.values())
+        return [task for _, task in self._making.values()]
 
     def take_up(self, debts: Iterable[Debt]) -> None:
         """Begin to make the attributions of committed ``debts``."""
         for debt in debts:
-            name = debt.alert.alert_id
             if self._explainer is None:
                 self._ready.append(unexplained(debt.alert, "attributions were switched off before it was made"))
                 continue
-            self._owed[name] = debt
-            self._making[name] = task = asyncio.create_task(self._explainer.attribution_of(debt))
+            task = asyncio.create_task(self._explainer.attribution_of(debt))
             task.add_done_callback(self._on_made)
+            self._making[debt.alert.alert_id] = debt, task
 
     def take(self) -> list[Attribution]:
         """Return the attributions that are ready, and forget their debts: they are about to be committed."""
-        for name in [name for name, task in self._making.items() if task.done()]:
-            self._ready.append(self._making.pop(name).result())
-            del self._owed[name]
+        for name in [name for name, (_, task) in self._making.items() if task.done()]:
+            self._ready.append(self._making.pop(name)[1].result())
         ready, self._ready = self._ready, []
         return ready
 
     def give_up(self, *, why: str | None) -> None:
         """Make no more attributions: the rest stays owed, or ends with the reason ``why``."""
-        for name, task in list(self._making.items()):
+        for name, (debt, task) in list(self._making.items()):
             if task.done():
                 continue
             task.cancel()
-            debt = self._owed.pop(name)
             del self._making[name]
             if why is not None:
                 self._ready.append(unexplained(debt.alert, why))

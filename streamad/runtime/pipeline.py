@@ -433,8 +433,8 @@ class Pipeline:
             return
         results = commit.results
         self._last_update = replace(results.update, streams={}, debts={})
-        partition.committed(results)
-        self._status.committed(partition, commit)
+        partition.committed(commit, self._clock.monotonic_us())
+        self._status.committed(partition.name, results)
         if self._on_judged is not None:
             for waiting, sequence in zip(results.done, results.judged, strict=True):
                 self._on_judged(sequence, partition.committed_us - waiting.since_us)
@@ -451,7 +451,7 @@ class Pipeline:
         self._is_through = True
         for name in list(self._restoring):
             self._drop(name)
-        while self._waiting or self._is_committing or self._is_owing:
+        while self._waiting or self._is_committing or not self._are_settled:
             if self._stopping and self._clock.monotonic_us() >= self._give_up_us and self._is_unfinished:
                 self._give_up()
             await self._flush()
@@ -478,8 +478,8 @@ class Pipeline:
         return bool(self._waiting) or any(partition.payments.owes for partition in self._partitions.values())
 
     @property
-    def _is_owing(self) -> bool:
-        return any(each.payments.owes or each.payments.are_ready for each in self._partitions.values())
+    def _are_settled(self) -> bool:
+        return all(partition.payments.are_settled for partition in self._partitions.values())
 
     def _give_up(self) -> None:
         """Leave the sequences not judged to the next run, and the debts, unless no progress is kept.

@@ -11,7 +11,7 @@ from streamad.ingest.windowing import Unscorable
 from streamad.messages import NO_METHOD
 from streamad.plugins import split_url
 from streamad.ports import Clock
-from streamad.runtime.partition import Committing, Partition, Results
+from streamad.runtime.partition import Partition, Results
 from streamad.settings.plant_yaml import Settings
 from streamad.telemetry.logs import get_logger, get_status_logger
 from streamad.telemetry.metrics import Counters, Gauges, Latencies
@@ -39,14 +39,10 @@ class Status:
         """Note progress."""
         self._moved_us = self._clock.monotonic_us()
 
-    def committed(self, partition: Partition, commit: Committing) -> None:
-        """Note a commit that succeeded, with its verdicts and attributions, and log it."""
+    def committed(self, name: str, results: Results) -> None:
+        """Count and log a commit of the partition ``name`` that succeeded."""
         self.moved()
-        results, update = commit.results, commit.results.update
-        partition.committed_us = now_us = self._clock.monotonic_us()
-        partition.commit_took_us = now_us - commit.since_us
-        partition.low_watermark_us = update.low_watermark_us if update.low_watermark < update.next_offset else None
-        self._log_commit(partition.name, results)
+        self._log_commit(name, results)
         counters = self._counters
         counters.commits += 1
         for waiting, sequence in zip(results.done, results.judged, strict=True):

@@ -17,7 +17,7 @@ from streamad.types import FILE_OFFSETS, SampleBlock
 
 @dataclass(slots=True)
 class Part:
-    """What a file holds of one stream: its first and last time, and the times of each of its sequences."""
+    """One stream in one file: its first and last time, and the times of each of its sequences."""
 
     first_us: int
     last_us: int

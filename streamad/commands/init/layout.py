@@ -74,9 +74,9 @@ class Layout:
     zone_is_given: bool = False
     """``time.zone`` was named by the user."""
     remarks: list[str] = field(default_factory=list)
-    """What the user should know and the config does not say."""
+    """Remarks for the user that the config does not hold."""
     remedy: str | None = None
-    """What to give if the config would lose many samples."""
+    """What the user can give, such as an option, if the config would lose many samples."""
 
     @property
     def has_ids(self) -> bool:

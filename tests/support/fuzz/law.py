@@ -13,7 +13,7 @@ _FORBIDDEN = re.compile(
     re.MULTILINE,
 )
 _OUR_PLUGIN = re.compile(r"\(streamad_(?:connectors|models)\b[^\s()]*\) failed: .*")
-"""What an unexpected error in a plug-in of streamad's own reads like: a plug-in of ours raises StreamadError."""
+"""The text of an unexpected error in a plug-in of streamad's own: these raise StreamadError."""
 _FINDS = ("check", "topics")
 """Commands that print findings on standard output and exit with 1 without an error."""
 

@@ -57,7 +57,7 @@ DATES: dict[str, Any] = {
     "source": {"url": "samples/dates.csv"},
     "model": {**CONFIG["model"], "recordings": "samples/dates.csv"},
 }
-"""What differs in a config for samples/dates.csv."""
+"""The keys of a config for samples/dates.csv that differ."""
 _RESUMED: dict[str, Any] = {
     "model": {
         "recordings": "normal",

@@ -68,7 +68,7 @@ def model_of(scorer: Scorer | None = None, *, explains: bool = True) -> ModelInS
 def explainer_of(
     settings: Settings | None = None, clock: Clock | None = None, model: ModelInService | None = None
 ) -> Explainer:
-    """What explains with ``model``, whatever the version."""
+    """Return an explainer that uses ``model`` for every version."""
     return Explainer(settings or settings_of(), clock or ManualClock(START_US), lambda _: model or model_of())
 
 

@@ -123,3 +123,14 @@ async def test_four_models_are_kept_the_latest_ones() -> None:
     for version in ("1", "2", "3", "4", "1", "5", "1", "2"):
         await explainer.attribution(alert_of(1, version), TERMS, WINDOW)
     assert [model.version for model in load.loads] == ["1", "2", "3", "4", "5", "2"]
+
+
+async def test_an_alert_that_waits_for_its_attribution_stalls_no_run() -> None:
+    """The limit is half of ``run.stall_timeout`` if that is shorter."""
+    clock, load = ManualClock(START_US), Explaining(is_open=False)
+    explainer = Explainer(settings_of(run={"stall_timeout": "20s"}), clock, load)
+    hanging = asyncio.create_task(explainer.attribution(alert_of(1), TERMS, WINDOW))
+    await until(lambda: load.n_waiting == 1 and clock.n_sleepers == 1)
+    clock.advance(10)
+    assert "longer than 10 s" in str((await hanging).detail)
+    load.gate.set()

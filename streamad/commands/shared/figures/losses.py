@@ -1,4 +1,4 @@
-"""What shows that a config does not fit the recordings: lost samples, and lengths of sequences that differ widely."""
+"""Signs that a config does not fit the recordings: lost samples, and lengths of sequences that differ widely."""
 
 from __future__ import annotations
 

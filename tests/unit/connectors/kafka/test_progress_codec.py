@@ -6,40 +6,24 @@ import random
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamad.errors import CheckpointError
-from streamad.messages import Alert, ModelRef
-from streamad.partition_progress import Debt, Progress, ProgressUpdate, StreamProgress, merge
-from streamad.types import from_us
+from streamad.judge.debts import debt_of
+from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
+from streamad.types import Window
 from streamad_connectors.kafka.writing.progress_topic import BUCKET_ENTRIES, Item, ProgressLog
+from tests.support.runtime.debts import alert_of
 
 PARTITION = "press:line-a-3"
 NAMES = ["a", "a:0", "c:a:256", "", "p", "ü:ß/\x00"]
 
 
-def debt_of_alert(number: int) -> Debt:
-    """A debt whose id and time are its number's."""
-    alert = Alert(
-        alert_id=f"{number:032x}",
-        stream="s",
-        sequence=f"{number}",
-        reason="marker",
-        start_time=from_us(0),
-        end_time=from_us(1),
-        n_samples=2,
-        score=1.5,
-        p_value=0.01,
-        false_alarm_rate=0.02,
-        tail="empirical",
-        model=ModelRef("m", "0001"),
-        created_at=from_us(number),
-    )
-    return Debt(alert=alert, terms=b"\0\0\0\1", shape=(1, 2), length=2, window=bytes(8))
-
-
+WINDOW = Window(np.ones((1, 2), np.float32), 2)
+DEBTS = [debt_of(alert_of(number), np.ones(2, np.float32), WINDOW) for number in range(6)]
 clocks = st.integers(-(2**40), 2**60)
 ids = st.sampled_from([f"id{number}" for number in range(12)])
 streams = st.builds(
@@ -66,7 +50,7 @@ updates = st.builds(
     cursor=st.none() | st.text(),
     untold=st.lists(st.tuples(st.sampled_from(NAMES), ids, st.integers(0, 2**62)), max_size=3).map(tuple),
     debts=st.dictionaries(st.sampled_from(range(6)), st.booleans(), max_size=4).map(
-        lambda drawn: {f"{number:032x}": debt_of_alert(number) if owed else None for number, owed in drawn.items()}
+        lambda drawn: {f"{number:032x}": DEBTS[number] if owed else None for number, owed in drawn.items()}
     ),
 )
 
