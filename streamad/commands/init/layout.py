@@ -406,7 +406,7 @@ def _note_readings(layout: Layout) -> None:
         layout.notes.append(f"{some_of(fills)} means missing, because it lies far from all other values")
     if layout.missing:
         texts = ", ".join(map(repr, layout.missing))
-        layout.notes.append(f"{texts} stand in place of numbers and were taken for missing values (decode.missing)")
+        layout.notes.append(f"{texts} instead of numbers: taken for missing values (decode.missing)")
     if layout.quality is not None and layout.quality.is_guess:
         path, good = layout.quality.path, layout.quality.good[0]
         layout.notes.append(f"{path} was taken for the quality of readings, its most frequent value {good!r} for good")

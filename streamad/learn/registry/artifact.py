@@ -23,7 +23,7 @@ from streamad.learn.registry.manifest import Manifest, read_manifest
 from streamad.learn.registry.verify import (
     check_channels,
     check_detector,
-    check_place,
+    check_manifest_name,
     check_window,
     verify_file,
     verify_files,
@@ -140,7 +140,7 @@ def load_artifact(folder: Path, ref: ModelRef, settings: Settings, detector: Det
     """
     label = f"model {ref.name} {ref.version}"
     manifest = read_manifest(folder, label)
-    check_place(folder, manifest, ref.name, ref.version)
+    check_manifest_name(folder, manifest, ref.name, ref.version)
     if "detector" in settings.model.model_fields_set:
         check_detector(manifest, settings.model.detector, label)
     elif manifest.detector.kind != settings.model.detector:

@@ -18,7 +18,7 @@ from streamad.errors import ArtifactError, RegistryError
 from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.learn.registry.staging import StagedVersion, staged_version
-from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, check_place, verify_files, why_no_version
+from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, check_manifest_name, verify_files, why_no_version
 from streamad.messages import ModelRef
 from streamad.ports import Detector
 from streamad.settings.plant_yaml import Settings
@@ -136,7 +136,7 @@ class Registry:
         """
         folder = self._existing(name, version)
         manifest = read_manifest(folder, f"model {name} {version}")
-        check_place(folder, manifest, name, version)
+        check_manifest_name(folder, manifest, name, version)
         return manifest
 
     def new_version(self, name: str) -> AbstractContextManager[StagedVersion]:

@@ -46,7 +46,7 @@ class _Place(msgspec.Struct):
     version: str = ""
 
 
-def check_place(folder: Path, manifest: Manifest, name: str, version: str) -> None:
+def check_manifest_name(folder: Path, manifest: Manifest, name: str, version: str) -> None:
     """Check that ``folder`` is the version that its manifest names. Raises ArtifactError."""
     if (manifest.name, manifest.version) != (name, version):
         raise ArtifactError(_copied(folder, manifest, name, version))

@@ -60,7 +60,7 @@ def test_texts_in_place_of_numbers_are_named(tmp_path: Path) -> None:
     text = "batch,time,temp,press\n" + "".join(",".join(row) + "\n" for row in rows)
     settings, printed, counters, sequences = init(tmp_path, "day.csv", text)
     assert settings.decode.missing == ("Bad", "I/O Timeout", "#N/A", "No Data")
-    assert "'Bad', 'I/O Timeout', '#N/A', 'No Data' stand in place of numbers" in printed
+    assert "'Bad', 'I/O Timeout', '#N/A', 'No Data' instead of numbers: taken for missing values" in printed
     assert counters.bad_values == {}
     assert finite(sequences) == [88, 88]
 

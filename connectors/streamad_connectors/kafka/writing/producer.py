@@ -77,7 +77,7 @@ class PartitionProducer:
             await connected(self._producer.start())  # aiokafka 0.14 returns once the sender has its producer id
 
     async def abort_left_open(self, partitions: Iterable[TopicPartition]) -> None:
-        """Abort what an earlier transaction of this id has left open in ``partitions``: our next commit commits it.
+        """Abort what an earlier transaction of this id left open in ``partitions``: the next commit would commit it.
 
         Kafka 4 ends a transaction without markers in the partitions that have no leader at that moment, for example
         because their only broker was fenced (KAFKA-20734). Raises KafkaError, TimeoutError.

@@ -13,6 +13,7 @@ import importlib
 import random
 import time
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,15 @@ RECORD_FILE = "estimator.json"
 
 _FOLDS = 5
 _LARGEST = float(np.finfo(np.float32).max)
+_DAMAGED = (  # what numpy and zipfile raise on a damaged, encrypted or unknown archive
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 Score: TypeAlias = Callable[[FloatArray, IntArray], npt.NDArray[np.float64]]
 """Maps windows float32 [B, C, L], B at least 1, and lengths int64 [B] to scores [B]; higher is more anomalous."""
@@ -170,7 +180,7 @@ class RefitDetector(ABC, Generic[OptionsT]):
                 values, lengths = arrays["values"], arrays["lengths"]
             data = WindowSet(values, lengths, tuple(str(i) for i in range(len(values))))
             return type(self)(options).fit(data, seed=record.seed, device=device)  # type: ignore[arg-type]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TrainingDataError) as error:
+        except (*_DAMAGED, ValidationError, TrainingDataError) as error:
             reason = "the record is not one" if isinstance(error, ValidationError) else str(error)
             raise ArtifactError(f"{folder} holds no whole {self.kind} model ({reason}): restore or train it") from error
 

@@ -43,7 +43,7 @@ class QualityField:
 
 
 def missing_texts(columns: Iterable[Column]) -> tuple[str, ...]:
-    """Return the texts that stand in place of numbers, the most frequent ones first; () if they are too different."""
+    """Return the texts found instead of numbers, the most frequent ones first; () if they are too different."""
     found: Counter[str] = Counter()
     for column in columns:
         texts = [value.strip() for value in column.values if isinstance(value, str) and not is_number(value)]

@@ -56,6 +56,29 @@ def _cut(folder: Path) -> None:
     (folder / WINDOWS_FILE).write_bytes(content[: len(content) // 2])
 
 
+def _member(offset: int, value: int) -> Callable[[Path], None]:
+    """Overwrite a byte of every header of the archive: local at ``offset``, in the directory two bytes later."""
+
+    def spoil(folder: Path) -> None:
+        content = bytearray((folder / WINDOWS_FILE).read_bytes())
+        for signature, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+            at = content.find(signature)
+            while at >= 0:
+                content[at + offset + shift] = value
+                at = content.find(signature, at + 4)
+        (folder / WINDOWS_FILE).write_bytes(content)
+
+    return spoil
+
+
+def _no_deflate(folder: Path) -> None:
+    np.savez_compressed(folder / WINDOWS_FILE, values=DATA.values, lengths=DATA.lengths)
+    content = bytearray((folder / WINDOWS_FILE).read_bytes())
+    begin = 30 + int.from_bytes(content[26:28], "little") + int.from_bytes(content[28:30], "little")
+    content[begin] = 0xFF  # a block of deflate of the reserved type
+    (folder / WINDOWS_FILE).write_bytes(content)
+
+
 def _arrays(**arrays: Any) -> Callable[[Path], None]:
     return lambda folder: np.savez(folder / WINDOWS_FILE, **arrays)
 
@@ -69,6 +92,9 @@ def _record(text: str) -> Callable[[Path], None]:
     [
         (lambda folder: (folder / WINDOWS_FILE).unlink(), "No such file"),
         (_cut, "holds no whole nearest model"),
+        (_member(6, 1), "encrypted"),
+        (_member(8, 97), "compression"),
+        (_no_deflate, "while decompressing"),
         (_arrays(values=DATA.values), "lengths"),
         (_arrays(values=DATA.values[:, 0], lengths=DATA.lengths), r"must be \[N, C, L\]"),
         (_arrays(values=np.array([object()] * 2), lengths=DATA.lengths), "allow_pickle=False"),
@@ -76,7 +102,19 @@ def _record(text: str) -> Callable[[Path], None]:
         (_record('{"format": 1, "kind": "nearest", "options": {"depth": 3}, "seed": 0}'), "the record is not one"),
         (_record('{"format": 2, "kind": "nearest", "options": {}, "seed": 0}'), r"\(nearest, format 2\)"),
     ],
-    ids=["missing", "cut", "no lengths", "two dimensions", "objects", "no JSON", "foreign option", "newer format"],
+    ids=[
+        "missing",
+        "cut",
+        "encrypted",
+        "unknown compression",
+        "not deflated",
+        "no lengths",
+        "two dimensions",
+        "objects",
+        "no JSON",
+        "foreign option",
+        "newer format",
+    ],
 )
 def test_a_damaged_model_is_an_artifact_error(spoil: Callable[[Path], None], reason: str, tmp_path: Path) -> None:
     NearestNeighbour().fit(DATA, seed=0).export(tmp_path)
