@@ -7,6 +7,7 @@ message (a tested law) and makes the error texts.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -24,6 +25,7 @@ from streamad.types import IntArray
 
 Wire = Literal["json", "msgpack"]
 _IDS = ("stream", "sequence")
+_REFUSED_IN_NAMES = re.compile(r'[\\"\x00-\x1f]')
 # Raised by parsers for hostile bytes: RecursionError for deep nesting, ValueError for bad UTF-8 and endless integers.
 PARSE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError, MemoryError)
 
@@ -54,9 +56,11 @@ class OwnReader:
 
     @staticmethod
     def serves(route: FieldPath | None) -> bool:
-        """Return whether ``route`` can be read here: not if it is, or lies in, a field that has another use."""
+        """Return whether ``route`` can be read here: not in a field of another use, or of a name msgspec refuses."""
         if route is None or route.name in _IDS:
             return True
+        if any(_REFUSED_IN_NAMES.search(key) for key in (route.name, *route.outer)):
+            return False
         return not {route.name, *route.outer} & set(_Message.__struct_fields__)
 
     def __init__(

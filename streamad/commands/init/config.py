@@ -6,14 +6,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
 from streamad.commands.init.layout import Layout
 from streamad.commands.init.rhythm import Pauses, Rhythm, round_up
-from streamad.errors import some_of
-from streamad.settings.plant_yaml import Settings
+from streamad.errors import ConfigError, some_of
+from streamad.settings.plant_yaml import ENV_PREFIX, Settings
 from streamad.settings.template import Entry, Section, channel_entry, judging_sections, render
+from streamad.settings.yaml_file import validation_problems
 
 _UNITS_US = (("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
 _PIECE = 128
+
+
+class _OfSample(Settings):
+    """Settings whose values come from a sample alone: the environment is for the commands that read the config."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
 
 
 def duration_text(duration_us: int) -> str:
@@ -96,14 +115,21 @@ def field_mapping(layout: Layout) -> dict[str, Any] | None:
 def trial_settings(
     layout: Layout, url: str, options: Mapping[str, Any], stream: str, pauses: Pauses | None
 ) -> Settings:
-    """Return settings that read the sample and cut its sequences; the window is not known yet."""
+    """Return settings that read the sample and cut its sequences; the window is not known yet.
+
+    Raises ConfigError if a guess is one that the config refuses.
+    """
     content: dict[str, Any] = {
         "channels": [channel_entry(line) for line in layout.channels],
         "source": {"url": url, "options": dict(options)},
         "decode": decode_settings(layout, stream),
         "sequences": sequence_settings(layout, pauses),
     }
-    return Settings(**content)
+    try:
+        return _OfSample(**content)
+    except ValidationError as error:
+        problems = list(validation_problems(error, Settings, ENV_PREFIX, {}, ()))
+        raise ConfigError(problems, source=f"the config that the sample {url} leads to") from error
 
 
 def config_text(

@@ -14,6 +14,7 @@ from streamad.cli import app
 from streamad.commands.init.fields.columns import Column
 from streamad.commands.init.fields.readings import missing_number, missing_texts
 from streamad.commands.shared.plants import load_plant
+from streamad.errors import ConfigError
 from streamad.runtime.replay import read_sequences
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
@@ -63,6 +64,50 @@ def test_texts_in_place_of_numbers_are_named(tmp_path: Path) -> None:
     assert "'Bad', 'I/O Timeout', '#N/A', 'No Data' instead of numbers: taken for missing values" in printed
     assert counters.bad_values == {}
     assert finite(sequences) == [88, 88]
+
+
+def test_digits_with_leading_zeros_among_numbers_are_no_text_that_means_missing(tmp_path: Path) -> None:
+    rows = [list(map(str, row)) for row in cells()]
+    rows[4][2], rows[5][2] = "0081", "Bad"
+    text = "batch,time,temp,press\n" + "".join(",".join(row) + "\n" for row in rows)
+    settings, _, counters, _ = init(tmp_path, "day.csv", text)
+    assert settings.decode.missing == ("Bad",)
+    assert counters.bad_values == {}
+
+
+def test_what_init_finds_does_not_depend_on_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "batch,time,temp\n" + "".join(f"{one},{at},{temp}\n" for one, at, temp, _ in cells())
+    (tmp_path / "day.csv").write_text(text)
+
+    def found(out: str) -> str:
+        result = CliRunner().invoke(app, ["init", str(tmp_path / "day.csv"), "--out", str(tmp_path / out)])
+        assert result.exit_code == 0, result.output or result.exception
+        return (tmp_path / out).read_text()
+
+    before = found("a.yaml")
+    monkeypatch.setenv("STREAMAD_DECODE__TIME_UNIT", "ms")
+    assert found("b.yaml") == before
+
+
+def test_a_wrong_variable_of_the_environment_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "batch,time,temp\n" + "".join(f"{one},{at},{temp}\n" for one, at, temp, _ in cells())
+    (tmp_path / "day.csv").write_text(text)
+    monkeypatch.setenv("STREAMAD_ALERTS__FALSE_ALARM_RATE", "7")
+    result = CliRunner().invoke(app, ["init", str(tmp_path / "day.csv"), "--out", str(tmp_path / "a.yaml")])
+    assert isinstance(result.exception, ConfigError)
+    assert "environment variable STREAMAD_ALERTS__FALSE_ALARM_RATE: Input should be less than 1" in str(
+        result.exception
+    )
+
+
+def test_a_guess_that_the_config_refuses_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamad.commands.init.layout.missing_texts", lambda _: ("81",))
+    text = "batch,time,temp\n" + "".join(f"{one},{at},{temp}\n" for one, at, temp, _ in cells())
+    (tmp_path / "day.csv").write_text(text)
+    result = CliRunner().invoke(app, ["init", str(tmp_path / "day.csv"), "--out", str(tmp_path / "a.yaml")])
+    assert isinstance(result.exception, ConfigError)
+    assert "the config that the sample" in str(result.exception)
+    assert "decode.missing: '81' is read as a number" in str(result.exception)
 
 
 def test_a_number_far_from_all_others_means_missing_in_its_channel(tmp_path: Path) -> None:

@@ -43,6 +43,12 @@ def fast(value: bytes, route: str, wire: Wire = "json") -> Samples:
     return samples
 
 
+@pytest.mark.parametrize("route", ['{"a":1}', "re\tcipe", "re\\cipe", 'meta.re"cipe', 'me"ta.recipe'])
+def test_a_field_whose_name_the_fast_reader_cannot_have_is_read_the_general_way(route: str) -> None:
+    assert not OwnReader.serves(FieldPath(route))
+    assert decode({**SINGLE, route: "A-7"}, route).route == "A-7"
+
+
 @pytest.mark.parametrize("message", [SINGLE, CHUNK], ids=["single", "chunk"])
 @pytest.mark.parametrize("wire", ["json", "msgpack", "native"])
 def test_the_own_format_carries_it_as_a_further_key_and_stays_on_the_fast_way(

@@ -23,6 +23,8 @@ from streamad_connectors.files.formats.reading import (
 )
 
 _TICKS_PER_S = {"s": 1, "ms": 1_000, "us": 1_000_000}
+# What pyarrow raises besides its own errors, for example for a column's name that is no UTF-8.
+_DAMAGED = (ValueError, KeyError, IndexError, OverflowError)
 _PANDAS_INDEX = "__index_level_"
 
 
@@ -50,7 +52,7 @@ def read_parquet(path: Path, offset: int, options: FileOptions, context: Connect
                     number += 1
     except MemoryError as error:  # pyarrow's is an ArrowException, too
         raise read_error(path, error) from error
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, *_DAMAGED) as error:
         detail = " ".join(str(error).split())
         raise SourceError(f"{path}: cannot be read as Parquet ({detail}); write it anew") from error
 
@@ -76,7 +78,7 @@ def _groups_from(metadata: Any, offset: int) -> tuple[list[int], int]:
 
 
 def _check_groups(path: Path, handle: BinaryIO, file: Any, groups: list[int], limit: int) -> None:
-    """Raise SourceError if a row group would take more than ``limit`` bytes, or two columns have one name.
+    """Raise SourceError if a row group takes more than ``limit`` bytes, two columns have one name, or a name a NUL.
 
     The footer's size is a claim; what is unpacked is what the headers of the pages say.
     """
@@ -84,6 +86,8 @@ def _check_groups(path: Path, handle: BinaryIO, file: Any, groups: list[int], li
     twice = next((name for name, count in names.items() if count > 1), None)
     if twice is not None:
         raise SourceError(f"{path}: column {twice!r} appears twice; rename one")
+    if (cut := next((name for name in names if "\0" in name), None)) is not None:
+        raise SourceError(f"{path}: the name of column {cut!r} holds a NUL character, where pyarrow ends it; rename it")
     for number in groups:
         group = file.metadata.row_group(number)
         total = 0

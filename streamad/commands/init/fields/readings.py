@@ -10,6 +10,7 @@ from typing import Any
 
 from streamad.commands.init.fields.columns import Column, is_number
 from streamad.commands.init.fields.names import BAD_FLAG, FLAG, QUALITY, VALUE, hints, without_unit
+from streamad.settings.readings import is_numeral
 
 _MOST_TEXTS = 12
 _MOST_QUALITIES = 20
@@ -50,7 +51,7 @@ def missing_texts(columns: Iterable[Column]) -> tuple[str, ...]:
         found.update(text for text in texts if text.lower() not in _ALREADY_MISSING)
     kept: dict[str, str] = {}
     for text, _ in found.most_common():
-        if len(text) <= _LONGEST_TEXT and text.isprintable():
+        if len(text) <= _LONGEST_TEXT and text.isprintable() and not is_numeral(text):
             kept.setdefault(text.lower(), text)
     return tuple(kept.values()) if len(kept) <= _MOST_TEXTS else ()
 

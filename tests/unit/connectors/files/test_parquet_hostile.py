@@ -235,3 +235,17 @@ def test_what_an_honest_file_takes_is_what_its_footer_says(
                 assert 0 < found <= said + entries
                 if i == 0 and not dictionary:  # times take 8 bytes each
                     assert found >= 8 * metadata.row_group(group).num_rows
+
+
+async def test_a_column_whose_name_holds_a_nul(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"stre\0m": ["r1"], "v": [1.0]}), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"a\.parquet: the name of column 'stre\\x00m' holds a NUL character"):
+        await read_one("a.parquet", tmp_path)
+
+
+async def test_a_column_whose_name_is_no_utf8(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"stream": ["r1"], "vvvv": [1.0]}), tmp_path / "a.parquet", store_schema=False)
+    content = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(content.replace(b"vvvv", b"\x80vvv"))
+    with pytest.raises(SourceError, match=r"a\.parquet: cannot be read as Parquet \(.*can't decode byte 0x80"):
+        await read_one("a.parquet", tmp_path)
