@@ -57,6 +57,11 @@ def from_us(time_us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=time_us)
 
 
+def to_us(time: datetime) -> int:
+    """Return the microseconds since the Unix epoch of a datetime with a zone."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
 class ChannelSpec(msgspec.Struct, frozen=True):
     """One named sensor signal and its unit; the order of the specs is the order in every array."""
 

@@ -20,6 +20,7 @@ from streamad.settings.learning import LearningSettings, RoutingSettings
 from streamad.settings.outputs import DisplaySettings, SinkSettings
 from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
 from streamad.settings.time_format import EXCEL, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
+from streamad.settings.web import WebSettings
 from streamad.settings.yaml_file import (
     deep_environment,
     environment_secrets,
@@ -374,6 +375,8 @@ class Settings(BaseSettings):
     """Where messages go."""
     display: DisplaySettings = DisplaySettings()
     """What is kept for people to look at."""
+    web: WebSettings = WebSettings()
+    """The page that `streamad web` serves."""
     run: RunSettings = RunSettings()
     """The runtime's limits."""
 

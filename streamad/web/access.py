@@ -1,0 +1,140 @@
+"""Who may see and do what: hosts, tokens, a proxy's headers, roles, and the origin of what is posted.
+
+Closed by default: only addresses of this machine, and only browsers that opened the printed link.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from streamad.settings.web import ProxySettings
+
+COOKIE: Final = "streamad"
+TOKEN: Final = "token"
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_LONGEST_NAME = 200
+
+
+class Level(IntEnum):
+    """What a person may do; each level may do what those below may."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    """May judge alerts."""
+    ENGINEER = 3
+    """May put models into service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks: the name that marks bear, and the level."""
+
+    name: str
+    level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is refused: the HTTP status and a sentence for people."""
+
+    status: int
+    why: str
+
+
+class Access:
+    """Decides on requests. ``local`` is the person who opened the printed link, ``machines`` the one with a token file.
+
+    ``secret`` is what the printed link holds; the cookie is derived from it, so that it is never sent again.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: str,
+        hosts: frozenset[str],
+        local: Person,
+        machines: Mapping[str, Person],
+        proxy: ProxySettings | None,
+    ) -> None:
+        self._secret = secret
+        self._hosts = hosts
+        self._local = local
+        self._machines = {_digest(token): person for token, person in machines.items()}
+        self._proxy = proxy
+        self._trusted = () if proxy is None else tuple(map(ipaddress.ip_network, proxy.trusted))
+
+    @property
+    def cookie(self) -> str:
+        """Return the value of the cookie that a browser gets for the printed link."""
+        return hmac.new(self._secret.encode(), b"cookie", hashlib.sha256).hexdigest()
+
+    def is_link(self, token: str) -> bool:
+        """Return whether ``token`` is the printed link's."""
+        return self._proxy is None and hmac.compare_digest(token.encode(), self._secret.encode())
+
+    def host_refusal(self, host: str) -> Refusal | None:
+        """Return why a request to ``host`` is refused: a foreign name may be an attack by DNS rebinding."""
+        if host.lower() in self._hosts:
+            return None
+        known = ", ".join(sorted(self._hosts))
+        return Refusal(403, f"this page does not answer to the name {host[:80]!r}, only to {known} (web.hosts)")
+
+    def person(self, *, client: str | None, headers: Mapping[str, str], cookie: str | None) -> Person | Refusal:
+        """Return who asks, or why the request is refused. ``client`` is the address that the request came from."""
+        if self._proxy is not None:
+            return self._of_proxy(self._proxy, client, headers)
+        if cookie is not None and hmac.compare_digest(cookie.encode(), self.cookie.encode()):
+            return self._local
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and (person := self._machines.get(_digest(token.strip()))) is not None:
+            return person
+        return Refusal(403, "open the link that `streamad web` printed: it holds the token that this browser lacks")
+
+    def _of_proxy(self, proxy: ProxySettings, client: str | None, headers: Mapping[str, str]) -> Person | Refusal:
+        try:
+            address = ipaddress.ip_address(client or "")
+        except ValueError:
+            return Refusal(403, "the request has no address")
+        if not any(address in network for network in self._trusted):
+            return Refusal(403, f"{address} is not one of the proxies that web.auth.proxy.trusted names")
+        name = headers.get(proxy.user_header.lower(), "").strip()
+        if not name:
+            return Refusal(403, f"the proxy names no user: it must send the header {proxy.user_header}")
+        groups = {group.strip() for group in headers.get(proxy.groups_header.lower(), "").split(",")}
+        level = Level.VIEWER
+        if groups & {*proxy.operators}:
+            level = Level.OPERATOR
+        if groups & {*proxy.engineers}:
+            level = Level.ENGINEER
+        return Person(name[:_LONGEST_NAME], level)
+
+    def post_refusal(self, *, origin: str | None, host: str, person: Person, needs: Level) -> Refusal | None:
+        """Return why ``person`` may not post from ``origin`` to ``host``: another site, or a level too low."""
+        if origin is None or origin.lower() not in {f"http://{host.lower()}", f"https://{host.lower()}"}:
+            return Refusal(403, "the form was not sent by this page (its Origin is another), so nothing was changed")
+        if person.level < needs:
+            wanted, own = needs.name.lower(), person.level.name.lower()
+            return Refusal(403, f"{person.name} is {own}, and this needs {wanted}: nothing was changed")
+        return None
+
+
+def new_secret() -> str:
+    """Return a new secret for a printed link."""
+    return secrets.token_urlsafe(24)
+
+
+def known_hosts(host: str, port: int, more: tuple[str, ...]) -> frozenset[str]:
+    """Return the values of the header Host that the page answers to: this machine's, ``host``, and ``more``."""
+    names = {*_LOCAL, *more} | ({host} if host not in {"0.0.0.0", "::"} else set())
+    return frozenset({f"{name.lower()}:{port}" for name in names} | {name.lower() for name in names})
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

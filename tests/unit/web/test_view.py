@@ -1,0 +1,273 @@
+"""The view store: any order and repetition of messages give the same view; damage costs the view, never the page."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamad.errors import OutputError
+from streamad.messages import (
+    Alert,
+    Attribution,
+    ChannelShare,
+    Event,
+    Feedback,
+    Message,
+    ModelRef,
+    Verdict,
+    Window,
+    packed_values,
+)
+from streamad.types import to_us
+from streamad.web import view as views
+from streamad.web.view import View
+
+T = datetime(2026, 3, 1, 6, tzinfo=UTC)
+MODEL = ModelRef("default", "0001")
+DAY_US = 86_400_000_000
+
+
+def verdict(i: int, decision: Any = "normal", **more: Any) -> Verdict:
+    at = T + timedelta(minutes=i)
+    return Verdict(
+        verdict_id=f"{i:032x}", stream=f"reactor-{i % 3}", sequence=f"B-{i}", decision=decision, reason="marker",
+        start_time=at - timedelta(seconds=50), end_time=at, n_samples=50, score=1.0 + i, p_value=0.5, tail="empirical",
+        model=MODEL, created_at=at, **more,
+    )  # fmt: skip
+
+
+def messages_of(i: int) -> list[Message]:
+    """Return all messages about an anomalous sequence."""
+    judged = verdict(i, "anomalous")
+    at, stream, sequence = judged.end_time, judged.stream, judged.sequence
+    head: dict[str, Any] = {"stream": stream, "sequence": sequence, "created_at": at}
+    span: dict[str, Any] = {"start_time": judged.start_time, "end_time": at, "n_samples": 50}
+    return [
+        judged,
+        Alert(
+            alert_id=judged.verdict_id, reason="marker", score=1.0 + i, p_value=0.5, false_alarm_rate=0.02,
+            tail="empirical", model=MODEL, **head, **span,
+        ),
+        Attribution(
+            alert_id=judged.verdict_id, score=1.0 + i, terms=[], dominating_transformation=0,
+            channels=[ChannelShare(channel="temp_c", unit="K", share=1.0)], method="channel-replacement",
+            tail="empirical", model=MODEL, **head,
+        ),
+        Window(
+            verdict_id=judged.verdict_id, model=MODEL, channels=["temp_c"], units=["K"], length=3,
+            values=packed_values(np.arange(3, dtype=np.float32)[None]), alerted=True, **head, **span,
+        ),
+        Feedback(alert_id=judged.verdict_id, judgement="false_alarm", note="a", by="kim", created_at=at),
+        Feedback(
+            alert_id=judged.verdict_id, judgement="confirmed", note="b", by="lee", created_at=at + timedelta(seconds=9)
+        ),
+    ]  # fmt: skip
+
+
+def opened(folder: Path, **more: Any) -> View:
+    return View(folder / "view.sqlite3", **({"keep_us": 90 * DAY_US, "max_bytes": 1 << 30} | more))
+
+
+def content(view: View) -> list[tuple[Any, ...]]:
+    """Return everything the view holds, without the numbers of changes."""
+    with sqlite3.connect(view.path) as connection:
+        rows = connection.execute("SELECT * FROM sequences ORDER BY id").fetchall()
+        events = connection.execute("SELECT * FROM events ORDER BY id").fetchall()
+    return [(row[0], *row[2:]) for row in rows + events]
+
+
+def test_every_order_of_the_messages_gives_the_same_view(tmp_path: Path) -> None:
+    found = []
+    for number, order in enumerate(permutations(messages_of(1))):
+        if number % 24 == 0:  # every order is 720 files
+            view = opened(tmp_path / str(number))
+            for message in order:
+                view.put([message])
+            found.append(content(view))
+            view.close()
+    assert len(found) == 30
+    assert all(one == found[0] for one in found)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 17), min_size=18, max_size=60))
+def test_repeated_messages_change_nothing(tmp_path_factory: pytest.TempPathFactory, picks: list[int]) -> None:
+    every = [message for i in range(3) for message in messages_of(i)]
+    view = opened(tmp_path_factory.mktemp("view"))
+    view.put([*every, *(every[pick] for pick in picks)])
+    last = view.last_change
+    assert view.put([every[pick] for pick in picks]) == last
+    assert view.changes(last, 10) == []
+    assert [one.id for one in view.latest(10)] == [f"{i:032x}" for i in (2, 1, 0)]
+    view.close()
+
+
+def test_a_sequence_bears_what_all_messages_say(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    view.put(messages_of(7))
+    one = view.sequence(f"{7:032x}")
+    assert one is not None
+    assert (one.stream, one.sequence, one.decision, one.rate) == ("reactor-1", "B-7", "anomalous", 0.02)
+    assert (one.judgement, one.note, one.judged_by) == ("confirmed", "b", "lee")
+    assert one.end_us == to_us(T + timedelta(minutes=7))
+    assert one.has_window
+    window, attribution = view.window(one.id), view.attribution(one.id)
+    assert window is not None
+    assert window.channels == ["temp_c"]
+    assert attribution is not None
+    assert attribution.channels[0].share == 1.0
+    view.close()
+
+
+def test_a_mark_or_an_attribution_alone_is_no_sequence_yet(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    messages = messages_of(7)
+    view.put(messages[2:])
+    assert view.sequence(f"{7:032x}") is None
+    assert view.latest(9) == view.inbox(9) == view.changes(0, 9) == []
+    view.put(messages[:1])
+    found = view.sequence(f"{7:032x}")
+    assert found is not None
+    assert found.judgement == "confirmed"
+    view.close()
+
+
+def test_changes_come_in_order_and_none_is_left_out(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    seen, after = [], 0
+    for i in range(30):
+        view.put([verdict(i)])
+        if i % 4 == 0:
+            found = view.changes(after, 3)
+            while found:
+                seen += [one.sequence for one in found]
+                after = found[-1].change
+                found = view.changes(after, 3)
+    seen += [one.sequence for one in view.changes(after, 100)]
+    assert seen == [f"B-{i}" for i in range(30)]
+    view.close()
+
+
+def test_the_inbox_has_alerts_without_a_mark_that_counts(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    view.put([message for i in range(3) for message in messages_of(i)[:2]])
+    marks: list[Any] = ["confirmed", "withdrawn"]
+    view.put([Feedback(alert_id=f"{i:032x}", judgement=marks[i], created_at=T) for i in range(2)])
+    assert [one.sequence for one in view.inbox(9)] == ["B-2", "B-1", "B-0"]
+    assert [one.sequence for one in view.inbox(9, unjudged=True)] == ["B-2", "B-1"]
+    view.close()
+
+
+def test_an_event_read_twice_is_there_once(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    event = Event(kind="plant_changed", message="m", created_at=T)
+    view.put([event, event])
+    view.put([event, Event(kind="plant_changed", message="other", created_at=T)])
+    assert sorted(one.message for one in view.events(9)) == ["m", "other"]
+    view.close()
+
+
+def test_old_sequences_and_events_go(tmp_path: Path) -> None:
+    view = opened(tmp_path, keep_us=60 * 60_000_000)
+    view.put([verdict(i) for i in range(200)])
+    view.put(
+        [
+            Event(kind="k", message="old", created_at=T),
+            Event(kind="k", message="new", created_at=T + timedelta(hours=4)),
+        ]
+    )
+    while view.trim():
+        pass
+    assert [one.sequence for one in view.latest(500)] == [f"B-{i}" for i in range(199, 138, -1)]
+    assert [one.message for one in view.events(9)] == ["new"]
+    view.close()
+
+
+def test_beyond_its_size_windows_of_normal_sequences_go_first_then_the_oldest_sequences(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    noise = np.random.default_rng(0).normal(size=(1, 20_000)).astype(np.float32)
+    for i in range(20):
+        window = messages_of(i)[3]
+        assert isinstance(window, Window)
+        fields = {name: getattr(window, name) for name in window.__struct_fields__}
+        large = Window(**fields | {"values": packed_values(noise), "length": 20_000})
+        view.put([verdict(i), large, *(messages_of(i)[1:2] if i < 5 else [])])
+    view.close()
+    view = opened(tmp_path, max_bytes=600_000)
+    view.trim()
+    left = view.latest(50)
+    assert [one.has_window for one in left] == [False] * 15 + [True] * 5
+    assert len(left) == 20
+    view.close()
+    view = opened(tmp_path, max_bytes=10_000)
+    assert view.trim()
+    assert view.latest(50) == []
+    view.close()
+
+
+@pytest.mark.parametrize("kind", ["damaged", "text", "foreign", "newer"])
+def test_a_file_that_is_no_view_of_this_release_is_kept_aside(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "view.sqlite3"
+    if kind == "text":
+        path.write_text("no database at all" * 100)
+    elif kind == "foreign":
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE precious (x)")
+    else:
+        view = opened(tmp_path)
+        view.put([verdict(i) for i in range(300)])
+        view.close()
+        if kind == "newer":
+            with sqlite3.connect(path) as connection:
+                connection.execute("PRAGMA user_version = 99")
+        else:
+            content = bytearray(path.read_bytes())
+            content[4096:-4096] = b"\xa5" * (len(content) - 8192)
+            path.write_bytes(content)
+    before = path.read_bytes()
+    view = opened(tmp_path)
+    assert view.set_aside is not None
+    assert view.set_aside.read_bytes() == before
+    view.put([verdict(1)])
+    assert [one.sequence for one in view.latest(9)] == ["B-1"]
+    view.close()
+    assert opened(tmp_path).set_aside is None
+
+
+def test_the_id_stays_over_restarts_and_a_killed_process_but_not_over_a_restart_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(tmp_path)
+    first.put([verdict(1)])
+    killed = opened(tmp_path)  # the first one never closed
+    assert killed.view_id == first.view_id
+    monkeypatch.setattr(views, "_boot_id", lambda: "another boot")
+    crashed = opened(tmp_path)
+    assert crashed.view_id != first.view_id
+    assert [one.sequence for one in crashed.latest(9)] == ["B-1"]
+    crashed.close()
+    monkeypatch.setattr(views, "_boot_id", lambda: "a third boot")
+    assert opened(tmp_path).view_id == crashed.view_id  # it was closed
+
+
+def test_a_place_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"the page's view .* cannot be used"):
+        View(tmp_path / "file" / "view.sqlite3", keep_us=DAY_US, max_bytes=1 << 20)
+
+
+def test_readers_cannot_write_and_see_what_was_committed(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    view.put([verdict(1)])
+    assert len(view.latest(9)) == 1
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        view._reader().execute("DELETE FROM sequences")  # noqa: SLF001
+    view.close()
