@@ -122,7 +122,7 @@ class View:
     """
 
     def __init__(self, path: Path, *, keep_us: int, max_bytes: int) -> None:
-        self._path, self._keep_us, self._max_bytes = path, keep_us, max_bytes
+        self.path, self._keep_us, self._max_bytes = path, keep_us, max_bytes
         self.set_aside = _set_aside(path)
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -176,7 +176,7 @@ class View:
 
     def put(self, messages: Iterable[Message]) -> int:
         """Take up ``messages`` in one commit; return the number of the last change. Raises OutputError."""
-        with self._lock, _reported(self._path):
+        with self._lock, _reported(self.path):
             change = self.last_change
             with self._writer:
                 for message in messages:
@@ -231,7 +231,7 @@ class View:
     def trim(self) -> int:
         """Remove what lies beyond the bounds, a portion at a time; return how many rows and windows are gone."""
         removed = 0
-        with self._lock, _reported(self._path):
+        with self._lock, _reported(self.path):
             writer = self._writer
             (newest,) = writer.execute("SELECT max(end_us) FROM sequences").fetchone()
             with writer:
@@ -264,7 +264,7 @@ class View:
         """Return this thread's connection, which cannot write."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = _connect(self._path, is_reader=True)
+            connection = _connect(self.path, is_reader=True)
             self._local.connection = connection
             with self._lock:
                 self._readers.append(connection)
