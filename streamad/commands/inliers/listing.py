@@ -9,7 +9,6 @@ from typing import Any
 from rich.table import Table
 
 from streamad.commands.shared.console import err, notice, out, print_table, styled
-from streamad.commands.shared.monitor import p_text
 from streamad.commands.shared.stored import StoreView, learning_of, open_store, time_text
 from streamad.learn.store.records import SHARES, Mark, Share
 from streamad.plant import Plant

@@ -14,6 +14,7 @@ from streamad.commands.shared.console import Fields, count, err, stop_on_signals
 from streamad.commands.shared.figures.report import RunReport
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import StalledError
+from streamad.judge.explanations.words import p_text
 from streamad.messages import NO_METHOD, Alert, Attribution, Event, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
@@ -31,11 +32,6 @@ _PROGRESS_S = 1.0
 _ID_CHARACTERS = 8
 """Characters shown of an alert's id; `streamad feedback --alert` needs at least the first six."""
 _NAME_CHARACTERS = 60
-
-
-def p_text(p_value: float) -> str:
-    """Return a p-value for people; it is never 0."""
-    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
 
 
 def alert_line(alert: Alert, attribution: Attribution | None = None) -> Fields:

@@ -1,4 +1,4 @@
-"""The phrase for people that says when a channel departs from normal, by how much, and in which direction."""
+"""Phrases for people: when a channel departs from normal, by how much, and in which direction; p-values."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def _place(start: float, end: float) -> str:
 def figure(value: float) -> str:
     """Return a number with two significant digits."""
     return f"{float(f'{value:.2g}'):g}"
+
+
+def p_text(p_value: float) -> str:
+    """Return a p-value for people; it is never 0."""
+    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
