@@ -15,7 +15,7 @@ from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter, newest
 from streamad.settings.plant_yaml import Settings, check_file_ids
 from streamad.types import from_us
 
-OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")
 
 _RELEASED_US = 1_792_800_000_000_000
 """2026-10-24: no machine that runs this release has a clock before it. Raise it with each release."""
