@@ -259,7 +259,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="window"):
     """The judged window of a sequence: the values that the model saw, for people to look at.
 
-    At most one for each verdict, in the same commit: of alerts and of some other sequences, as ``display.windows`` says.
+    At most one for each verdict, in the same commit; ``display.windows`` says for which.
     """
 
     verdict_id: Annotated[str, _doc("Id of the verdict on the sequence; equal to the alert_id of its alert.")]
