@@ -5,8 +5,9 @@ Shapes: C channels, L window length, m drawn points of a channel, n calibration 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from streamad.judge.calibration import Calibration
 from streamad.judge.explanations.envelope import Band, Envelope
 from streamad.messages import Attribution, ChannelSegment
-from streamad.pictures.facts import Facts
+from streamad.pictures.facts import Facts, cut
 from streamad.types import ChannelSpec, FloatArray
 
 Course = npt.NDArray[np.float64]
@@ -83,6 +84,13 @@ class Scores:
             return f"not above any {of}"
         return f"above {n - n_above} {of}"
 
+    @property
+    def limit(self) -> str:
+        """Return in words from which score on sequences alert."""
+        if self.alerts_from == -math.inf:
+            return "every score alerts"
+        return "no score can alert" if self.alerts_from == math.inf else f"alerts from {self.alerts_from:.4g} on"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
@@ -119,13 +127,13 @@ def picture_of(
     panels = [_panel(courses, index, shares, band, attribution) for index in order[: _n_panels(courses, order, shares)]]
     shown_s = facts.span_s * courses.shown
     is_timed = shown_s > 0
-    points = np.arange(courses.values.shape[1]) * float(courses.step)
-    at = points * (shown_s / max(1, courses.length - 1)) if is_timed else points
+    points = np.arange(courses.values.shape[1], dtype=np.float64) * courses.step
+    at: Course = points * (shown_s / max(1, courses.length - 1)) if is_timed else points
     said = list(notes)
     if courses.step > 1:
         said.append(f"every {_ordinal(courses.step)} of {courses.length} points is drawn: the message kept no more")
     if courses.shown < 0.999:
-        said.append(f"the judged window holds the first {courses.shown:.0%} of the sequence")
+        said.append(f"the judged window holds the first {100 * courses.shown:.0f} % of the sequence")
     return Picture(
         facts,
         attribution,
@@ -145,10 +153,9 @@ def scores_of(facts: Facts, calibration: Calibration | None) -> Scores | None:
     return Scores(facts.score, facts.is_alert, calibration.scores, calibration.alert_score(facts.rate))
 
 
-def cut(name: str, most: int = _NAME_CHARACTERS) -> str:
+def printable(name: str, most: int = _NAME_CHARACTERS) -> str:
     """Return ``name`` on one line, cut to ``most`` characters, each that cannot be printed replaced by U+FFFD."""
-    short = name if len(name) <= most else name[: most - 1] + "…"
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in short)
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in cut(name, most))
 
 
 def _order(courses: Courses, shares: dict[str, float], band: Band | None) -> list[int]:
@@ -166,8 +173,8 @@ def _thinned(band: Band, step: int) -> Band:
     """Return the band at every ``step``-th point."""
     if step == 1:
         return band
-    kept = [getattr(band, name)[:, ::step] for name in ("low", "middle", "high", "bottom", "top", "lowest", "highest")]
-    return Band(*kept, band.width)
+    names = ("low", "middle", "high", "bottom", "top", "lowest", "highest")
+    return replace(band, **{name: getattr(band, name)[:, ::step] for name in names})
 
 
 def _n_panels(courses: Courses, order: list[int], shares: dict[str, float]) -> int:
@@ -201,13 +208,13 @@ def _others(channels: Sequence[ChannelSpec], shares: dict[str, float]) -> str:
     """Return which channels have no panel, in words."""
     if not channels:
         return ""
-    named = [_with_share(cut(each.name, 30), shares.get(each.name)) for each in channels[:_NAMED]]
+    named = [_with_share(printable(each.name, 30), shares.get(each.name)) for each in channels[:_NAMED]]
     rest = len(channels) - len(named)
     return f"not drawn: {', '.join(named)}" + (f" and {rest} more" if rest else "")
 
 
 def _with_share(name: str, share: float | None) -> str:
-    return name if share is None or share < 0.005 else f"{name} {share:.0%}"
+    return name if share is None or share < 0.005 else f"{name} {100 * share:.0f} %"
 
 
 def _ordinal(number: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from streamad.errors import PluginError
-from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores, cut
+from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores, printable
 from streamad.pictures.facts import MARKS, departure, headline, score_line, speakers, when
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
 
@@ -24,8 +24,13 @@ _INK, _SOFT, _BAND, _HULL, _ODD = "#1d1d1d", "#6b6b6b", "#c4c4c4", "#e9e9e9", "#
 _WIDTH, _PANEL, _STRIP = 9.0, 1.45, 1.15  # inches
 _LINE = 0.19  # inches of a line of text
 _LEFT, _RIGHT = 0.85, 0.25
-_HEAD_CHARACTERS, _FOOT_CHARACTERS = 88, 128
+_OUT = -0.07  # of the axes' width to the left of them begin the texts above
+_HEAD_CHARACTERS, _FOOT_CHARACTERS, _NAME = 84, 128, 40
+_ANY = 10_000  # characters
+_LEAST_SIZE = 6.0  # of letters that a text is made to fit with; then it is cut
+_FURTHER_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "Arial Unicode MS", "Droid Sans Fallback")
 _SAMPLES_MARKED = 40
+_WIDE_LABEL = 8
 _SCORES_DRAWN = 500
 _LOG_BEYOND = 4.0  # times the largest calibration score: then the scores' axis is logarithmic
 _HULL_BEYOND = 0.6  # ranges of readings and band: so far the extremes of training may widen the axis on each side
@@ -48,11 +53,11 @@ def drawn(picture: Picture, kind: Format = "png", *, dpi: int = 110) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    head = textwrap.wrap(_printable(headline(picture.facts, picture.attribution)), _HEAD_CHARACTERS)[:3]
+    head = textwrap.wrap(printable(headline(picture.facts, picture.attribution, _NAME), _ANY), _HEAD_CHARACTERS)[:2]
     feet = [line for text in _feet(picture) for line in textwrap.wrap(text, _FOOT_CHARACTERS)[:4]]
     top = 0.18 + 0.26 * len(head) + 3 * _LINE + 0.1
     bottom = 0.12 + _LINE * len(feet)
-    strip = _STRIP + 0.25 if picture.scores is not None else 0.0
+    strip = _STRIP + 0.1 if picture.scores is not None else 0.0
     height = top + _PANEL * len(picture.panels) + 0.45 + strip + bottom
     figure = Figure(figsize=(_WIDTH, height), dpi=dpi, facecolor="white")
     FigureCanvasAgg(figure)
@@ -90,6 +95,7 @@ class _Page:
     def __init__(self, figure: Any, height: float) -> None:
         self._figure = figure
         self._height = height
+        self._fonts = _fonts()
 
     def axes(self, bottom: float, height: float, *, sharex: Any = None) -> Any:
         """Return new axes over the page's width."""
@@ -102,16 +108,32 @@ class _Page:
         axes.tick_params(colors=_SOFT, labelsize=7.5, length=3)
         return axes
 
-    def text(self, x: float, y: float, text: str, **style: Any) -> Any:
-        """Write ``text`` at a place of the page."""
-        return self._figure.text(x / _WIDTH, y / self._height, text, parse_math=False, **style)
+    def text(self, x: float, y: float, text: str, **style: Any) -> None:
+        """Write ``text`` at a place of the page, made to fit its width."""
+        written = self._figure.text(x / _WIDTH, y / self._height, text, parse_math=False, family=self._fonts, **style)
+        self._fit(written, _WIDTH - x - 0.1)
 
-    def above(self, axes: Any, x: float, text: str, **style: Any) -> Any:
-        """Write ``text`` over ``axes``, ``x`` of its width from the left."""
-        return axes.annotate(
+    def above(self, axes: Any, x: float, text: str, *, most: float, **style: Any) -> float:
+        """Write ``text`` over ``axes``, ``x`` of its width from the left, at most ``most`` inches; return its width."""
+        written = axes.annotate(
             text, (x, 1.0), xycoords="axes fraction", xytext=(0, 5), textcoords="offset points", parse_math=False,
-            annotation_clip=False, **style,
+            annotation_clip=False, family=self._fonts, **style,
         )  # fmt: skip
+        return self._fit(written, most)
+
+    def _fit(self, written: Any, most: float) -> float:
+        """Make a text at most ``most`` inches wide by smaller letters, then by cutting it; return its width."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            while (width := written.get_window_extent().width / self._figure.dpi) > most:
+                size, text = written.get_fontsize(), written.get_text()
+                if size > _LEAST_SIZE:
+                    written.set_fontsize(max(_LEAST_SIZE, size * max(most / width, 0.9)))
+                elif len(text) > 1:
+                    written.set_text(printable(text, max(1, min(len(text) - 1, int(len(text) * most / width)))))
+                else:
+                    break
+        return float(width)
 
     def heads(self, picture: Picture, lines: Sequence[str]) -> None:
         """Write headline, score, time, and what the lines and areas mean."""
@@ -120,15 +142,15 @@ class _Page:
             self.text(0.2, y, line, size=13, weight="bold", color=_INK)
             y -= 0.26
         facts = picture.facts
-        self.text(0.2, y + 0.03, cut(score_line(facts), 150), size=9, color=_ODD if facts.is_alert else _INK)
-        self.text(0.2, y + 0.03 - _LINE, _printable(when(facts)), size=9, color=_SOFT)
+        self.text(0.2, y + 0.03, printable(score_line(facts), 150), size=9, color=_ODD if facts.is_alert else _INK)
+        self.text(0.2, y + 0.03 - _LINE, printable(when(facts), _ANY), size=9, color=_SOFT)
         self._legend(picture, y + 0.02 - 2 * _LINE)
 
     def _legend(self, picture: Picture, y: float) -> None:
         from matplotlib.lines import Line2D  # noqa: PLC0415
         from matplotlib.patches import Patch  # noqa: PLC0415
 
-        handles = [Line2D([], [], color=_INK, lw=1.5, label="this sequence")]
+        handles: list[Any] = [Line2D([], [], color=_INK, lw=1.5, label="this sequence")]
         if any(panel.normal is not None for panel in picture.panels):
             handles += [
                 Line2D([], [], color=_SOFT, lw=1, ls=(0, (4, 2)), label="median of normal ones"),
@@ -145,8 +167,12 @@ class _Page:
         )  # fmt: skip
 
 
-def _printable(text: str) -> str:
-    return cut(text, 10_000)
+def _fonts() -> list[str]:
+    """Return the font, and those that are installed of some that have the letters that it lacks."""
+    from matplotlib.font_manager import fontManager  # noqa: PLC0415
+
+    installed = {font.name for font in fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in _FURTHER_FONTS if name in installed)]
 
 
 def _draw_panel(page: _Page, axes: Any, picture: Picture, panel: Panel, *, is_last: bool) -> None:
@@ -166,7 +192,10 @@ def _draw_panel(page: _Page, axes: Any, picture: Picture, panel: Panel, *, is_la
     _head_panel(page, axes, picture, panel)
     low, high = axes.get_ylim()
     ticks = round_ticks(low, high, 4)
-    axes.set_yticks(ticks, labels_of(ticks))
+    labels = labels_of(ticks)
+    axes.set_yticks(ticks, labels)
+    if max(map(len, labels), default=0) > _WIDE_LABEL:
+        axes.tick_params(axis="y", labelsize=6)
     _time_axis(axes, picture, is_labelled=is_last)
 
 
@@ -184,10 +213,8 @@ def _limit(axes: Any, course: Course, normal: NormalCourse | None) -> None:
         low = max(min(low, float(normal.lowest.min())), low - _HULL_BEYOND * span)
         high = min(max(high, float(normal.highest.max())), high + _HULL_BEYOND * span)
     least = max(1e-6 * max(abs(low), abs(high)), 1e-30)
-    if high - low <= least:  # a channel that stands still
-        margin = max(0.05 * abs(high), 1.0 if high == 0 else 0.0)
-    else:
-        margin = 0.08 * (high - low)
+    stands_still = high - low <= least
+    margin = (0.05 * abs(high) or 1.0) if stands_still else 0.08 * (high - low)
     axes.set_ylim(low - margin, high + margin)
 
 
@@ -212,23 +239,21 @@ def _draw_segments(axes: Any, picture: Picture, panel: Panel, at: Course, course
             axes.plot(at[inside], course[inside], color=_ODD, lw=2.2, zorder=4)
         axes.annotate(
             MARKS[segment.direction], ((first + last) / 2, 0.97), xycoords=("data", "axes fraction"), ha="center",
-            va="top", size=9, color=_ODD, zorder=5,
+            va="top", size=9, color=_ODD, zorder=6,
         )  # fmt: skip
 
 
 def _head_panel(page: _Page, axes: Any, picture: Picture, panel: Panel) -> None:
     """Write over a panel: channel and unit, share, and the segments in words."""
-    name = cut(panel.name, 44) + (f"  [{cut(panel.unit, 12)}]" if panel.unit else "")
+    name = printable(panel.name, 44) + (f"  [{printable(panel.unit, 12)}]" if panel.unit else "")
     if panel.share is not None:
-        name += f"   {panel.share:.0%}"
-    page.above(axes, -0.07, name, size=9.5, weight="bold", color=_INK, ha="left")
+        name += f"   {100 * panel.share:.0f} %" if panel.share >= 0.01 else "   below 1 %"
+    written = page.above(axes, _OUT, name, most=0.6 * _WIDTH, size=9.5, weight="bold", color=_INK, ha="left")
     if not panel.segments:
         return
     words = [f"{MARKS[each.direction]} {departure(each)}, {_from_to(picture, each)}" for each in panel.segments[:2]]
-    size, text = 8.5, "    ".join(map(_printable, words))
-    if len(name) + len(text) > 105:
-        text, size = cut(text, max(40, 120 - len(name))), 7.5
-    page.above(axes, 1.0, text, size=size, color=_ODD, ha="right")
+    room = _WIDTH - _LEFT - _RIGHT - written + 0.4
+    page.above(axes, 1.0, printable("    ".join(words), _ANY), most=room, size=8.5, color=_ODD, ha="right")
 
 
 def _from_to(picture: Picture, segment: Any) -> str:
@@ -285,10 +310,9 @@ def _draw_scores(page: _Page, axes: Any, scores: Scores) -> None:
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     _score_ticks(axes, low, high, is_log=is_log)
-    limit = "no score can alert" if not np.isfinite(scores.alerts_from) else f"alerts from {scores.alerts_from:.4g} on"
-    page.above(axes, -0.07, f"score {scores.score:.4g}", size=9.5, weight="bold", color=_INK, ha="left")
-    page.above(axes, 0.17, f"{scores.words}; {limit} (dashed)" if "from" in limit else f"{scores.words}; {limit}",
-               size=8.5, color=_SOFT, ha="left")  # fmt: skip
+    limit = scores.limit + (" (dashed)" if np.isfinite(scores.alerts_from) else "")
+    page.above(axes, _OUT, f"score {scores.score:.4g}", most=2.0, size=9.5, weight="bold", color=_INK, ha="left")
+    page.above(axes, 0.17, f"{scores.words}; {limit}", most=6.5, size=8.5, color=_SOFT, ha="left")
     axes.set_xlabel(
         "score: a stroke for each calibration sequence, all of them normal" + (" (logarithmic)" if is_log else ""),
         fontsize=8.5, color=_SOFT, labelpad=2,
@@ -326,8 +350,8 @@ def _feet(picture: Picture) -> list[str]:
         if spoke := speakers(attribution):
             lines.append(f"spoke: {', '.join(spoke)}")
         if attribution.nearest:
-            near = ", ".join(f"{cut(each.sequence)} ({each.distance:.2g})" for each in attribution.nearest[:3])
+            near = ", ".join(f"{printable(each.sequence)} ({each.distance:.2g})" for each in attribution.nearest[:3])
             lines.append(f"nearest normal sequences (distance): {near}")
     if picture.others:
         lines.append(picture.others)
-    return [_printable(line) for line in [*lines, *(f"note: {note}" for note in picture.notes)]]
+    return [printable(line, _ANY) for line in [*lines, *(f"note: {note}" for note in picture.notes)]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from streamad.judge.explanations.words import figure, p_text
+from streamad.judge.explanations.words import figure, p_text, phrase
 from streamad.messages import (
     NO_METHOD,
     Alert,
@@ -23,6 +23,7 @@ MARKS = {"above": "▲", "below": "▼", "shape": "◆"}
 """The sign of each direction: no meaning is carried by colour alone."""
 _NAMED_SHARE = 0.05
 _NAMED = 3
+_FINE_S = 10.0  # shorter sequences have times in milliseconds
 _SAID = {
     "normal": "normal",
     "anomalous": "alert",
@@ -54,7 +55,6 @@ class Facts:
     @classmethod
     def of(cls, message: Alert | Verdict, rate: float | None = None) -> Facts:
         """Return the facts of an alert, or of a verdict with the configured ``rate``."""
-        is_alert = isinstance(message, Alert)
         return cls(
             id=message.alert_id if isinstance(message, Alert) else message.verdict_id,
             decision="anomalous" if isinstance(message, Alert) else message.decision,
@@ -68,7 +68,7 @@ class Facts:
             score=message.score,
             p_value=message.p_value,
             tail=message.tail,
-            rate=message.false_alarm_rate if is_alert else rate,
+            rate=message.false_alarm_rate if isinstance(message, Alert) else rate,
             model=message.model,
             detail=None if isinstance(message, Alert) else message.detail,
         )
@@ -89,20 +89,33 @@ class Facts:
         return f"{self.stream} {self.sequence}"
 
 
-def headline(facts: Facts, attribution: Attribution | None) -> str:
-    """Return in one sentence what was found: the first segment, else the channels with the largest shares."""
+def headline(facts: Facts, attribution: Attribution | None, most: int | None = None) -> str:
+    """Return in one sentence what was found: the first segment, else the channels with the largest shares.
+
+    Names are cut to ``most`` characters.
+    """
     why = ""
     if attribution is not None and attribution.segments:
-        why = attribution.segments[0].text
+        first = attribution.segments[0]
+        name = cut(first.channel, most or len(first.channel))
+        why = phrase(name, first.unit, first.size, first.direction, first.start, first.end)
     elif attribution is not None:
         named = [each for each in attribution.channels[:_NAMED] if each.share >= _NAMED_SHARE]
         if named:
-            why = "because of " + ", ".join(f"{each.channel} {each.share:.0%}" for each in named)
+            why = "because of " + ", ".join(
+                f"{cut(each.channel, most or len(each.channel))} {100 * each.share:.0f} %" for each in named
+            )
     if not why:
         why = _SAID[facts.decision]
         if facts.detail and not facts.is_alert:
             why += f" ({facts.detail})"
-    return f"{facts.name}: {why}"
+    stream, sequence = (cut(name, most or len(name)) for name in (facts.stream, facts.sequence))
+    return f"{stream} {sequence}: {why}"
+
+
+def cut(name: str, most: int) -> str:
+    """Return ``name`` cut to ``most`` characters."""
+    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def score_line(facts: Facts) -> str:
@@ -112,7 +125,7 @@ def score_line(facts: Facts) -> str:
         parts.append(f"score {facts.score:.4g}")
     if facts.p_value is not None:
         extrapolated = ", extrapolated" if facts.tail == "extrapolated" else ""
-        at = "" if facts.rate is None else f" (alerts from {facts.rate:g} down{extrapolated})"
+        at = "" if facts.rate is None else f" (alert at {facts.rate:g} or less{extrapolated})"
         parts.append(f"p {p_text(facts.p_value)}{at}")
     if facts.model is not None:
         parts.append(f"model {facts.model.name} {facts.model.version}")
@@ -122,16 +135,19 @@ def score_line(facts: Facts) -> str:
 def when(facts: Facts) -> str:
     """Return start, end and length in words."""
     start, end = facts.start_time, facts.end_time
-    same_day = start.date() == end.date()
-    last = f"{end:%H:%M:%S}" if same_day else f"{end:%Y-%m-%d %H:%M:%S}"
+    first, last = f"{start:%Y-%m-%d %H:%M:%S}", f"{end:%Y-%m-%d %H:%M:%S}"
+    if facts.span_s < _FINE_S:
+        first, last = (f"{text}.{at.microsecond // 1000:03d}" for text, at in ((first, start), (last, end)))
+    if start.date() == end.date():
+        last = last.partition(" ")[2]
     n = "1 sample" if facts.n_samples == 1 else f"{facts.n_samples} samples"
-    return f"{start:%Y-%m-%d %H:%M:%S} to {last} UTC, {n}"
+    return f"{first} to {last} UTC, {n}"
 
 
 def departure(segment: ChannelSegment) -> str:
     """Return how a channel departs in a segment, such as "3.1 K above the band"."""
     if segment.size is None or segment.direction == "shape":
-        return "of unusual shape"
+        return "unusual shape"
     return " ".join(filter(None, (figure(segment.size), segment.unit, segment.direction, "the band")))
 
 
@@ -144,7 +160,7 @@ def speakers(attribution: Attribution) -> list[str]:
 
 def _speaker(term: TermShare) -> str:
     who = term.member or f"transformation {term.transformation}"
-    return f"{who} (term {term.term:.3g}, above {term.calibration_quantile:.0%} of normal ones)"
+    return f"{who} (term {term.term:.3g}, above {100 * term.calibration_quantile:.0f} % of calibration)"
 
 
 def is_explained(attribution: Attribution | None) -> bool:

@@ -30,11 +30,13 @@ _UNITS = (
 
 def unit_for(span_s: float) -> TimeUnit:
     """Return the largest unit of which ``span_s`` seconds are at least two; at least microseconds."""
-    return max((unit for unit in _UNITS if span_s >= 2 * unit.seconds), key=lambda unit: unit.seconds, default=_UNITS[0])
+    return max(
+        (unit for unit in _UNITS if span_s >= 2 * unit.seconds), key=lambda unit: unit.seconds, default=_UNITS[0]
+    )
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return at most ``most`` + 1 round numbers within [``low``, ``high``], equally far apart (1, 2, 2.5 or 5 x 10^k)."""
+    """Return at most ``most`` + 1 round numbers within [``low``, ``high``], equally far apart."""
     span = high - low
     if not span > 0 or not math.isfinite(span):
         return [low]

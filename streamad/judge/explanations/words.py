@@ -13,10 +13,11 @@ def phrase(  # noqa: PLR0917  reads as: this channel, in this unit, this much ab
         what = "of unusual shape"
     else:
         what = f"{figure(size)} {unit} {direction} the band" if unit else f"{figure(size)} {direction} the band"
-    return f"{channel} {what} {_place(start, end)}"
+    return f"{channel} {what} {place(start, end)}"
 
 
-def _place(start: float, end: float) -> str:
+def place(start: float, end: float) -> str:
+    """Return such as "from 62 % to 80 %"."""
     first, last = round(100 * start), round(100 * end)
     return f"at {first} %" if first == last else f"from {first} % to {last} %"
 
