@@ -70,7 +70,12 @@ def replay(
     async def work() -> None:
         paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
         report = await Monitor(plant, quiet=silent, keeps_verdicts=True).run(
-            paced, UnsavedCommitter(sinks), explain=bool(sinks) or not silent, with_verdicts=True, version=version
+            paced,
+            UnsavedCommitter(sinks),
+            explain=bool(sinks) or not silent,
+            with_verdicts=True,
+            with_windows=bool(sinks),
+            version=version,
         )
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
