@@ -80,6 +80,7 @@ def replay(
             UnsavedCommitter(sinks),
             explain=bool(sinks) or plots is not None or not silent,
             with_verdicts=True,
+            with_windows=bool(sinks),
             version=version,
         )
         nothing_yet = report.interrupted and not report.verdicts

@@ -159,7 +159,14 @@ class Monitor:
         self._bar = Bar("waiting for the first sequence to end", quiet=on_start is not None, is_endless=True)
 
     async def run(
-        self, source: Source, committer: Committer, *, explain: bool, with_verdicts: bool, version: str | None = None
+        self,
+        source: Source,
+        committer: Committer,
+        *,
+        explain: bool,
+        with_verdicts: bool,
+        with_windows: bool,
+        version: str | None = None,
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
         from streamad.learn.live.live_learning import explainer_for, models_at_work  # noqa: PLC0415
@@ -179,6 +186,7 @@ class Monitor:
                 plant.clock,
                 explainer=explainer,
                 with_verdicts=with_verdicts,
+                with_windows=with_windows,
                 on_judged=self._on_judged,
                 on_explained=self._on_explained,
                 events=self._events,
