@@ -41,7 +41,7 @@ from tests.support.kafka.child import PLUGINS
 from tests.support.kafka.workers import ForkServer, Worker, spawn
 from tests.support.runtime.pipeline import CHANNELS, L, line, messy_recordings
 
-ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late")
+ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late")
 STEP_MS = 10
 _STEPS_PER_S = 20
 _PROGRESS_HEAD = b"p"
@@ -381,6 +381,7 @@ class KafkaPlant:
             clock,
             explainer=explainer_for(own),
             with_verdicts=True,
+            with_windows=True,
         )
         try:
             await pipeline.run()

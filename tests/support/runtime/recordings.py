@@ -45,7 +45,14 @@ async def run_recordings(
     committer = LocalCommitter(folder / "checkpoint", sinks, names, cast("FileSource", source).check_cursors)
     batcher = MicroBatcher(model_of(), clock, settings.run)
     pipeline = Pipeline(
-        settings, source, committer, batcher, clock, explainer=explainer_of(settings, clock), with_verdicts=True
+        settings,
+        source,
+        committer,
+        batcher,
+        clock,
+        explainer=explainer_of(settings, clock),
+        with_verdicts=True,
+        with_windows=True,
     )
     run = asyncio.create_task(pipeline.run())
     try:
