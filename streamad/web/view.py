@@ -325,6 +325,13 @@ class View:
         )
         return self._select(where, (one.id, one.end_us or 1 << 62, channel, limit))
 
+    def neighbours(self, one: SeenSequence) -> tuple[SeenSequence | None, SeenSequence | None]:
+        """Return the alerts that ended before and after ``one``."""
+        at = (one.end_us or 0, one.id)
+        before = self._select("rate IS NOT NULL AND (end_us, id) < (?, ?) ORDER BY end_us DESC, id DESC LIMIT 1", at)
+        after = self._select("rate IS NOT NULL AND (end_us, id) > (?, ?) ORDER BY end_us, id LIMIT 1", at)
+        return next(iter(before), None), next(iter(after), None)
+
     def _select(self, where: str, values: Sequence[Any]) -> list[SeenSequence]:
         rows = self._reader().execute(f"SELECT {_COLUMNS} FROM sequences WHERE {where}", values)
         return [SeenSequence(*row) for row in rows]

@@ -15,7 +15,7 @@ class Html(str):
     __slots__ = ()
 
 
-_EMPTY = frozenset({"img", "meta"})
+_EMPTY = frozenset({"img", "input", "meta"})
 
 
 def text(value: str) -> Html:
@@ -23,7 +23,7 @@ def text(value: str) -> Html:
     return Html(html.escape(visible_name(masked(value)), quote=True))
 
 
-def element(name: str, *content: str, **attributes: str) -> Html:
+def element(name: str, /, *content: str, **attributes: str) -> Html:
     """Return an element of HTML; attributes are escaped as well, ``class_`` is the attribute class."""
     given = "".join(f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"' for key, value in attributes.items())
     if name in _EMPTY:

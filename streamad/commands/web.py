@@ -1,0 +1,84 @@
+"""``streamad web``: serves the page of a plant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamad.commands.shared.console import ConfigOption, err, note, run_async, stop_on_signals
+from streamad.commands.shared.plants import load_plant
+from streamad.errors import PluginError, UsageError
+from streamad.plant import Plant
+
+
+def web(
+    config: ConfigOption = Path("plant.yaml"),
+    host: Annotated[str | None, typer.Option(help="Address to listen at. [default: web.host]")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Port; 0: any free one. [default: web.port]")
+    ] = None,
+) -> None:
+    """Serve the page that shows what the monitor found: alerts with curves and reasons, lines, calibration, models.
+
+    It reads the plant's outputs and never touches a monitor; it may run anywhere that can read them, and be started and
+    stopped at any time. Open the printed link: it holds the token that lets you in. Ctrl-C ends it.
+
+    Example: streamad web --port 0
+    """
+    plant = with_address(load_plant(config), host, port)
+    page = page_of(plant)
+    say_missing(plant)
+    typer.echo(f"open {page.url}")  # unmasked: the token in the link is what lets a person in
+    err.print("Ctrl-C ends")
+
+    async def serve() -> None:
+        with stop_on_signals(page.stop):
+            await page.run()
+
+    run_async(serve())
+
+
+def with_address(plant: Plant, host: str | None, port: int | None) -> Plant:
+    """Return the plant with another address of its page."""
+    web = plant.settings.web
+    given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
+    if not given:
+        return plant
+    try:
+        changed = type(web).model_validate(web.model_dump() | given)
+    except ValueError as error:
+        raise UsageError(f"--host {host}: {str(error).splitlines()[2].strip()}") from error
+    return replace(plant, settings=plant.settings.model_copy(update={"web": changed}))
+
+
+def page_of(plant: Plant):  # type: ignore[no-untyped-def]
+    """Return the page, its port open. Raises PluginError without the extra ``web``, OutputError."""
+    try:
+        import starlette  # noqa: F401, PLC0415
+        import uvicorn  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise PluginError(
+            f"the page needs starlette and uvicorn ({error}): pip install 'streamad-monitor[web]'"
+        ) from error
+    from streamad.web.server import Page  # noqa: PLC0415
+
+    return Page(plant)
+
+
+def say_missing(plant: Plant) -> None:
+    """Note which outputs the plant does not keep, and what the page lacks for it."""
+    from streamad.commands.shared.outputs import place_of  # noqa: PLC0415
+
+    lacks = {
+        "verdicts": "normal sequences",
+        "alerts": "alerts",
+        "attributions": "reasons",
+        "windows": "curves",
+        "events": "events",
+    }
+    missing = [f"{what} (sinks.{role})" for role, what in lacks.items() if place_of(plant, role) is None]  # type: ignore[arg-type]
+    if missing:
+        err.print(note(f"the page will not show {', '.join(missing)}: they are not written to a file or topic"))

@@ -1,0 +1,326 @@
+"""The page's server: routes, what a request may do, and the stream of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from streamad.errors import StreamadError
+from streamad.plant import Plant
+from streamad.web.access import COOKIE, TOKEN, Access, Level, Person, Refusal
+from streamad.web.content import Content
+from streamad.web.pages.layout import POLICY, Frame, page, sentence_page
+from streamad.web.view import View
+
+_STATIC: Final = {
+    "streamad.css": "text/css; charset=utf-8",
+    "streamad.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_HEADERS: Final = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_ALIVE_S = 15.0
+_MOST_FORM = 16_000
+_ONE_YEAR_S = 31_536_000
+
+
+class Changes:
+    """Wakes the open pages after a commit of the view; at most ``limit`` listen at a time."""
+
+    def __init__(self, view: View, limit: int) -> None:
+        self._view = view
+        self._limit = limit
+        self._n_open = 0
+        self._changed = asyncio.Event()
+        self.is_closing = False
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further page may listen."""
+        return self._n_open >= self._limit
+
+    def wake(self) -> None:
+        """Tell the pages that something changed; call it in the event loop."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def close(self) -> None:
+        """End all streams."""
+        self.is_closing = True
+        self.wake()
+
+    async def stream(self, after: int) -> AsyncIterator[str]:
+        """Yield server-sent events: the number of the last change as id whenever it is above ``after``."""
+        self._n_open += 1
+        try:
+            yield "retry: 1000\n\n"
+            while not self.is_closing:
+                changed, last = self._changed, self._view.last_change
+                if last > after:
+                    after = last
+                    yield f"id: {last}\ndata: {last}\n\n"
+                try:
+                    async with asyncio.timeout(_ALIVE_S):
+                        await changed.wait()
+                except TimeoutError:
+                    yield ": alive\n\n"
+        finally:
+            self._n_open -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    plant: Plant
+    view: View
+    access: Access
+    changes: Changes
+    content: Content
+
+
+def application(
+    plant: Plant, view: View, access: Access, changes: Changes, content: Content, lifespan: Callable[..., Any]
+) -> Starlette:
+    """Return the ASGI application (WSGI's asynchronous successor, ASGI 3) of the page."""
+    site = _Site(plant, view, access, changes, content)
+    handlers = _Handlers(site)
+    routes = [
+        Route("/", handlers.now),
+        Route("/s/{id}", handlers.sequence),
+        Route("/s/{id}/mark", handlers.mark, methods=["POST"]),
+        Route("/streams", handlers.streams),
+        Route("/stream", handlers.stream),
+        Route("/compare", handlers.compare),
+        Route("/calibration", handlers.calibration),
+        Route("/models", handlers.models),
+        Route("/models/act", handlers.act, methods=["POST"]),
+        Route("/changes", handlers.changes),
+        Route("/static/{name}", handlers.static),
+        Route("/health", handlers.health),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(_Guard, site=site), Middleware(GZipMiddleware, minimum_size=1_000)],
+        exception_handlers={HTTPException: _refused, StreamadError: _failed},
+        lifespan=lifespan,
+    )
+
+
+class _Guard:
+    """Refuses what may not be seen, hands the cookie out for the printed link, and adds the headers of safety."""
+
+    def __init__(self, app: ASGIApp, site: _Site) -> None:
+        self._app, self._site = app, site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(each for each in _HEADERS if each[0] not in given)]
+            await send(message)
+
+        response = self._answer(Request(scope))
+        await (self._app if response is None else response)(scope, receive, sent)
+
+    def _answer(self, request: Request) -> Response | None:
+        """Return the response if the request is refused or only fetches its cookie; else note who asks."""
+        access = self._site.access
+        if (refusal := access.host_refusal(request.headers.get("host", ""))) is not None:
+            return _refusal(refusal)
+        if request.url.path.startswith("/static/") or request.url.path == "/health":
+            return None
+        if (token := request.query_params.get(TOKEN)) is not None and access.is_link(token):
+            return self._with_cookie(request)
+        client = None if request.client is None else request.client.host
+        cookie = request.cookies.get(COOKIE)
+        person = access.person(client=client, headers=request.headers, cookie=cookie)
+        if isinstance(person, Refusal):
+            if cookie is None and request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
+                return _again(request)
+            return _refusal(person)
+        request.scope["person"] = person
+        return None
+
+    def _with_cookie(self, request: Request) -> Response:
+        left = [(name, value) for name, value in request.query_params.multi_items() if name != TOKEN]
+        query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in left)
+        response = RedirectResponse(_path(request) + (f"?{query}" if query else ""), status_code=303)
+        response.set_cookie(
+            COOKIE, self._site.access.cookie, httponly=True, samesite="strict", path="/", max_age=_ONE_YEAR_S
+        )
+        return response
+
+
+def _path(request: Request) -> str:
+    """Return the path of the request on this server: two slashes at its begin would name another one."""
+    return "/" + request.url.path.lstrip("/")
+
+
+def _again(request: Request) -> Response:
+    """Return a page that loads itself again: a strict cookie is not sent with a link from another site."""
+    body = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={_own_url(request)}">'
+    return HTMLResponse(body + "<title>streamad</title><p>One moment.</p>")
+
+
+def _own_url(request: Request) -> str:
+    query = request.url.query
+    return quote(_path(request) + (f"?{query}" if query else ""), safe="/?=&%")
+
+
+def _refusal(refusal: Refusal) -> Response:
+    return HTMLResponse(sentence_page(None, "Not allowed", refusal.why), refusal.status)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return HTMLResponse(sentence_page(None, "Not found" if error.status_code == 404 else "Refused", error.detail),
+                        error.status_code)  # fmt: skip
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return HTMLResponse(sentence_page(None, "This failed", str(error)), 500)
+
+
+class _Handlers:
+    """What each route answers. Everything that reads the view or a file runs in a thread."""
+
+    def __init__(self, site: _Site) -> None:
+        self._site = site
+
+    def _frame(self, request: Request) -> Frame:
+        person: Person = request.scope["person"]
+        return Frame(self._site.plant.settings.name, person, self._site.view.last_change)
+
+    async def _page(
+        self, request: Request, title: str, place: str, made: Callable[..., list[Any]], *given: Any
+    ) -> Response:
+        frame = self._frame(request)
+        content = await run_in_threadpool(made, frame, *given)
+        return HTMLResponse(page(frame, title, place, *content), headers={"cache-control": "no-store"})
+
+    async def now(self, request: Request) -> Response:
+        return await self._page(request, "Now", "/", self._site.content.now)
+
+    async def streams(self, request: Request) -> Response:
+        return await self._page(request, "Streams", "/streams", self._site.content.streams)
+
+    async def stream(self, request: Request) -> Response:
+        name = request.query_params.get("name", "")
+        before = request.query_params.get("before", "")
+        before_us = int(before) if before.isdecimal() and len(before) < 18 else None
+        return await self._page(request, name or "Stream", "/streams", self._site.content.stream, name, before_us)
+
+    async def compare(self, request: Request) -> Response:
+        ids = request.query_params.getlist("id")[:8]
+        return await self._page(request, "Compare", "", self._site.content.compare, ids)
+
+    async def calibration(self, request: Request) -> Response:
+        return await self._page(request, "Calibration", "/calibration", self._site.content.calibration)
+
+    async def models(self, request: Request) -> Response:
+        said = request.query_params.get("said", "")[:500]
+        return await self._page(request, "Models", "/models", self._site.content.models, said)
+
+    async def sequence(self, request: Request) -> Response:
+        name: str = request.path_params["id"]
+        stem, _, suffix = name.partition(".")
+        if suffix:
+            return await self._export(stem, suffix)
+        one = await run_in_threadpool(self._site.view.sequence, stem)
+        if one is None:
+            why = "No verdict with this id was read: it may lie before what the outputs keep, or be of another plant."
+            return HTMLResponse(sentence_page(self._frame(request), "Not here", why), 404)
+        said = request.query_params.get("said", "")[:300]
+        title = f"{one.stream} {one.sequence}"
+        return await self._page(request, title, "/", self._site.content.sequence, one, said or None)
+
+    async def _export(self, name: str, suffix: str) -> Response:
+        one = await run_in_threadpool(self._site.view.sequence, name)
+        if one is None or suffix not in {"json", "csv"}:
+            raise HTTPException(404, "There is no such export.")
+        as_file = {"content-disposition": f'attachment; filename="{one.id[:12]}.{suffix}"', "cache-control": "no-store"}
+        if suffix == "csv":
+            text = await run_in_threadpool(self._site.content.csv, one)
+            if text is None:
+                raise HTTPException(404, "The judged window of this sequence was not kept.")
+            return PlainTextResponse(text, media_type="text/csv", headers=as_file)
+        attribution = await run_in_threadpool(self._site.view.attribution, name)
+        window = await run_in_threadpool(self._site.view.window, name)
+        content = msgspec.json.encode({"sequence": asdict(one), "attribution": attribution, "window": window})
+        return Response(content, media_type="application/json", headers=as_file)
+
+    async def mark(self, request: Request) -> Response:
+        """Write a mark; the answer is the sequence's page, which says what became of it."""
+        name: str = request.path_params["id"]
+        form = await self._form(request, Level.OPERATOR)
+        person: Person = request.scope["person"]
+        said = await run_in_threadpool(
+            self._site.content.mark, person, name, form.get("judgement", ""), form.get("note", "")
+        )
+        self._site.changes.wake()
+        return RedirectResponse(f"/s/{quote(name)}?said={quote(said)}", status_code=303)
+
+    async def act(self, request: Request) -> Response:
+        """Put a version into service, if a person has typed its name."""
+        form = await self._form(request, Level.ENGINEER)
+        said = await run_in_threadpool(self._site.content.act, form)
+        return RedirectResponse(f"/models?said={quote(said)}", status_code=303)
+
+    async def _form(self, request: Request, needs: Level) -> Mapping[str, str]:
+        """Return the fields of a form that may be posted. Raises HTTPException."""
+        headers = request.headers
+        refusal = self._site.access.post_refusal(
+            origin=headers.get("origin"), host=headers.get("host", ""), person=request.scope["person"], needs=needs
+        )
+        if refusal is not None:
+            raise HTTPException(refusal.status, refusal.why)
+        size = headers.get("content-length", "")
+        if not size.isdecimal() or int(size[:9]) > _MOST_FORM:
+            raise HTTPException(413, "The form is too large.")
+        async with request.form(max_files=0, max_fields=20) as form:
+            return {name: value for name, value in form.items() if isinstance(value, str)}
+
+    async def changes(self, request: Request) -> Response:
+        """Stream the numbers of changes (server-sent events); a page that reconnects names the last one it saw."""
+        changes = self._site.changes
+        if changes.is_full:
+            return PlainTextResponse("too many pages are open (web.max_browsers): close one, or try later", 503)
+        last = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+        after = int(last) if last.isdecimal() and len(last) < 18 else 0
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "content-encoding": "identity"}
+        return StreamingResponse(changes.stream(after), media_type="text/event-stream", headers=headers)
+
+    async def static(self, request: Request) -> Response:
+        name: str = request.path_params["name"]
+        if name not in _STATIC:
+            raise HTTPException(404, "There is no such file.")
+        content = (files("streamad.web") / "static" / name).read_bytes()
+        return Response(content, media_type=_STATIC[name], headers={"cache-control": "max-age=60"})
+
+    async def health(self, request: Request) -> Response:
+        """Return 200 as long as the page serves; what it cannot read is in the body."""
+        troubles = self._site.content.reading_troubles()
+        return Response(json.dumps({"status": "ok", "troubles": troubles}), media_type="application/json")

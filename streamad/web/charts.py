@@ -1,0 +1,290 @@
+"""Pictures of sequences as SVG for the page: small multiples over the band, the heatmap, the scores, swimlanes.
+
+Everything is text made on the server; colours come from the style sheet, so that light and dark need one picture.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from streamad.pictures.content import Course, Panel, Picture, Scores
+from streamad.pictures.facts import MARKS, departure
+from streamad.pictures.html import Html, element
+from streamad.pictures.ticks import labels_of, round_ticks, unit_for
+from streamad.web.view import SeenSequence
+
+_WIDTH, _HEIGHT = 760, 170
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 10, 8, 26
+_MOST_POINTS = 600
+_COLD, _GREY, _WARM = (43, 108, 176), (225, 225, 225), (200, 80, 20)
+_SATURATED = 4.0  # half widths of the band
+_MOST_ROWS = 64
+
+
+class _Frame:
+    """Maps values to the picture: x from 0 to ``right``, y from ``low`` to ``high``."""
+
+    def __init__(self, right: float, low: float, high: float) -> None:
+        if not high > low:
+            pad = abs(low) * 0.05 or 1.0
+            low, high = low - pad, high + pad
+        pad = 0.06 * (high - low)
+        self.right, self.low, self.high = right or 1.0, low - pad, high + pad
+
+    def x(self, value: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * value / self.right
+
+    def y(self, value: float) -> float:
+        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * (value - self.low) / (self.high - self.low)
+
+    def points(self, at: Course, course: Course) -> str:
+        return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(at, course, strict=True) if math.isfinite(y))
+
+
+def panel(picture: Picture, one: Panel) -> Html:
+    """Return one channel over its normal band, its segments shaded and named."""
+    stride = max(1, math.ceil(len(picture.at) / _MOST_POINTS))
+    at = picture.at[::stride]
+    courses = [one.course[::stride]]
+    normal = None if one.normal is None else [side[::stride] for side in (
+        one.normal.lowest, one.normal.low, one.normal.middle, one.normal.high, one.normal.highest
+    )]  # fmt: skip
+    finite = np.concatenate([course[np.isfinite(course)] for course in (*courses, *(normal or ()))])
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    frame = _Frame(float(at[-1]) if len(at) else 1.0, low, high)
+    parts: list[str] = []
+    for segment in one.segments:
+        left, right = (frame.x(share * frame.right) for share in (segment.start, segment.end))
+        parts.append(_rect(left, _TOP, max(right - left, 2.0), _HEIGHT - _TOP - _BOTTOM, "segment"))
+    if normal is not None:
+        lowest, low_, middle, high_, highest = normal
+        parts.append(_polygon(frame, at, lowest, highest, "hull"))
+        parts.append(_polygon(frame, at, low_, high_, "band"))
+        parts.append(f'<polyline class="median" points="{frame.points(at, middle)}"/>')
+    parts.append(f'<polyline class="course" points="{frame.points(at, courses[0])}"/>')
+    if len(at) == 1:
+        parts.append(f'<circle class="dot" cx="{frame.x(0):.1f}" cy="{frame.y(float(courses[0][0])):.1f}" r="3"/>')
+    for segment in one.segments:
+        middle_x = frame.x((segment.start + segment.end) / 2 * frame.right)
+        parts.append(
+            f'<text class="mark" x="{min(max(middle_x, _LEFT + 8), _WIDTH - 12):.1f}" y="{_TOP + 12}" '
+            f'text-anchor="middle">{MARKS[segment.direction]}</text>'
+        )
+    parts += _axes(picture, frame)
+    said = "; ".join(f"{departure(segment)} from {segment.start:.0%} to {segment.end:.0%}" for segment in one.segments)
+    label = f"{one.name} {one.unit}".strip() + (f": {said}" if said else ": within what is usual")
+    return _svg(parts, _HEIGHT, label, css="panel")
+
+
+def _axes(picture: Picture, frame: _Frame) -> list[str]:
+    parts = []
+    ticks = round_ticks(frame.low, frame.high, 4)
+    for tick, label in zip(ticks, labels_of(ticks), strict=True):
+        y = frame.y(tick)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    unit = unit_for(frame.right) if picture.is_timed else None
+    seconds, sign = (unit.seconds, unit.sign) if unit is not None else (1.0, "points")
+    ticks = round_ticks(0.0, frame.right / seconds, 6)
+    for tick, label in zip(ticks, labels_of(ticks), strict=True):
+        x = frame.x(tick * seconds)
+        anchor = "end" if x > _WIDTH - 40 else "middle"
+        parts.append(f'<line class="tickmark" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - 22}"/>')
+        last = f" {sign}" if tick == ticks[-1] else ""
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{label}{last}</text>')
+    return parts
+
+
+def scores(found: Scores) -> Html:
+    """Return where the score lies among those of the calibration, on a logarithmic axis where all are positive."""
+    height = 74
+    values = [float(one) for one in found.normal if math.isfinite(one)]
+    ends = [*values, found.score] + ([found.alerts_from] if math.isfinite(found.alerts_from) else [])
+    low, high = min(ends), max(ends)
+    is_log = low > 0
+    scale = math.log10 if is_log else float
+    left, right = scale(low), scale(high)
+    if not right > left:
+        left, right = left - 1, right + 1
+    pad = 0.04 * (right - left)
+    left, right = left - pad, right + pad
+
+    def x(value: float) -> float:
+        return 10 + (_WIDTH - 20) * (scale(value) - left) / (right - left)
+
+    parts = [f'<line class="axis" x1="10" x2="{_WIDTH - 10}" y1="46" y2="46"/>']
+    parts += [f'<line class="normal" x1="{x(one):.1f}" x2="{x(one):.1f}" y1="36" y2="46"/>' for one in values[:2_000]]
+    if math.isfinite(found.alerts_from):
+        at = x(found.alerts_from)
+        parts.append(f'<line class="threshold" x1="{at:.1f}" x2="{at:.1f}" y1="18" y2="56"/>')
+        anchor = "end" if at > _WIDTH / 2 else "start"
+        parts.append(
+            f'<text class="tick" x="{at:.1f}" y="70" text-anchor="{anchor}">alerts from {found.alerts_from:.4g}</text>'
+        )
+    at, css = x(found.score), "odd" if found.is_alert else "fine"
+    parts.append(f'<path class="{css}" d="M{at:.1f},46 l-6,-14 h12 z"/>')
+    anchor = "end" if at > _WIDTH - 120 else "start" if at < 120 else "middle"
+    parts.append(f'<text class="{css}" x="{at:.1f}" y="26" text-anchor="{anchor}">score {found.score:.4g}</text>')
+    return _svg(parts, height, f"Score {found.score:.4g}, {found.words}; {found.limit}", css="scores")
+
+
+def heatmap(rows: Sequence[tuple[str, np.ndarray, Sequence[tuple[float, float]]]]) -> Html:
+    """Return channel x time: how far each reading lies from the median, in half widths of the band.
+
+    ``rows``: name, deviations [m] and segments as (start, end) shares. Within the band is grey; above is warm with
+    strokes upwards, below cold. At most 64 rows are drawn.
+    """
+    shown = rows[:_MOST_ROWS]
+    if not shown:
+        return Html("")
+    step = 18
+    height = len(shown) * step + 8
+    left = 150
+    width = _WIDTH - left - _RIGHT
+    parts = [
+        f'<image x="{left}" y="4" width="{width}" height="{len(shown) * step}" preserveAspectRatio="none" '
+        f'class="pixels" href="{_png(_colours(np.stack([row[1] for row in shown])))}"/>'
+    ]
+    for number, (name, _, segments) in enumerate(shown):
+        y = 4 + number * step
+        parts.append(str(element("text", _cut(name, 20), class_="tick", x="144", y=f"{y + 13}", text_anchor="end")))
+        for start, end in segments:
+            parts.append(_rect(left + start * width, y, max((end - start) * width, 2.0), step, "outline"))
+    return _svg(parts, height, f"Distance from normal of {len(shown)} channels over time", css="heat")
+
+
+def _colours(deviations: np.ndarray) -> np.ndarray:
+    """Return the pixels uint8 [rows, m, 3] of deviations in half widths of the band."""
+    depth = np.clip((np.abs(np.nan_to_num(deviations)) - 1) / (_SATURATED - 1), 0, 1)[..., None]
+    ends = np.where((deviations > 0)[..., None], _WARM, _COLD)
+    return np.rint(np.array(_GREY) * (1 - depth) + ends * depth).astype(np.uint8)
+
+
+def _png(pixels: np.ndarray) -> str:
+    """Return ``pixels`` uint8 [h, w, 3] as a data URI (PNG, RFC 2083)."""
+    height, width, _ = pixels.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1).tobytes()
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
+
+
+def _svg(parts: Iterable[str], height: int, label: str, *, css: str, role: str = "img") -> Html:
+    head = element("title", label)
+    return Html(
+        f'<svg class="{css}" viewBox="0 0 {_WIDTH} {height}" role="{role}" xmlns="http://www.w3.org/2000/svg">{head}'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _rect(x: float, y: float, width: float, height: float, css: str) -> str:
+    return f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+
+
+def _polygon(frame: _Frame, at: Course, low: Course, high: Course, css: str) -> str:
+    there, back = frame.points(at, low), frame.points(at[::-1], high[::-1])
+    return f'<polygon class="{css}" points="{there} {back}"/>'
+
+
+def _cut(name: str, most: int) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def overlay(shown: Sequence[tuple[int, Picture, Panel]]) -> Html:
+    """Return one channel of several sequences over the first one's band, each from its own start."""
+    courses = [one.course for _, _, one in shown]
+    normal = shown[0][2].normal
+    sides = [] if normal is None else [normal.low, normal.high]
+    finite = np.concatenate([course[np.isfinite(course)] for course in (*courses, *sides)])
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    right = max(float(picture.at[-1]) if len(picture.at) else 0.0 for _, picture, _ in shown)
+    frame = _Frame(right, low, high)
+    parts = []
+    if normal is not None:
+        parts.append(_polygon(frame, shown[0][1].at, normal.low, normal.high, "band"))
+    for number, picture, one in shown:
+        stride = max(1, math.ceil(len(picture.at) / _MOST_POINTS))
+        points = frame.points(picture.at[::stride], one.course[::stride])
+        parts.append(f'<polyline class="overlay line{number}" points="{points}"/>')
+    parts += _axes(shown[0][1], frame)
+    return _svg(parts, _HEIGHT, f"{shown[0][2].name} of {len(shown)} sequences", css="panel")
+
+
+def course_of_scores(rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float]) -> Html:
+    """Return the scores of sequences in their order, on a logarithmic axis, with each version's threshold."""
+    scored = [one for one in rows if one.score is not None and one.score > 0]
+    if not scored:
+        return element("p", "None of them has a score.")
+    height = 190
+    known = [limits.get((one.model or "", one.version or ""), math.inf) for one in scored]
+    ends = [math.log10(one.score or 1.0) for one in scored] + [math.log10(v) for v in known if 0 < v < math.inf]
+    low, high = min(ends), max(ends)
+    pad = 0.08 * (high - low) or 0.5
+    low, high = low - pad, high + pad
+
+    def y(value: float) -> float:
+        return height - 26 - (height - 36) * (math.log10(value) - low) / (high - low)
+
+    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(scored))
+    parts: list[str] = []
+    for tick in range(math.ceil(low), math.floor(high) + 1):
+        at = y(10.0**tick)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{10.0**tick:g}</text>')
+    version = None
+    for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
+        left = _LEFT + number * step
+        if 0 < limit < math.inf:
+            parts.append(
+                f'<line class="axis limit" x1="{left:.1f}" x2="{left + step:.1f}" y1="{y(limit):.1f}" y2="{y(limit):.1f}"/>'
+            )
+        if one.version != version:
+            if version is not None:
+                parts.append(f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="8" y2="{height - 20}"/>')
+            version = one.version
+            parts.append(str(element("text", f"{version}", class_="tick", x=f"{left + 2:.1f}", y=f"{height - 8}")))
+        at, middle = y(one.score or 1.0), left + step / 2
+        title = element("title", f"{one.sequence}: score {one.score:.4g}")
+        shape = (
+            f'<path class="odd" d="M{middle:.1f},{at - 6:.1f} l-5,9 h10 z"/>'
+            if one.is_alert
+            else f'<circle class="plain" cx="{middle:.1f}" cy="{at:.1f}" r="3"/>'
+        )
+        parts.append(f'<a href="/s/{one.id}">{title}{shape}</a>')
+    return _svg(parts, height, f"Scores of {len(scored)} sequences", css="course-of-scores", role="group")
+
+
+def histogram(p_values: Sequence[float], n_bins: int) -> Html:
+    """Return the histogram of p-values with the 95 % band that each bar has under the uniform law."""
+    from scipy.stats import binom  # noqa: PLC0415 - 0.3 s, of which only this picture has something
+
+    counts, _ = np.histogram(np.clip(p_values, 0, 1), bins=n_bins, range=(0, 1))
+    low, high = (float(each) for each in binom.interval(0.95, len(p_values), 1 / n_bins))
+    top = max(float(counts.max()), high) * 1.1
+    height = 180
+    width = (_WIDTH - _LEFT - _RIGHT) / n_bins
+
+    def y(value: float) -> float:
+        return height - 26 - (height - 36) * value / top
+
+    parts = [_rect(_LEFT, y(high), _WIDTH - _LEFT - _RIGHT, y(low) - y(high), "band")]
+    for number, n in enumerate(counts):
+        css = "bar anomalous" if n > high and number == 0 else "bar"
+        parts.append(_rect(_LEFT + number * width + 2, y(float(n)), width - 4, height - 26 - y(float(n)), css))
+    ticks = round_ticks(0.0, top, 4)
+    for tick, label in zip(ticks, labels_of(ticks), strict=True):
+        parts.append(f'<text class="tick" x="{_LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{label}</text>')
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        at = _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+        parts.append(f'<text class="tick" x="{at:.1f}" y="{height - 8}" text-anchor="middle">{share:g}</text>')
+    return _svg(parts, height, f"Histogram of {len(p_values)} p-values", css="histogram")

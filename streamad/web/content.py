@@ -1,0 +1,297 @@
+"""What the pages show: the view, the registry's versions and the plant's config, joined for one request."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import cast
+
+import numpy as np
+
+from streamad.commands.shared.announcement import announce_promotion
+from streamad.commands.shared.explanations.cases import Case, Normal, Normals, courses_of_message
+from streamad.commands.shared.marks.marking import MarkWriter
+from streamad.commands.shared.stored import some_models
+from streamad.errors import StreamadError
+from streamad.judge.calibration import Calibration
+from streamad.learn.parts import registry_of
+from streamad.learn.promotion.review import waiting_version
+from streamad.learn.registry.manifest import Manifest
+from streamad.learn.store.records import MarkKind
+from streamad.messages import Decision, EndReason, ModelRef, Tail, Window
+from streamad.pictures.content import Courses
+from streamad.pictures.facts import Facts
+from streamad.pictures.html import Html
+from streamad.plant import Plant
+from streamad.types import from_us
+from streamad.web.access import Level, Person
+from streamad.web.pages.layout import Frame
+from streamad.web.pages.lines import compare, stream, streams
+from streamad.web.pages.now import budget_text, now
+from streamad.web.pages.sequence import sequence
+from streamad.web.pages.trust import Achieved, Versions, calibration, models
+from streamad.web.view import SeenSequence, View
+
+_LANES, _INBOX, _EVENTS = 1_200, 30, 60
+_BUDGET = 200
+_STREAMS = 500
+_P_VALUES = 2_000
+_PAGE = 120
+_JUDGEMENTS = {"false_alarm", "confirmed", "veto", "withdrawn"}
+_SERIOUS = {"plant_changed", "broker_silent", "feedback_unreadable", "streams_refused"}
+_RECENT_US = 86_400_000_000
+
+
+class Content:
+    """Joins what a page shows. ``troubles`` returns why roles are not read, by role."""
+
+    def __init__(self, plant: Plant, view: View, troubles: Callable[[], Mapping[str, str]]) -> None:
+        self._plant, self._view, self._troubles = plant, view, troubles
+        self._registry = registry_of(plant)
+        self._normals = Normals(plant)
+
+    def reading_troubles(self) -> dict[str, str]:
+        """Return why roles are not read, by role."""
+        return dict(self._troubles())
+
+    # --- pages ---
+
+    def now(self, frame: Frame) -> list[Html]:
+        """Return the content of the page Now."""
+        view = self._view
+        latest = view.latest(_LANES)
+        since_us = min((one.start_us or 0 for one in latest), default=0)
+        return now(
+            latest=latest,
+            inbox=view.inbox(_INBOX),
+            events=view.events(_EVENTS, since_us=0 if not latest else min(since_us, view.begun_us)),
+            troubles=self._banner(),
+            budget=self._budget(latest[:_BUDGET]),
+        )
+
+    def _banner(self) -> list[tuple[str, str]]:
+        lines = [(f"{role} are not read", why) for role, why in self._troubles().items()]
+        if self._view.set_aside is not None:
+            lines.append(
+                (
+                    "the view was begun anew",
+                    f"its file could not be used and lies in {self._view.set_aside}; the page knows what the outputs keep",
+                )
+            )
+        newest = next(iter(self._view.events(1)), None)
+        if newest is not None:
+            recent = self._view.events(_EVENTS, since_us=newest.created_us - _RECENT_US)
+            seen: set[str] = set()
+            for event in recent:
+                if event.kind in _SERIOUS and event.kind not in seen:
+                    seen.add(event.kind)
+                    lines.append((event.kind.replace("_", " "), event.message))
+        return lines
+
+    def _budget(self, latest: Sequence[SeenSequence]) -> str:
+        judged = [one for one in latest if one.p_value is not None]
+        rate = self._plant.settings.alerts.false_alarm_rate
+        n_calibration = None
+        if judged and judged[0].model and judged[0].version:
+            with suppress(StreamadError):
+                manifest = self._registry.manifest(judged[0].model, judged[0].version)
+                n_calibration = manifest.metrics.n_calibration
+        return budget_text(len(judged), sum(one.is_alert for one in judged), rate, n_calibration)
+
+    def streams(self, frame: Frame) -> list[Html]:
+        """Return the content of the page of all streams."""
+        rows = []
+        for name in self._view.streams(_STREAMS):
+            last = self._view.of_stream(name, 50)
+            rows.append((name, next(iter(last), None), sum(one.is_alert for one in last)))
+        return streams(rows)
+
+    def stream(self, frame: Frame, name: str, before_us: int | None) -> list[Html]:
+        """Return the content of the page of one stream."""
+        rows = self._view.of_stream(name, _PAGE, before_us=before_us)
+        limits = {}
+        for key in {(one.model, one.version) for one in rows if one.model and one.version}:
+            limit = self._alerts_from(*cast("tuple[str, str]", key))
+            if limit is not None:
+                limits[cast("tuple[str, str]", key)] = limit
+        return stream(name, rows, limits, before=rows[-1].end_us if len(rows) == _PAGE else None)
+
+    def _alerts_from(self, model: str, version: str) -> float | None:
+        rate = self._plant.settings.alerts.false_alarm_rate
+        with suppress(StreamadError):
+            return Calibration.from_terms(self._registry.calibration_terms(model, version), rate).alert_score(rate)
+        return None
+
+    def compare(self, frame: Frame, ids: Sequence[str]) -> list[Html]:
+        """Return the content of the page that lays sequences over each other."""
+        found = []
+        for name in dict.fromkeys(ids):
+            one = self._view.sequence(name)
+            if one is not None:
+                case, normal = self._case(one)
+                found.append((one, case.picture(normal)))
+        others = self._view.of_stream(found[0][0].stream, _PAGE) if found else []
+        return compare(found, others)
+
+    def calibration(self, frame: Frame) -> list[Html]:
+        """Return the content of the page Calibration."""
+        rows = [one for one in self._view.latest(_P_VALUES) if one.p_value is not None]
+        by_version: dict[tuple[str, str], list[SeenSequence]] = {}
+        for one in rows:
+            by_version.setdefault((one.model or "", one.version or ""), []).append(one)
+        achieved = []
+        for (model, version), ours in by_version.items():
+            n_calibration = None
+            with suppress(StreamadError):
+                n_calibration = self._registry.manifest(model, version).metrics.n_calibration
+            rate = next((one.rate for one in ours if one.rate is not None), None)
+            configured = self._plant.settings.alerts.false_alarm_rate if rate is None else rate
+            n_alerts = sum(one.is_alert for one in ours)
+            achieved.append(Achieved(model, version, len(ours), n_alerts, configured, n_calibration))
+        marks = Counter(one.judgement for one in self._view.inbox(_P_VALUES) if one.judgement is not None)
+        return calibration([one.p_value for one in rows if one.p_value is not None], achieved, marks)
+
+    def models(self, frame: Frame, said: str) -> list[Html]:
+        """Return the content of the page Models."""
+        found = []
+        for name in some_models(self._plant, None) or [self._plant.settings.model.name]:
+            found.append(self._versions(name))
+        allowed = self._plant.settings.web.allow == "models"
+        may_act = allowed and frame.person.level >= Level.ENGINEER
+        why = "Putting versions into service is off (web.allow: models), because it runs the code of a model."
+        if allowed and not may_act:
+            why = "Putting versions into service needs the level engineer."
+        return models(found, may_act=may_act, why_not=why, said=said)
+
+    def _versions(self, name: str) -> Versions:
+        manifests: list[Manifest] = []
+        problems = []
+        current = waiting = None
+        try:
+            current = self._registry.current_or_none(name)
+            for version in reversed(self._registry.versions(name)):
+                try:
+                    manifests.append(self._registry.manifest(name, version))
+                except StreamadError as error:
+                    problems.append(str(error))
+            found = waiting_version(self._registry, name, current)
+            waiting = None if found is None else found.version
+        except StreamadError as error:
+            problems.append(str(error))
+        return Versions(name, current, tuple(manifests), tuple(problems), waiting)
+
+    def sequence(self, frame: Frame, one: SeenSequence, said: str | None) -> list[Html]:
+        """Return the content of the page of one sequence."""
+        case, normal = self._case(one)
+        alike: list[SeenSequence] = []
+        if case.attribution is not None and case.attribution.channels:
+            alike = self._view.alike(one, case.attribution.channels[0].channel, 8)
+        why_not = None
+        if not frame.may_judge:
+            why_not = "You may look; judging needs the level operator."
+        elif self._plant.settings.learning is None:
+            why_not = "This plant does not learn, so there is no place for marks: set a section learning with feedback."
+        return sequence(
+            frame, one, case, normal,
+            alike=alike, neighbours=self._view.neighbours(one), why_not_judged=why_not, said=said,
+        )  # fmt: skip
+
+    def _case(self, one: SeenSequence) -> tuple[Case, Normal]:
+        facts = _facts(one, self._plant.settings.alerts.false_alarm_rate)
+        attribution = self._view.attribution(one.id)
+        message = self._view.window(one.id)
+        courses = None if message is None else self._courses(message, facts)
+        return Case(facts, attribution, courses), self._normals.of(facts)
+
+    def _courses(self, message: Window, facts: Facts) -> Courses | None:
+        try:
+            return courses_of_message(message, facts, self._plant.settings)
+        except ValueError:  # a foreign message
+            return None
+
+    def csv(self, one: SeenSequence) -> str | None:
+        """Return the judged window as CSV, a row for each point; None if it was not kept."""
+        case, _ = self._case(one)
+        if case.courses is None:
+            return None
+        courses = case.courses
+        points = np.arange(courses.values.shape[1]) * courses.step
+        seconds = points * (case.facts.span_s * courses.shown / max(1, courses.length - 1))
+        text = io.StringIO()
+        names = [f"{channel.name} [{channel.unit}]" if channel.unit else channel.name for channel in courses.channels]
+        text.write(",".join(["seconds", *(_cell(name) for name in names)]) + "\r\n")
+        for at, row in zip(seconds, courses.values.T, strict=True):
+            text.write(",".join([f"{at:.6g}", *(f"{value:.7g}" for value in row)]) + "\r\n")
+        return text.getvalue()
+
+    # --- what people do ---
+
+    def mark(self, person: Person, name: str, judgement: str, note: str) -> str:
+        """Write a mark to the place of feedback, and show it at once; return what became of it, for people."""
+        if judgement not in _JUDGEMENTS:
+            return "nothing was written: choose one of the buttons"
+        if self._view.sequence(name) is None:
+            return "nothing was written: no verdict with this id was read"
+        try:
+            marking = MarkWriter(self._plant, None, by=person.name)
+            feedback = marking.message(name, cast("MarkKind", judgement), note.strip())
+            (marked,) = marking.write([feedback])
+            self._view.put([marked.feedback])
+        except StreamadError as error:
+            return f"nothing was written: {error}"
+        when = "it counts once a running monitor has read it" if marked.is_sent else "it counts now"
+        return f"{judgement.replace('_', ' ')}: kept in {marked.place}, {when}"
+
+    def act(self, form: Mapping[str, str]) -> str:
+        """Put a version into service or decline it; return what became of it, for people."""
+        name, version, what = (form.get(key, "") for key in ("model", "version", "act"))
+        if self._plant.settings.web.allow != "models":
+            return "nothing was changed: web.allow is not models"
+        try:
+            version = self._registry.named(name, version)
+            if what == "decline":
+                done = self._registry.decline(name, version)
+                return f"{version} is declined" if done else f"{version} does not wait for a review"
+            if form.get("typed", "").strip() != version:
+                return f"nothing was changed: type {version} to confirm"
+            before = self._registry.current_or_none(name)
+            self._registry.promote(name, version, expected=before)
+            return f"{name} {version} is in service (before: {before}); {announce_promotion(self._plant, ModelRef(name, version))}"
+        except StreamadError as error:
+            return f"nothing was changed: {error}"
+
+
+def _facts(one: SeenSequence, rate: float) -> Facts:
+    """Return the facts of a sequence as its messages said them."""
+    end = from_us(one.end_us or 0)
+    start = from_us(one.start_us) if one.start_us is not None else end - timedelta(0)
+    model = ModelRef(one.model, one.version) if one.model is not None and one.version is not None else None
+    decision = "anomalous" if one.is_alert else one.decision
+    score = one.score if one.score is not None and math.isfinite(one.score) else None
+    return Facts(
+        id=one.id,
+        stream=one.stream,
+        sequence=one.sequence,
+        decision=cast("Decision", decision or "normal"),
+        reason=cast("EndReason", one.reason or "marker"),
+        start_time=start,
+        end_time=end,
+        n_samples=one.n_samples or 0,
+        created_at=from_us(one.created_us or one.end_us or 0),
+        score=score,
+        p_value=one.p_value,
+        tail=cast("Tail | None", one.tail),
+        rate=one.rate if one.rate is not None else rate,
+        model=model,
+        detail=one.detail,
+    )
+
+
+def _cell(text: str) -> str:
+    """Return a cell of CSV that no spreadsheet takes for a formula."""
+    safe = f"'{text}" if text[:1] in "=+-@\t\r" else text
+    return '"' + safe.replace('"', '""') + '"' if any(mark in safe for mark in ',"\r\n') else safe

@@ -1,0 +1,1 @@
+"""The pages: what each shows, as HTML made on the server."""

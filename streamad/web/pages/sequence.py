@@ -1,0 +1,205 @@
+"""The page of one sequence: what was found, the curves over the normal band, why, and what people say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from streamad.commands.shared.explanations.cases import Case, Normal
+from streamad.messages import Attribution
+from streamad.pictures.content import Panel, Picture
+from streamad.pictures.facts import departure, headline, is_explained, score_line, speakers
+from streamad.pictures.facts import when as when_text
+from streamad.pictures.html import Html, element
+from streamad.web import charts
+from streamad.web.pages.layout import JUDGED, Frame, link_to, rows_table, state_of, stream_link, when
+from streamad.web.view import SeenSequence
+
+_BUTTONS: Final = (
+    ("false_alarm", "False alarm", "f", "it was normal"),
+    ("confirmed", "Confirmed", "c", "it was an anomaly"),
+    ("veto", "Neither", "v", "unknown or something else: keep it out of training"),
+    ("withdrawn", "Take back", "w", "as if nothing had been said"),
+)
+
+
+def sequence(
+    frame: Frame,
+    one: SeenSequence,
+    case: Case,
+    normal: Normal,
+    *,
+    alike: Sequence[SeenSequence],
+    neighbours: tuple[SeenSequence | None, SeenSequence | None],
+    why_not_judged: str | None,
+    said: str | None,
+) -> list[Html]:
+    """Return the content. ``neighbours`` are the alerts before and after this one, ``said`` answers a form."""
+    facts, attribution = case.facts, case.attribution
+    picture = case.picture(normal)
+    parts = [
+        element("p", stream_link(one.stream), " / ", one.sequence, class_="path"),
+        element("h1", headline(facts, attribution)),
+        element("p", score_line(facts)),
+        element("p", when_text(facts), class_="soft"),
+    ]
+    if said:
+        parts.append(element("p", said, class_="said", role="status"))
+    parts.append(_steps(neighbours))
+    parts.append(_judging(frame, one, why_not_judged))
+    if facts.detail:
+        parts.append(element("p", facts.detail))
+    if picture is None:
+        parts.append(element("p", _no_window(one), class_="missing"))
+    else:
+        parts += _curves(picture)
+        parts.append(_deviations(picture))
+    parts += _scores(case, normal)
+    parts += _reasons(one, attribution)
+    if alike:
+        parts += [element("h2", "Earlier alerts with the same leading channel"), _alike(alike)]
+    parts.append(_exports(one))
+    return parts
+
+
+def _no_window(one: SeenSequence) -> str:
+    kept = "alerts and a drawn 5 % of the other sequences (display.windows: all keeps every one)"
+    why = "The plant has no windows sink, or the message is gone" if one.is_alert else f"Windows are kept for {kept}"
+    return (
+        f"No curve: the judged window of this sequence was not read. {why}. "
+        f"With the recording at hand: streamad explain {one.id[:8]} --recording FILE --plot out.png"
+    )
+
+
+def _steps(neighbours: tuple[SeenSequence | None, SeenSequence | None]) -> Html:
+    before, after = neighbours
+    links = []
+    if before is not None:
+        links.append(element("a", "← earlier alert (K)", href=f"/s/{before.id}", rel="prev", data_key="k"))
+    if after is not None:
+        links.append(element("a", "later alert (J) →", href=f"/s/{after.id}", rel="next", data_key="j"))
+    return element("p", *links, class_="steps")
+
+
+def _judging(frame: Frame, one: SeenSequence, why_not: str | None) -> Html:
+    """Return the form of the marks, or why there is none."""
+    state = element("p", "Judgement: ", state_of(one), f' "{one.note}"' if one.note else "")
+    if why_not is not None:
+        return element("section", state, element("p", why_not, class_="soft"), class_="judging", aria_label="Judgement")
+    buttons = [
+        element(
+            "button", f"{name} ({key.upper()})", name="judgement", value=kind, data_key=key, title=title, type="submit"
+        )
+        for kind, name, key, title in _BUTTONS
+        if kind != "withdrawn" or one.judgement not in (None, "withdrawn")
+    ]
+    note = element(
+        "label", "Reason ", Html('<input name="note" maxlength="2000" autocomplete="off" placeholder="optional">')
+    )
+    form = element("form", element("div", *buttons, class_="buttons"), note, method="post", action=f"/s/{one.id}/mark")
+    return element("section", state, form, class_="judging", aria_label="Judgement")
+
+
+def _curves(picture: Picture) -> list[Html]:
+    parts = [element("h2", "Channels, the largest share first")]
+    for one in picture.panels:
+        share = "" if one.share is None else f"{one.share:.0%} of the distance"
+        said = [f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments]
+        head = element("h3", f"{one.name} ", element("small", f"{one.unit}  {share}".strip()))
+        words = element("p", "; ".join(said), class_="odd") if said else Html("")
+        table = element("details", element("summary", "Show as table"), _values(picture, one))
+        parts.append(element("figure", head, words, charts.panel(picture, one), table, class_="channel"))
+    parts.append(
+        element(
+            "p",
+            "Dark line: this sequence. Band: 5 to 95 % of the normal training sequences around their median; pale: "
+            "their extremes. Shaded with ▲ ▼ ◆: where it leaves the band upwards, downwards, or in shape.",
+            class_="soft",
+        )
+    )
+    if picture.others:
+        parts.append(element("p", picture.others, class_="soft"))
+    parts += [element("p", each, class_="missing") for each in picture.notes]
+    return parts
+
+
+def _values(picture: Picture, one: Panel) -> Html:
+    """Return at most 40 points of a channel as a table, for readers who do not see the curve."""
+    step = max(1, -(-len(picture.at) // 40))
+    rows = []
+    for index in range(0, len(picture.at), step):
+        normal = one.normal
+        band = "" if normal is None else f"{normal.low[index]:.4g} to {normal.high[index]:.4g}"
+        rows.append((f"{picture.at[index]:.4g}", f"{one.course[index]:.4g}", band))
+    at = "s since the start" if picture.is_timed else "point"
+    return rows_table(f"{one.name} over time", (at, one.unit or "value", "normal band"), rows)
+
+
+def _deviations(picture: Picture) -> Html:
+    rows = []
+    for one in picture.panels:
+        if one.normal is None:
+            continue
+        half = np.maximum((one.normal.high - one.normal.low) / 2, 1e-9 * (1 + np.abs(one.normal.middle)))
+        spans = [(segment.start, segment.end) for segment in one.segments]
+        rows.append((one.name, (one.course - one.normal.middle) / half, spans))
+    if not rows:
+        return Html("")
+    caption = element(
+        "figcaption",
+        "Distance from the median in half widths of the band: grey within it, warm above, cold below. Outlined: where "
+        "the model's score falls if the stretch is replaced by a normal one.",
+    )
+    return element("figure", element("h2", "Where and when"), charts.heatmap(rows), caption)
+
+
+def _scores(case: Case, normal: Normal) -> list[Html]:
+    found = case.scores(normal)
+    if found is None:
+        return []
+    words = element("p", f"The score lies {found.words}; {found.limit}.")
+    return [element("h2", "Among the calibration scores"), words, charts.scores(found)]
+
+
+def _reasons(one: SeenSequence, attribution: Attribution | None) -> list[Html]:
+    if not one.is_alert:
+        return []
+    parts = [element("h2", "Why")]
+    if attribution is None:
+        return [*parts, element("p", "The reasons follow: alerts do not wait for them.", class_="missing")]
+    if not is_explained(attribution):
+        return [*parts, element("p", f"There are no reasons: {attribution.detail}", class_="missing")]
+    rows = [(each.channel, each.unit, f"{each.share:.0%}") for each in attribution.channels[:12]]
+    parts.append(rows_table("Shares of the channels", ("channel", "unit", "share"), rows, "narrow"))
+    parts.append(element("p", "What spoke: " + "; ".join(speakers(attribution)) + "."))
+    if attribution.nearest:
+        near = [f"{each.sequence} (distance {each.distance:.3g})" for each in attribution.nearest]
+        parts.append(element("p", "Nearest normal sequences: " + "; ".join(near) + "."))
+    terms = [
+        (str(each.transformation), each.member or "", f"{each.term:.4g}", f"{each.calibration_quantile:.0%}")
+        for each in attribution.terms
+    ]
+    table = rows_table(
+        "Terms of the score", ("term", "member", "value", "above so many of calibration"), terms, "narrow"
+    )
+    parts.append(element("details", element("summary", f"All {len(terms)} terms of the score"), table))
+    if attribution.detail:
+        parts.append(element("p", attribution.detail, class_="soft"))
+    return parts
+
+
+def _alike(alike: Sequence[SeenSequence]) -> Html:
+    rows = [
+        (when(one.end_us), stream_link(one.stream), link_to(one), one.why or "", JUDGED.get(one.judgement or "", "new"))
+        for one in alike
+    ]
+    heads = ("ended (UTC)", "stream", "sequence", "why", "judged")
+    return rows_table("Earlier alerts alike", heads, rows)
+
+
+def _exports(one: SeenSequence) -> Html:
+    links = [element("a", name, href=f"/s/{one.id}.{suffix}") for name, suffix in (("JSON", "json"), ("CSV", "csv"))]
+    compare = element("a", "compare with others", href=f"/compare?id={one.id}")
+    return element("p", "Take along: ", links[0], " ", links[1], " ", compare, class_="exports")

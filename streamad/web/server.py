@@ -1,0 +1,166 @@
+"""Runs the page: the view, the reading of the outputs and the HTTP server, until a signal ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from streamad.errors import ConfigError, OutputError, Problem
+from streamad.plant import Plant
+from streamad.settings.web import WebSettings
+from streamad.system.files import write_atomically, writing
+from streamad.system.opening import read_state
+from streamad.web.access import TOKEN, Access, Level, Person, known_hosts, new_secret
+from streamad.web.app import Changes, application
+from streamad.web.content import Content
+from streamad.web.reading import Reading
+from streamad.web.view import View
+
+_LEVELS = {"viewer": Level.VIEWER, "operator": Level.OPERATOR, "engineer": Level.ENGINEER}
+_CLOSE_S = 3
+_LOOK_S = 0.2
+_SPARE = 50  # connections beside those of open pages: for what a page loads
+_SECRET_BYTES = 200
+
+
+class Page:
+    """The page of one plant. ``url`` is the link to print, once ``listen`` has opened the port.
+
+    Raises OutputError, ConfigError.
+    """
+
+    def __init__(self, plant: Plant) -> None:
+        self._plant = plant
+        self._web: WebSettings = plant.settings.web
+        self._socket = _listening(self._web)
+        path = plant.base_dir / self._web.view
+        try:
+            self._view = View(path, keep_us=self._web.keep, max_bytes=self._web.max_bytes)
+            self._secret = _secret(path.with_name(f"{path.name}.token"))
+        except BaseException:
+            self._socket.close()
+            raise
+        self._server: Any = None
+
+    @property
+    def port(self) -> int:
+        """Return the port that it listens at."""
+        return int(self._socket.getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Return the link that opens the page; without a proxy it holds the token."""
+        host = f"[{self._web.host}]" if ":" in self._web.host else self._web.host
+        link = f"http://{host}:{self.port}/"
+        return link if self._web.auth.proxy is not None else f"{link}?{TOKEN}={self._secret}"
+
+    async def run(self) -> None:
+        """Serve until ``stop`` or a cancellation."""
+        import uvicorn  # noqa: PLC0415 - an extra
+
+        view, web = self._view, self._web
+        changes = Changes(view, web.max_browsers)
+        reading = Reading(self._plant, view, changes.wake)
+        content = Content(self._plant, view, lambda: reading.troubles)
+
+        @asynccontextmanager
+        async def lifespan(_: Any) -> AsyncIterator[None]:
+            task = asyncio.create_task(reading.run())
+            try:
+                yield
+            finally:
+                changes.close()
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        config = uvicorn.Config(
+            application(self._plant, view, self._access(), changes, content, lifespan),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_CLOSE_S,
+            limit_concurrency=web.max_browsers + _SPARE,
+            h11_max_incomplete_event_size=32_768,
+        )
+        self._server = uvicorn.Server(config)
+        self._server.capture_signals = nullcontext  # the command handles signals
+        try:
+            await self._serve(changes)
+        finally:
+            self._socket.close()
+            view.close()
+
+    async def _serve(self, changes: Changes) -> None:
+        """Serve; open streams end first, or the server would wait for them."""
+        serving = asyncio.ensure_future(self._server.serve(sockets=[self._socket]))
+        while not serving.done():
+            await asyncio.wait({serving}, timeout=_LOOK_S)
+            if self._server.should_exit:
+                changes.close()
+        await serving
+
+    def stop(self) -> None:
+        """End ``run`` soon; safe to call from a signal handler of the event loop."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+    def _access(self) -> Access:
+        web = self._web
+        machines = {}
+        if web.auth.token is not None:
+            token = web.auth.token
+            machines[_token_of(self._plant.base_dir / token.file)] = Person(token.name, _LEVELS[token.level])
+        return Access(
+            secret=self._secret,
+            hosts=known_hosts(web.host, self.port, web.hosts),
+            local=Person(_user(), Level.ENGINEER if web.allow == "models" else Level.OPERATOR),
+            machines=machines,
+            proxy=web.auth.proxy,
+        )
+
+
+def _listening(web: WebSettings) -> socket.socket:
+    """Return the socket that listens. Raises OutputError."""
+    try:
+        return socket.create_server((web.host, web.port), family=socket.AF_INET6 if ":" in web.host else socket.AF_INET)
+    except OSError as error:
+        raise OutputError(
+            f"the page cannot listen at {web.host}:{web.port} ({error.strerror or error}): another program may have the "
+            "port; choose another with --port (0: any free one)"
+        ) from error
+
+
+def _secret(path: Path) -> str:
+    """Return the secret of the printed link, kept beside the view, so that open pages go on after a restart."""
+    with suppress(OSError):
+        kept = read_state(path)[:_SECRET_BYTES].decode("ascii", "replace").strip()
+        if len(kept) >= len(new_secret()):
+            return kept
+    secret = new_secret()
+    with writing(path):
+        write_atomically(path, secret.encode(), is_state=True)
+    return secret
+
+
+def _token_of(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            token = file.readline(1_000).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([Problem("web.auth.token.file", f"{path} cannot be read: {error}")]) from error
+    if len(token) < 20:
+        raise ConfigError([Problem("web.auth.token.file", f"{path}: the token has less than 20 characters")])
+    return token
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "local user"
