@@ -60,9 +60,7 @@ def page_of(plant: Plant):  # type: ignore[no-untyped-def]
         import starlette  # noqa: F401, PLC0415
         import uvicorn  # noqa: F401, PLC0415
     except ImportError as error:
-        raise PluginError(
-            f"the page needs starlette and uvicorn ({error}): pip install 'streamad-monitor[web]'"
-        ) from error
+        raise PluginError(f"the page needs the extra web ({error}): pip install 'streamad-monitor[web]'") from error
     from streamad.web.server import Page  # noqa: PLC0415
 
     return Page(plant)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 from starlette.applications import Starlette
@@ -42,6 +42,7 @@ _HEADERS: Final = (
 )
 _ALIVE_S = 15.0
 _MOST_FORM = 16_000
+_MOST_FIELDS = 1_000
 _ONE_YEAR_S = 31_536_000
 
 
@@ -90,7 +91,9 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
+class Site:
+    """The parts of the page that requests need."""
+
     plant: Plant
     view: View
     access: Access
@@ -98,11 +101,8 @@ class _Site:
     content: Content
 
 
-def application(
-    plant: Plant, view: View, access: Access, changes: Changes, content: Content, lifespan: Callable[..., Any]
-) -> Starlette:
-    """Return the ASGI application (WSGI's asynchronous successor, ASGI 3) of the page."""
-    site = _Site(plant, view, access, changes, content)
+def application(site: Site, lifespan: Callable[..., Any]) -> Starlette:
+    """Return the ASGI 3 application of the page."""
     handlers = _Handlers(site)
     routes = [
         Route("/", handlers.now),
@@ -129,7 +129,7 @@ def application(
 class _Guard:
     """Refuses what may not be seen, hands the cookie out for the printed link, and adds the headers of safety."""
 
-    def __init__(self, app: ASGIApp, site: _Site) -> None:
+    def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app, self._site = app, site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,7 +207,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 class _Handlers:
     """What each route answers. Everything that reads the view or a file runs in a thread."""
 
-    def __init__(self, site: _Site) -> None:
+    def __init__(self, site: Site) -> None:
         self._site = site
 
     def _frame(self, request: Request) -> Frame:
@@ -300,8 +300,10 @@ class _Handlers:
         size = headers.get("content-length", "")
         if not size.isdecimal() or int(size[:9]) > _MOST_FORM:
             raise HTTPException(413, "The form is too large.")
-        async with request.form(max_files=0, max_fields=20) as form:
-            return {name: value for name, value in form.items() if isinstance(value, str)}
+        if headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+            raise HTTPException(415, "The form must be urlencoded, as the page sends it.")
+        body = (await request.body()).decode("utf-8", "replace")
+        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
 
     async def changes(self, request: Request) -> Response:
         """Stream the numbers of changes (server-sent events); a page that reconnects names the last one it saw."""

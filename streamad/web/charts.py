@@ -163,7 +163,8 @@ def _colours(deviations: np.ndarray) -> np.ndarray:
     """Return the pixels uint8 [rows, m, 3] of deviations in half widths of the band."""
     depth = np.clip((np.abs(np.nan_to_num(deviations)) - 1) / (_SATURATED - 1), 0, 1)[..., None]
     ends = np.where((deviations > 0)[..., None], _WARM, _COLD)
-    return np.rint(np.array(_GREY) * (1 - depth) + ends * depth).astype(np.uint8)
+    pixels: np.ndarray = np.rint(np.array(_GREY) * (1 - depth) + ends * depth).astype(np.uint8)
+    return pixels
 
 
 def _png(pixels: np.ndarray) -> str:
@@ -200,24 +201,23 @@ def _cut(name: str, most: int) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def overlay(shown: Sequence[tuple[int, Picture, Panel]]) -> Html:
-    """Return one channel of several sequences over the first one's band, each from its own start."""
-    courses = [one.course for _, _, one in shown]
-    normal = shown[0][2].normal
+def overlay(first: Picture, one: Panel, lines: Sequence[tuple[int, Course, Course]]) -> Html:
+    """Return one channel of several sequences over the band of ``first``, each from its own start.
+
+    ``lines``: the number of the sequence, the seconds since its start [m] and its readings [m].
+    """
+    normal = one.normal
     sides = [] if normal is None else [normal.low, normal.high]
-    finite = np.concatenate([course[np.isfinite(course)] for course in (*courses, *sides)])
+    finite = np.concatenate([course[np.isfinite(course)] for course in (*(line[2] for line in lines), *sides)])
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    right = max(float(picture.at[-1]) if len(picture.at) else 0.0 for _, picture, _ in shown)
-    frame = _Frame(right, low, high)
-    parts = []
-    if normal is not None:
-        parts.append(_polygon(frame, shown[0][1].at, normal.low, normal.high, "band"))
-    for number, picture, one in shown:
-        stride = max(1, math.ceil(len(picture.at) / _MOST_POINTS))
-        points = frame.points(picture.at[::stride], one.course[::stride])
+    frame = _Frame(max(float(at[-1]) if len(at) else 0.0 for _, at, _ in lines), low, high)
+    parts = [] if normal is None else [_polygon(frame, first.at, normal.low, normal.high, "band")]
+    for number, at, course in lines:
+        stride = max(1, math.ceil(len(at) / _MOST_POINTS))
+        points = frame.points(at[::stride], course[::stride])
         parts.append(f'<polyline class="overlay line{number}" points="{points}"/>')
-    parts += _axes(shown[0][1], frame)
-    return _svg(parts, _HEIGHT, f"{shown[0][2].name} of {len(shown)} sequences", css="panel")
+    parts += _axes(first, frame)
+    return _svg(parts, _HEIGHT, f"{one.name} of {len(lines)} sequences", css="panel")
 
 
 def course_of_scores(rows: Sequence[SeenSequence], limits: Mapping[tuple[str, str], float]) -> Html:
@@ -245,9 +245,8 @@ def course_of_scores(rows: Sequence[SeenSequence], limits: Mapping[tuple[str, st
     for number, (one, limit) in enumerate(zip(scored, known, strict=True)):
         left = _LEFT + number * step
         if 0 < limit < math.inf:
-            parts.append(
-                f'<line class="axis limit" x1="{left:.1f}" x2="{left + step:.1f}" y1="{y(limit):.1f}" y2="{y(limit):.1f}"/>'
-            )
+            at, right = y(limit), left + step
+            parts.append(f'<line class="axis limit" x1="{left:.1f}" x2="{right:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
         if one.version != version:
             if version is not None:
                 parts.append(f'<line class="grid" x1="{left:.1f}" x2="{left:.1f}" y1="8" y2="{height - 20}"/>')

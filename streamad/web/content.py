@@ -30,7 +30,7 @@ from streamad.plant import Plant
 from streamad.types import from_us
 from streamad.web.access import Level, Person
 from streamad.web.pages.layout import Frame
-from streamad.web.pages.lines import compare, stream, streams
+from streamad.web.pages.lines import Compared, compare, stream, streams
 from streamad.web.pages.now import budget_text, now
 from streamad.web.pages.sequence import sequence
 from streamad.web.pages.trust import Achieved, Versions, calibration, models
@@ -79,7 +79,7 @@ class Content:
             lines.append(
                 (
                     "the view was begun anew",
-                    f"its file could not be used and lies in {self._view.set_aside}; the page knows what the outputs keep",
+                    f"its file could not be used and is now {self._view.set_aside}; the page has what the outputs keep",
                 )
             )
         newest = next(iter(self._view.events(1)), None)
@@ -115,9 +115,8 @@ class Content:
         rows = self._view.of_stream(name, _PAGE, before_us=before_us)
         limits = {}
         for key in {(one.model, one.version) for one in rows if one.model and one.version}:
-            limit = self._alerts_from(*cast("tuple[str, str]", key))
-            if limit is not None:
-                limits[cast("tuple[str, str]", key)] = limit
+            if (limit := self._alerts_from(*key)) is not None:
+                limits[key] = limit
         return stream(name, rows, limits, before=rows[-1].end_us if len(rows) == _PAGE else None)
 
     def _alerts_from(self, model: str, version: str) -> float | None:
@@ -133,8 +132,8 @@ class Content:
             one = self._view.sequence(name)
             if one is not None:
                 case, normal = self._case(one)
-                found.append((one, case.picture(normal)))
-        others = self._view.of_stream(found[0][0].stream, _PAGE) if found else []
+                found.append(Compared(one, case.picture(normal), case.courses))
+        others = self._view.of_stream(found[0].one.stream, _PAGE) if found else []
         return compare(found, others)
 
     def calibration(self, frame: Frame) -> list[Html]:
@@ -260,7 +259,8 @@ class Content:
                 return f"nothing was changed: type {version} to confirm"
             before = self._registry.current_or_none(name)
             self._registry.promote(name, version, expected=before)
-            return f"{name} {version} is in service (before: {before}); {announce_promotion(self._plant, ModelRef(name, version))}"
+            announced = announce_promotion(self._plant, ModelRef(name, version))
+            return f"{name} {version} is in service (before: {before}); {announced}"
         except StreamadError as error:
             return f"nothing was changed: {error}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 
 import msgspec
@@ -106,9 +105,8 @@ class Reading:
     async def _trim(self) -> None:
         while True:
             try:
-                began_s = time.monotonic()
-                while await asyncio.to_thread(self._view.trim) and time.monotonic() - began_s < _TRIM_S:
-                    await asyncio.sleep(0)
+                if await asyncio.to_thread(self._view.trim):
+                    continue  # a portion at a time
             except OutputError as error:
                 self.troubles["view"] = str(error)
             await asyncio.sleep(_TRIM_S)

@@ -16,7 +16,7 @@ from streamad.settings.web import WebSettings
 from streamad.system.files import write_atomically, writing
 from streamad.system.opening import read_state
 from streamad.web.access import TOKEN, Access, Level, Person, known_hosts, new_secret
-from streamad.web.app import Changes, application
+from streamad.web.app import Changes, Site, application
 from streamad.web.content import Content
 from streamad.web.reading import Reading
 from streamad.web.view import View
@@ -79,7 +79,7 @@ class Page:
                 await asyncio.gather(task, return_exceptions=True)
 
         config = uvicorn.Config(
-            application(self._plant, view, self._access(), changes, content, lifespan),
+            application(Site(self._plant, view, self._access(), changes, content), lifespan),
             log_config=None,
             access_log=False,
             server_header=False,
@@ -131,8 +131,8 @@ def _listening(web: WebSettings) -> socket.socket:
         return socket.create_server((web.host, web.port), family=socket.AF_INET6 if ":" in web.host else socket.AF_INET)
     except OSError as error:
         raise OutputError(
-            f"the page cannot listen at {web.host}:{web.port} ({error.strerror or error}): another program may have the "
-            "port; choose another with --port (0: any free one)"
+            f"the page cannot listen at {web.host}:{web.port} ({error.strerror or error}): another program may have "
+            "the port; choose another with --port (0: any free one)"
         ) from error
 
 

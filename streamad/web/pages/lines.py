@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import numpy as np
 
-from streamad.pictures.content import Picture
+from streamad.pictures.content import Course, Courses, Picture
 from streamad.pictures.html import Html, element
 from streamad.web import charts
 from streamad.web.pages.layout import count, decision_of, link_to, rows_table, stream_link, when
 from streamad.web.pages.now import decision_row
 from streamad.web.view import SeenSequence
 
+_EACH_DOT = "Each dot is a sequence; dashed: the score from which its model's version alerts. ▲: an alert."
+_MOST_COMPARED = 8
 _HEADS = ("ended (UTC)", "sequence", "decision", "score", "p", "why")
 
 
@@ -40,76 +43,91 @@ def stream(
     if not rows:
         return [element("h1", name or "Stream"), element("p", "No sequence of this stream was read.")]
     parts = [element("h1", name), element("h2", "Scores"), charts.course_of_scores(list(reversed(rows)), limits)]
-    parts.append(
-        element(
-            "p",
-            "Each dot is a sequence; dashed: the score from which its model's version alerts. ▲: an alert.",
-            class_="soft",
-        )  # fmt: skip
-    )
+    parts.append(element("p", _EACH_DOT, class_="soft"))
     listed = [decision_row(one) for one in rows]
     parts += [element("h2", "Sequences"), rows_table("Sequences, the newest first", _HEADS, listed)]
     if before is not None:
-        parts.append(
-            element("p", element("a", "older ones", href=f"/stream?name={quote(name, safe='')}&before={before}"))
-        )
+        older = f"/stream?name={quote(name, safe='')}&before={before}"
+        parts.append(element("p", element("a", "older ones", href=older)))
     return parts
 
 
-def compare(found: Sequence[tuple[SeenSequence, Picture | None]], others: Sequence[SeenSequence]) -> list[Html]:
-    """Return the content: the sequences over each other and over the band, a table, and others to add."""
-    if not found:
-        return [
-            element("h1", "Compare"),
-            element("p", "Name up to eight sequences by their ids: /compare?id=...&id=..."),
-        ]
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """A sequence to compare; without a window there is no picture and no course."""
+
+    one: SeenSequence
+    picture: Picture | None
+    courses: Courses | None
+
+    def course(self, name: str) -> Course | None:
+        """Return the readings of the channel ``name``; None if there are none."""
+        names = [] if self.courses is None else [channel.name for channel in self.courses.channels]
+        if self.courses is None or name not in names:
+            return None
+        course: Course = self.courses.values[names.index(name)].astype(np.float64)
+        return course
+
+
+def compare(found: Sequence[Compared], others: Sequence[SeenSequence]) -> list[Html]:
+    """Return the content: the sequences over each other and over the band, a table, and others to add.
+
+    Channels and band are those of the first sequence's picture.
+    """
     parts = [element("h1", "Compare")]
-    ids = [one.id for one, _ in found]
-    legend = []
-    for number, (one, picture) in enumerate(found):
-        rest = "&".join(f"id={quote(each)}" for each in ids if each != one.id)
-        gone = "" if picture is not None else " (no window was kept)"
-        line = Html(
-            f'<svg class="key" viewBox="0 0 30 8"><line class="line{number} overlay" x1="0" x2="30" y1="4" y2="4"/></svg>'
-        )
-        drop = element("a", "leave out", href=f"/compare?{rest}") if rest else ""
-        legend.append(element("li", line, " ", link_to(one, f"{one.stream} {one.sequence}"), f"{gone} ", drop))
-    parts.append(element("ul", *legend, class_="keys"))
-    pictures = [(number, picture) for number, (_, picture) in enumerate(found) if picture is not None]
-    if pictures:
-        names = [panel.name for panel in pictures[0][1].panels]
-        for name in names:
-            shown = [(number, picture, panel) for number, picture in pictures
-                     for panel in picture.panels if panel.name == name]  # fmt: skip
-            unit = shown[0][2].unit
-            parts.append(element("figure", element("h3", f"{name} ", element("small", unit)), charts.overlay(shown)))
-        parts += [element("h2", "Means"), _means(found, names)]
+    if not found:
+        return [*parts, element("p", "Open a sequence and follow the link: compare with others.")]
+    ids = [each.one.id for each in found]
+    parts.append(element("ul", *(_key(number, each, ids) for number, each in enumerate(found)), class_="keys"))
+    drawn = [(number, each) for number, each in enumerate(found) if each.picture is not None]
+    panels = () if not drawn or drawn[0][1].picture is None else drawn[0][1].picture.panels
+    for panel in panels:
+        lines = [
+            (number, each.picture.at, course)
+            for number, each in drawn
+            if each.picture is not None and (course := each.course(panel.name)) is not None
+        ]
+        first = drawn[0][1].picture
+        assert first is not None
+        head = element("h3", f"{panel.name} ", element("small", panel.unit))
+        parts.append(element("figure", head, charts.overlay(first, panel, lines)))
+    if panels:
+        parts += [element("h2", "Mean and spread"), _means(found, [panel.name for panel in panels])]
     more = [one for one in others if one.id not in ids and one.has_window][:20]
-    if more and len(ids) < 8:
+    if more and len(ids) < _MOST_COMPARED:
         here = "&".join(f"id={quote(each)}" for each in ids)
         links = [
-            element(
-                "li",
-                element("a", f"{one.stream} {one.sequence}", href=f"/compare?{here}&id={one.id}"),
-                " ",
-                decision_of(one),
-            )  # fmt: skip
+            element("li", element("a", _name(one), href=f"/compare?{here}&id={one.id}"), " ", decision_of(one))
             for one in more
         ]
-        parts += [element("h2", "Add one"), element("ul", *links)]
+        parts += [element("h2", "Add one"), element("ul", *links, class_="keys")]
     return parts
 
 
-def _means(found: Sequence[tuple[SeenSequence, Picture | None]], names: Sequence[str]) -> Html:
+def _key(number: int, each: Compared, ids: Sequence[str]) -> Html:
+    """Return the entry of a sequence in the legend, with the link that leaves it out."""
+    rest = "&".join(f"id={quote(one)}" for one in ids if one != each.one.id)
+    gone = "" if each.picture is not None else " (no window was kept)"
+    line = f'<line class="line{number} overlay" x1="0" x2="30" y1="4" y2="4"/>'
+    drop = element("a", "leave out", href=f"/compare?{rest}") if rest else ""
+    name = link_to(each.one, _name(each.one))
+    return element("li", Html(f'<svg class="key" viewBox="0 0 30 8">{line}</svg>'), " ", name, f"{gone} ", drop)
+
+
+def _means(found: Sequence[Compared], names: Sequence[str]) -> Html:
     """Return mean and spread of each channel in each sequence."""
     rows = []
-    for one, picture in found:
-        courses = {} if picture is None else {panel.name: panel.course for panel in picture.panels}
-        cells = [_mean(courses[name]) if name in courses else "-" for name in names]
-        rows.append((f"{one.stream} {one.sequence}", *cells))
+    for each in found:
+        courses = [each.course(name) for name in names]
+        cells = ["-" if course is None else _mean(course) for course in courses]
+        rows.append((_name(each.one), *cells))
     return rows_table("Mean and spread", ("sequence", *names), rows)
 
 
-def _mean(course: np.ndarray) -> str:
+def _mean(course: Course) -> str:
     mean, spread = float(np.mean(course)), float(np.std(course))
     return f"{mean:.4g} ± {spread:.2g}" if math.isfinite(mean) else "-"
+
+
+def _name(one: SeenSequence) -> str:
+    return f"{one.stream} {one.sequence}"

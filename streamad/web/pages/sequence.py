@@ -105,7 +105,7 @@ def _judging(frame: Frame, one: SeenSequence, why_not: str | None) -> Html:
 def _curves(picture: Picture) -> list[Html]:
     parts = [element("h2", "Channels, the largest share first")]
     for one in picture.panels:
-        share = "" if one.share is None else f"{one.share:.0%} of the distance"
+        share = "" if one.share is None else f"share {one.share:.0%}"
         said = [f"{departure(each)} from {each.start:.0%} to {each.end:.0%}" for each in one.segments]
         head = element("h3", f"{one.name} ", element("small", f"{one.unit}  {share}".strip()))
         words = element("p", "; ".join(said), class_="odd") if said else Html("")

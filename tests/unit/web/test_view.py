@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -15,61 +15,17 @@ from hypothesis import strategies as st
 
 from streamad.errors import OutputError
 from streamad.messages import (
-    Alert,
-    Attribution,
-    ChannelShare,
     Event,
     Feedback,
-    Message,
-    ModelRef,
-    Verdict,
     Window,
     packed_values,
 )
 from streamad.types import to_us
 from streamad.web import view as views
 from streamad.web.view import View
+from tests.support.web.messages import T, messages_of, verdict
 
-T = datetime(2026, 3, 1, 6, tzinfo=UTC)
-MODEL = ModelRef("default", "0001")
 DAY_US = 86_400_000_000
-
-
-def verdict(i: int, decision: Any = "normal", **more: Any) -> Verdict:
-    at = T + timedelta(minutes=i)
-    return Verdict(
-        verdict_id=f"{i:032x}", stream=f"reactor-{i % 3}", sequence=f"B-{i}", decision=decision, reason="marker",
-        start_time=at - timedelta(seconds=50), end_time=at, n_samples=50, score=1.0 + i, p_value=0.5, tail="empirical",
-        model=MODEL, created_at=at, **more,
-    )  # fmt: skip
-
-
-def messages_of(i: int) -> list[Message]:
-    """Return all messages about an anomalous sequence."""
-    judged = verdict(i, "anomalous")
-    at, stream, sequence = judged.end_time, judged.stream, judged.sequence
-    head: dict[str, Any] = {"stream": stream, "sequence": sequence, "created_at": at}
-    span: dict[str, Any] = {"start_time": judged.start_time, "end_time": at, "n_samples": 50}
-    return [
-        judged,
-        Alert(
-            alert_id=judged.verdict_id, reason="marker", score=1.0 + i, p_value=0.5, false_alarm_rate=0.02,
-            tail="empirical", model=MODEL, **head, **span,
-        ),
-        Attribution(
-            alert_id=judged.verdict_id, score=1.0 + i, terms=[], dominating_transformation=0,
-            channels=[ChannelShare(channel="temp_c", unit="K", share=1.0)], method="channel-replacement",
-            tail="empirical", model=MODEL, **head,
-        ),
-        Window(
-            verdict_id=judged.verdict_id, model=MODEL, channels=["temp_c"], units=["K"], length=3,
-            values=packed_values(np.arange(3, dtype=np.float32)[None]), alerted=True, **head, **span,
-        ),
-        Feedback(alert_id=judged.verdict_id, judgement="false_alarm", note="a", by="kim", created_at=at),
-        Feedback(
-            alert_id=judged.verdict_id, judgement="confirmed", note="b", by="lee", created_at=at + timedelta(seconds=9)
-        ),
-    ]  # fmt: skip
 
 
 def opened(folder: Path, **more: Any) -> View:

@@ -1,0 +1,316 @@
+"""The page's server: who may see and do what, what hostile names become, and pages of what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamad.messages import Event, Feedback
+from streamad.web.access import COOKIE, Level
+from tests.support.web.messages import T, messages_of, verdict
+from tests.support.web.page import HOST, SAME, SECRET, PageUnderTest
+
+ID = f"{1:032x}"
+PAGES = ("/", "/streams", "/stream?name=reactor-1", "/calibration", "/models", f"/s/{ID}", f"/compare?id={ID}")
+HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
+
+
+def messages(n: int = 3) -> list[Any]:
+    return [*(verdict(i) for i in range(10, 20)), *(each for i in range(n) for each in messages_of(i)[:4])]
+
+
+# --- who may see ---
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/changes", f"/s/{ID}.json", f"/s/{ID}.csv"])
+def test_without_the_token_nothing_is_shown(path: str, tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    answer = page.stranger().get(path)
+    assert answer.status_code == 403
+    assert "open the link that" in answer.text
+    assert "reactor" not in answer.text
+
+
+def test_the_link_becomes_a_strict_cookie_and_the_token_leaves_the_address(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages()).stranger()
+    answer = client.get(f"/stream?name=reactor-1&token={SECRET}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/stream?name=reactor-1")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert SECRET not in cookie
+    assert client.get("/").status_code == 200
+
+
+def test_the_link_leads_to_no_other_site(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path).stranger()
+    answer = client.get(f"http://{HOST}//evil.example/?token={SECRET}")
+    assert answer.headers["location"] == "/evil.example/"
+
+
+@pytest.mark.parametrize("token", ["", "x", SECRET[:-1], SECRET + "s", "é"])
+def test_a_wrong_token_or_cookie_is_refused(token: str, tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path)
+    assert page.stranger().get("/", params={"token": token}).status_code == 403
+    client = page.stranger()
+    client.cookies.set(COOKIE, SECRET)
+    assert client.get("/").status_code == 403
+
+
+def test_a_foreign_host_name_is_refused(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    answer = page.browser().get("/", headers={"host": "evil.example"})
+    assert answer.status_code == 403
+    assert "does not answer to the name" in answer.text
+
+
+def test_a_link_from_another_site_loads_the_page_again_so_that_the_cookie_comes_with_it(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    answer = page.stranger().get(f"/s/{ID}?a=%22%3E", headers={"sec-fetch-site": "cross-site"})
+    assert answer.status_code == 200
+    assert f'content="0;url=/s/{ID}?a=%22%3E"' in answer.text
+    assert "reactor" not in answer.text
+
+
+def test_a_program_shows_its_token(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    assert page.stranger(authorization=f"Bearer {'m' * 24}").get("/").status_code == 200
+    assert page.stranger(authorization="Bearer wrong").get("/").status_code == 403
+    answer = page.stranger(authorization=f"Bearer {'m' * 24}", **SAME).post(
+        f"/s/{ID}/mark", data={"judgement": "confirmed"}
+    )
+    assert answer.status_code == 403
+    assert "robot is viewer, and this needs operator" in answer.text
+
+
+PROXY = {"auth": {"proxy": {"trusted": ["10.0.0.0/8"], "operators": ["shift"], "engineers": ["process"]}}}
+
+
+@pytest.mark.parametrize(
+    ("address", "headers", "status", "shown"),
+    [
+        ("10.1.2.3", {"x-forwarded-user": "lee"}, 200, "lee (viewer)"),
+        ("10.1.2.3", {"x-forwarded-user": "lee", "x-forwarded-groups": "a, shift"}, 200, "lee (operator)"),
+        ("10.1.2.3", {"x-forwarded-user": "lee", "x-forwarded-groups": "process"}, 200, "lee (engineer)"),
+        ("10.1.2.3", {}, 403, "names no user"),
+        ("192.168.0.1", {"x-forwarded-user": "lee"}, 403, "192.168.0.1 is not one of the proxies"),
+        ("127.0.0.1", {"x-forwarded-user": "lee"}, 403, "127.0.0.1 is not one of the proxies"),
+    ],
+)
+def test_a_proxy_names_the_person_and_only_a_trusted_one(
+    address: str, headers: dict[str, str], status: int, shown: str, tmp_path: Path
+) -> None:
+    page = PageUnderTest(tmp_path, messages(), web=PROXY)
+    answer = page.stranger(address, **headers).get("/")
+    assert answer.status_code == status
+    assert shown in answer.text
+    assert page.stranger(address).get(f"/?token={SECRET}").status_code == 403
+
+
+# --- what is sent ---
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/nothing", f"/s/{9:032x}", "/static/streamad.css", "/health"])
+def test_every_answer_forbids_scripts_and_requests_of_others(path: str, tmp_path: Path) -> None:
+    answer = PageUnderTest(tmp_path, messages()).browser().get(path)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    for outside in ("http://", "https://", "//cdn"):
+        assert outside not in answer.text.replace("http://www.w3.org/2000/svg", "")
+    assert " style=" not in answer.text
+    assert " onclick" not in answer.text
+
+
+def test_hostile_names_and_notes_are_text_on_every_page(tmp_path: Path) -> None:
+    given: list[Any] = []
+    for each in messages():
+        fields = {"stream": HOSTILE, "sequence": HOSTILE}
+        if type(each).__name__ == "Attribution":
+            share = msgspec.structs.replace(each.channels[0], channel=HOSTILE, unit=HOSTILE)
+            fields |= {"channels": [share], "detail": HOSTILE}
+        if type(each).__name__ == "Window":
+            fields |= {"channels": [HOSTILE], "units": [HOSTILE]}
+        given.append(msgspec.structs.replace(each, **fields))
+    given.append(Feedback(alert_id=ID, judgement="confirmed", note=HOSTILE, by=HOSTILE, created_at=T))
+    given.append(Event(kind="plant_changed", message=HOSTILE, created_at=T))
+    page = PageUnderTest(tmp_path, given)
+    client = page.browser()
+    for path in ("/", "/streams", f"/s/{ID}", f"/compare?id={ID}"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "<script>alert" not in answer.text
+        assert "\u202e" not in answer.text
+        assert "\x1b" not in answer.text
+        assert "&lt;script&gt;" in answer.text
+    answer = client.get("/stream", params={"name": HOSTILE})
+    assert "<script>alert" not in answer.text
+    assert ID in answer.text
+    answer = client.get(f"/s/{ID}", params={"said": HOSTILE})
+    assert "<script>alert" not in answer.text
+
+
+def test_a_cell_of_the_csv_is_no_formula(tmp_path: Path) -> None:
+    given = [msgspec.structs.replace(each, channels=["=cmd()"]) if type(each).__name__ == "Window" else each
+             for each in messages_of(1)[:4]]  # fmt: skip
+    answer = PageUnderTest(tmp_path, given).browser().get(f"/s/{ID}.csv")
+    assert answer.text.splitlines()[0] == "seconds,'=cmd() [K]"
+    assert answer.text.splitlines()[1:] == ["0,0", "25,1", "50,2"]
+
+
+def test_the_json_has_what_the_outputs_said(tmp_path: Path) -> None:
+    answer = PageUnderTest(tmp_path, messages()).browser().get(f"/s/{ID}.json")
+    found = json.loads(answer.content)
+    assert (found["sequence"]["sequence"], found["window"]["length"]) == ("B-1", 3)
+    assert found["attribution"]["channels"][0]["channel"] == "temp_c"
+
+
+# --- what is missing ---
+
+
+def test_an_empty_view_says_so_on_every_page(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path).browser()
+    assert "No sequence has been judged yet" in client.get("/").text
+    assert "No stream yet" in client.get("/streams").text
+    assert "No sequence of this stream" in client.get("/stream?name=x").text
+    assert "No sequence has been judged by a model yet" in client.get("/calibration").text
+    assert "There is no model yet" in client.get("/models").text
+    answer = client.get(f"/s/{ID}")
+    assert (answer.status_code, "No verdict with this id was read" in answer.text) == (404, True)
+    assert "Open a sequence and follow the link" in client.get("/compare").text
+
+
+def test_a_verdict_alone_says_what_is_missing(tmp_path: Path) -> None:
+    text = PageUnderTest(tmp_path, [verdict(1)]).browser().get(f"/s/{ID}").text
+    assert "No curve: the judged window of this sequence was not read" in text
+    assert f"streamad explain {ID[:8]} --recording FILE" in text
+
+
+def test_an_alert_before_its_attribution_says_that_reasons_follow(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages_of(1)[:2]).browser()
+    assert "The reasons follow" in client.get(f"/s/{ID}").text
+    assert "reasons follow" in client.get("/").text
+
+
+def test_without_its_model_the_curve_is_drawn_and_the_band_is_missed(tmp_path: Path) -> None:
+    text = PageUnderTest(tmp_path, messages_of(1)[:4]).browser().get(f"/s/{ID}").text
+    assert 'class="course"' in text
+    assert 'class="band"' not in text
+    assert "cannot be read any more" in text
+
+
+def test_what_is_not_read_is_in_the_banner_and_in_the_health(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    page.troubles["verdicts"] = "no broker answers"
+    client = page.browser()
+    assert "verdicts are not read" in client.get("/").text
+    assert client.get("/health").json() == {"status": "ok", "troubles": {"verdicts": "no broker answers"}}
+
+
+# --- judging ---
+
+
+def test_a_mark_is_in_the_place_of_feedback_with_the_name_of_who_made_it(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    client = page.browser()
+    answer = client.post(f"/s/{ID}/mark", data={"judgement": "confirmed", "note": "valve"}, headers=SAME)
+    assert answer.status_code == 303
+    written = [json.loads(line) for line in (tmp_path / "feedback.jsonl").read_text().splitlines()]
+    assert [(one["alert_id"], one["judgement"], one["note"], one["by"]) for one in written] == [
+        (ID, "confirmed", "valve", "kim")
+    ]
+    text = client.get(answer.headers["location"]).text
+    assert "confirmed by kim" in text
+    assert "counts once a running monitor has read it" in text
+    assert "1 confirmed" in client.get("/calibration").text
+    client.post(f"/s/{ID}/mark", data={"judgement": "withdrawn"}, headers=SAME)
+    assert "confirmed by kim" not in client.get(f"/s/{ID}").text
+
+
+@pytest.mark.parametrize("origin", [None, "https://evil.example", f"http://{HOST}.evil.example", "null"])
+def test_a_form_of_another_site_changes_nothing(origin: str | None, tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    headers = {} if origin is None else {"origin": origin}
+    answer = page.browser().post(f"/s/{ID}/mark", data={"judgement": "confirmed"}, headers=headers)
+    assert answer.status_code == 403
+    assert "its Origin is another" in answer.text
+    assert not (tmp_path / "feedback.jsonl").exists()
+
+
+def test_a_viewer_cannot_judge_and_is_told_so(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages(), level=Level.VIEWER)
+    client = page.browser()
+    assert "<button" not in client.get(f"/s/{ID}").text
+    assert client.post(f"/s/{ID}/mark", data={"judgement": "confirmed"}, headers=SAME).status_code == 403
+    assert not (tmp_path / "feedback.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "said"),
+    [
+        (f"/s/{ID}/mark", {"judgement": "explode"}, "choose one of the buttons"),
+        (f"/s/{9:032x}/mark", {"judgement": "confirmed"}, "no verdict with this id"),
+        (f"/s/{ID}/mark", {"judgement": "confirmed", "note": "n" * 2001}, "note has 2001 characters"),
+    ],
+)
+def test_a_mark_that_cannot_be_says_why(path: str, data: dict[str, str], said: str, tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    answer = page.browser().post(path, data=data, headers=SAME)
+    assert answer.status_code == 303
+    assert said.replace(" ", "%20") in answer.headers["location"]
+    assert not (tmp_path / "feedback.jsonl").exists()
+
+
+def test_a_form_beyond_every_bound_is_refused(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages())
+    answer = page.browser().post(f"/s/{ID}/mark", data={"note": "n" * 20_000}, headers=SAME)
+    assert answer.status_code == 413
+
+
+def test_without_learning_the_page_says_why_nobody_can_judge(tmp_path: Path) -> None:
+    client = PageUnderTest(tmp_path, messages(), learning=None).browser()
+    assert "This plant does not learn" in client.get(f"/s/{ID}").text
+
+
+def test_models_are_acted_on_only_if_the_config_and_the_level_allow_it(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, messages(), level=Level.ENGINEER)
+    answer = page.browser().post("/models/act", data={"act": "promote", "version": "0001"}, headers=SAME)
+    assert "web.allow" in answer.headers["location"]
+    other = PageUnderTest(tmp_path, level=Level.OPERATOR, web={"allow": "models"})
+    assert other.browser().post("/models/act", data={"act": "promote"}, headers=SAME).status_code == 403
+
+
+# --- changes ---
+
+
+async def test_a_page_hears_of_every_change_and_the_one_too_many_gets_a_sentence(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, [verdict(1)], web={"max_browsers": 1})
+    stream = page.changes.stream(0)
+    assert await anext(stream) == "retry: 1000\n\n"
+    first = page.view.last_change
+    assert await anext(stream) == f"id: {first}\ndata: {first}\n\n"
+    answer = page.browser().get("/changes")
+    assert (answer.status_code, "web.max_browsers" in answer.text) == (503, True)
+    page.view.put([verdict(2)])
+    page.changes.wake()
+    last = page.view.last_change
+    assert await anext(stream) == f"id: {last}\ndata: {last}\n\n"
+    page.changes.close()
+    assert [each async for each in stream] == []
+    assert not page.changes.is_full
+
+
+async def test_a_page_that_comes_back_hears_only_of_what_is_new(tmp_path: Path) -> None:
+    page = PageUnderTest(tmp_path, [verdict(1), verdict(2)])
+    stream = page.changes.stream(page.view.last_change)
+    await anext(stream)
+    page.view.put([verdict(3)])
+    page.changes.wake()
+    assert f"id: {page.view.last_change}" in await anext(stream)
+    await stream.aclose()  # type: ignore[attr-defined]
