@@ -85,8 +85,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "streamad.learn.parts",
         "streamad.learn.live",
     ),
+    "streamad.web": (
+        *_VERSIONS,
+        "streamad.pictures",
+        "streamad.learn.feedback",
+        "streamad.learn.parts",
+        "streamad.learn.training",
+        "streamad.learn.promotion",
+        "streamad.commands.shared",
+    ),
     "streamad.commands": (
         *_VERSIONS,
+        "streamad.web",
         "streamad.pictures",
         "streamad.injected_faults",
         "streamad.simulation",

@@ -131,7 +131,7 @@ def test_every_answer_forbids_scripts_and_requests_of_others(path: str, tmp_path
 def test_hostile_names_and_notes_are_text_on_every_page(tmp_path: Path) -> None:
     given: list[Any] = []
     for each in messages():
-        fields = {"stream": HOSTILE, "sequence": HOSTILE}
+        fields: dict[str, Any] = {"stream": HOSTILE, "sequence": HOSTILE}
         if type(each).__name__ == "Attribution":
             share = msgspec.structs.replace(each.channels[0], channel=HOSTILE, unit=HOSTILE)
             fields |= {"channels": [share], "detail": HOSTILE}
