@@ -126,14 +126,11 @@ def swimlanes(sequences: Sequence[SeenSequence], events: Sequence[SeenEvent]) ->
 def _bar(one: SeenSequence, left: float, right: float, y: float) -> Html:
     decision = "anomalous" if one.is_alert else one.decision or "normal"
     width = max(right - left - 0.6, 1.2)
-    tall = decision == "anomalous"
-    shape = Html(
-        f'<rect class="bar {decision}" x="{left:.1f}" y="{y + (3 if tall else 8)}" width="{width:.1f}" '
-        f'height="{_LANE - 6 if tall else _LANE - 16}"/>'
-    )
+    middle = left + width / 2
+    shape = Html(f'<rect class="bar {decision}" x="{left:.1f}" y="{y + 10}" width="{width:.1f}" height="8"/>')
     mark = Html("")
-    if tall:
-        mark = Html(f'<text class="mark" x="{left + width / 2:.1f}" y="{y + 15}" text-anchor="middle">▲</text>')
+    if one.is_alert:
+        mark = Html(f'<path class="bar anomalous" d="M{middle:.1f},{y + 2} l-4,7 h8 z"/>')
     said = f"{one.stream} {one.sequence}: {decision}" + (f", {one.why}" if one.why else "")
     return element("a", element("title", said), shape, mark, href=f"/s/{one.id}", aria_label=said)
 
