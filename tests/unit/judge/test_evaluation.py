@@ -78,7 +78,7 @@ def test_alerts_by_chance(n_judged, n_calibration, rate, expected):
 
 
 def test_alerts_by_chance_hold_for_exchangeable_scores():
-    """Calibration and sequences drawn together 4,000 times: about 95 % of the counts lie within, and no side has 5 %."""
+    """Calibration and sequences drawn together 4,000 times: 95 % of the counts lie within."""
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(4000, 99 + 200))
     limit = np.sort(scores[:, :99], axis=1)[:, -2]  # p = 2 / 100
