@@ -35,6 +35,7 @@ _FURTHER_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "Arial Un
 _SAMPLES_MARKED = 40
 _WIDE_LABEL = 8
 _SCORES_DRAWN = 500
+_MOST_SCORE = 1e300  # on the axis
 _LOG_BEYOND = 4.0  # times the largest calibration score: then the scores' axis is logarithmic
 _HULL_BEYOND = 0.6  # ranges of readings and band: so far the extremes of training may widen the axis on each side
 
@@ -222,7 +223,7 @@ def _limit(axes: Any, course: Course, normal: NormalCourse | None) -> None:
 def _ends(picture: Picture, start: float, end: float) -> tuple[float, float]:
     """Return where a segment begins and ends on the axis; it is at least a hundredth of it wide."""
     full = picture.facts.span_s if picture.is_timed else float(picture.at[-1])
-    first, last = start * full, end * full
+    first, last = (min(max(share, 0.0), 1.0) * full for share in (start, end))
     least = 0.012 * float(picture.at[-1] - picture.at[0])
     if last - first < least:
         middle = (first + last) / 2
@@ -284,11 +285,11 @@ def _time_axis(axes: Any, picture: Picture, *, is_labelled: bool) -> None:
 
 def _draw_scores(page: _Page, axes: Any, scores: Scores) -> None:
     """Draw a stroke for each calibration score, the lowest score that alerts, and the score itself."""
-    normal = _some(scores.normal)
-    is_log = float(normal.min()) > 0 and scores.score > _LOG_BEYOND * float(normal.max())
+    normal, score = _some(scores.normal), min(max(scores.score, -_MOST_SCORE), _MOST_SCORE)
+    is_log = float(normal.min()) > 0 and score > _LOG_BEYOND * float(normal.max())
     if is_log:
         axes.set_xscale("log")
-    everything = [float(normal.min()), float(normal.max()), scores.score]
+    everything = [float(normal.min()), float(normal.max()), score]
     if np.isfinite(scores.alerts_from):
         everything.append(scores.alerts_from)
     low, high = min(everything), max(everything)
@@ -305,9 +306,9 @@ def _draw_scores(page: _Page, axes: Any, scores: Scores) -> None:
         if low < scores.alerts_from < high:
             axes.axvline(scores.alerts_from, color=_ODD, lw=1.2, ls=(0, (3, 2)))
     colour = _ODD if scores.is_alert else _INK
-    axes.vlines([scores.score], 0, 0.75, color=colour, lw=2)
+    axes.vlines([score], 0, 0.75, color=colour, lw=2)
     sign = MARKS["above"] if scores.is_alert else "●"
-    axes.annotate(sign, (scores.score, 0.98), ha="center", va="top", size=9, color=colour)
+    axes.annotate(sign, (score, 0.98), ha="center", va="top", size=9, color=colour)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     _score_ticks(axes, low, high, is_log=is_log)

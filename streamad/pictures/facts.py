@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from streamad.judge.explanations.words import figure, p_text, phrase
 from streamad.messages import (
@@ -62,10 +62,10 @@ class Facts:
             stream=message.stream,
             sequence=message.sequence,
             reason=message.reason,
-            start_time=message.start_time,
-            end_time=message.end_time,
+            start_time=_in_utc(message.start_time),
+            end_time=_in_utc(message.end_time),
             n_samples=message.n_samples,
-            created_at=message.created_at,
+            created_at=_in_utc(message.created_at),
             score=message.score,
             p_value=message.p_value,
             tail=message.tail,
@@ -88,6 +88,11 @@ class Facts:
     def name(self) -> str:
         """Return stream and sequence."""
         return f"{self.stream} {self.sequence}"
+
+
+def _in_utc(at: datetime) -> datetime:
+    """Return ``at`` in UTC; a time without an offset, which another program has written, counts as UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def headline(facts: Facts, attribution: Attribution | None, most: int | None = None) -> str:

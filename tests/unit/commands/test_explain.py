@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.runtime.cli import CliPlant
-from tests.support.runtime.judged_plant import copied, judged_plant, rewrite
+from tests.support.runtime.judged_plant import ROLES, copied, judged_plant, rewrite
 
 PNG = b"\x89PNG\r\n"
 
@@ -39,8 +39,7 @@ def normal_ids(plant: CliPlant) -> list[str]:
 
 def reset(plant: CliPlant, **sinks: Any) -> None:
     """Write the config with other sinks, leaving the outputs."""
-    roles = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")
-    of = {role: f"out/{role}.jsonl" for role in roles} | sinks
+    of = {role: f"out/{role}.jsonl" for role in ROLES} | sinks
     plant.write_config(model={"detector": "nearest", "options": {}, "references": []}, sinks=of)
 
 
@@ -128,7 +127,16 @@ def test_a_window_that_is_gone_is_named_with_its_place(plant: CliPlant) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"values": "AAAA"}, {"values": "???"}, {"length": 0}, {"step": 0}, {"units": []}, {"channels": ["temp"]}],
+    [
+        {"values": "AAAA"},
+        {"values": "???"},
+        {"values": "AADAfw==", "channels": ["a"], "units": [""], "length": 1},
+        {"values": "", "channels": [], "units": []},
+        {"length": 0},
+        {"step": 0},
+        {"units": []},
+        {"channels": ["temp"]},
+    ],
     ids=str,
 )
 def test_a_damaged_window_is_no_picture_but_the_reasons_are_told(plant: CliPlant, changes: dict[str, Any]) -> None:
@@ -196,6 +204,7 @@ def test_a_pruned_version_cannot_explain_anew_and_another_can(plant: CliPlant) -
     told = plant("explain", alert_id, "--recording", "recordings/day.jsonl")
     assert told.code == 0, told.err
     assert "note: no reasons can be made: model default has no version 0001" in told.out
+    assert "makes the reasons now" not in told.out  # it has tried
     anew = plant("explain", alert_id, "--recording", "recordings/day.jsonl", "--version", "2", "--json").last_json
     assert anew["alert"]["model"]["version"] == "0002"
     assert anew["attribution"]["channels"][0]["channel"] == "pressure"
@@ -221,6 +230,27 @@ def test_channels_that_were_renamed_since_have_no_band_and_are_not_explained_ane
     assert told.last_json["made_anew"] is False
     assert any("its reasons are not in" in each for each in told.last_json["missing"])
     assert (plant.folder / "why.svg").exists()
+
+
+def test_a_recording_whose_sequence_cannot_be_judged_any_more_says_why(plant: CliPlant) -> None:
+    alert_id = min(plant.lines("alerts"), key=lambda alert: alert["n_samples"])["alert_id"]
+    (plant.folder / "out" / "windows.jsonl").write_text("")
+    sinks = {role: f"out/{role}.jsonl" for role in ROLES}
+    model = {"detector": "nearest", "options": {}, "references": []}
+    plant.write_config(model=model, sinks=sinks, window={"min_samples": 12})
+    told = plant("explain", alert_id, "--recording", "recordings/day.jsonl")
+    assert told.code == 0, told.err
+    assert "note: the sequence in recordings/day.jsonl cannot be judged: too few samples" in told.out
+
+
+def test_messages_of_other_programs_with_odd_times_and_figures_are_told(plant: CliPlant) -> None:
+    alert_id = odd_alert(plant)["alert_id"]
+    rewrite(plant.folder / "out" / "alerts.jsonl", start_time="2026-03-01T06:00:00", score=1.7e308)
+    first = plant.lines("attributions")[0]["segments"][0] | {"start": -1e300, "end": 1e300, "channel": "pressure"}
+    rewrite(plant.folder / "out" / "attributions.jsonl", segments=[first])
+    told = plant("explain", alert_id, "--plot", "why.png")
+    assert told.code == 0, told.err
+    assert (plant.folder / "why.png").read_bytes().startswith(PNG)
 
 
 # --- ids and options ------------------------------------------------------------------------------------------------
@@ -295,7 +325,7 @@ def test_an_unscorable_sequence_has_its_reason_and_no_picture(plant: CliPlant) -
     told = plant("explain", score["verdict_id"], "--recording", "short.jsonl", "--plot", "why.png")
     assert told.code == 1
     assert "could not be judged (too few samples" in told.out
-    assert "error: no picture: the sequence has no window, as it could not be judged" in told.err
+    assert "error: no picture: the sequence in short.jsonl cannot be judged: too few samples" in told.err
 
 
 @pytest.mark.parametrize(
