@@ -253,7 +253,8 @@ def _head_panel(page: _Page, axes: Any, picture: Picture, panel: Panel) -> None:
     written = page.above(axes, _OUT, name, most=0.5 * _WIDTH, size=9.5, weight="bold", color=_INK, ha="left")
     if not panel.segments:
         return
-    words = [f"{MARKS[each.direction]} {departure(each)}, {_from_to(picture, each)}" for each in panel.segments[:2]]
+    segments = sorted(panel.segments, key=lambda each: each.start)
+    words = [f"{MARKS[each.direction]} {departure(each)}, {_from_to(picture, each)}" for each in segments]
     room = _WIDTH - _LEFT - _RIGHT - written + 0.4
     page.above(axes, 1.0, printable("    ".join(words), _ANY), most=room, size=8.5, color=_ODD, ha="right")
 

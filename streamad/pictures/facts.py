@@ -96,10 +96,13 @@ def _in_utc(at: datetime) -> datetime:
 
 
 def headline(facts: Facts, attribution: Attribution | None, most: int | None = None) -> str:
-    """Return in one sentence what was found: the first segment, else the channels with the largest shares.
+    """Return in one sentence which sequence it is, and ``finding``; names are cut to ``most`` characters."""
+    stream, sequence = (cut(name, most or len(name)) for name in (facts.stream, facts.sequence))
+    return f"{stream} {sequence}: {finding(facts, attribution, most)}"
 
-    Names are cut to ``most`` characters.
-    """
+
+def finding(facts: Facts, attribution: Attribution | None, most: int | None = None) -> str:
+    """Return what was found: the first segment, else the channels with the largest shares, else the decision."""
     why = ""
     if attribution is not None and attribution.segments:
         first = attribution.segments[0]
@@ -115,8 +118,7 @@ def headline(facts: Facts, attribution: Attribution | None, most: int | None = N
         why = _SAID[facts.decision]
         if facts.detail and not facts.is_alert:
             why += f" ({facts.detail})"
-    stream, sequence = (cut(name, most or len(name)) for name in (facts.stream, facts.sequence))
-    return f"{stream} {sequence}: {why}"
+    return why
 
 
 def cut(name: str, most: int) -> str:

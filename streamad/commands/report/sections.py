@@ -12,7 +12,7 @@ from streamad.commands.shared.figures.report import unscorable_text
 from streamad.judge.evaluation import alerts_by_chance, clopper_pearson
 from streamad.judge.explanations.words import p_text
 from streamad.messages import Alert, Attribution, Event, ModelRef
-from streamad.pictures.facts import MARKS, Facts, cut, headline, is_explained, score_line, speakers, when
+from streamad.pictures.facts import MARKS, Facts, cut, finding, headline, is_explained, score_line, speakers, when
 from streamad.safe_text import one_line
 
 _NAME = 60
@@ -129,7 +129,7 @@ def alerts(found: Gathered, drawing: Drawing, most_pictures: int) -> Html:
 
 def _alert_row(found: Gathered, alert: Alert, is_linked: bool) -> list[str]:
     attribution = found.attributions.get(alert.alert_id)
-    why = headline(Facts.of(alert), attribution, _NAME).partition(": ")[2]
+    why = finding(Facts.of(alert), attribution, _NAME).replace(" %", "\N{NO-BREAK SPACE}%")
     short = alert.alert_id[:8]
     return [
         _time(alert.created_at),
