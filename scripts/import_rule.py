@@ -54,6 +54,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "streamad.drift": _PLANT,
     "streamad.learn.store": _PLANT,
     "streamad.judge": (*_PLANT, "streamad.ingest"),
+    "streamad.pictures": _JUDGE,
     "streamad.learn.feedback": (*_PLANT, "streamad.learn.store"),
     "streamad.runtime": (*_JUDGE, "streamad.ingest"),
     "streamad": ("streamad.runtime",),
@@ -77,6 +78,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "streamad.commands.shared": (
         *_VERSIONS,
+        "streamad.pictures",
         "streamad.ingest",
         "streamad.runtime",
         "streamad.learn.feedback",
@@ -85,6 +87,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "streamad.commands": (
         *_VERSIONS,
+        "streamad.pictures",
         "streamad.injected_faults",
         "streamad.simulation",
         "streamad.ingest",

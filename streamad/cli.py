@@ -30,6 +30,8 @@ COMMANDS = {
     "models": "streamad.commands.models.command",
     "inliers": "streamad.commands.inliers.command",
     "alerts": "streamad.commands.alerts",
+    "explain": "streamad.commands.explain.command",
+    "report": "streamad.commands.report.command",
     "topics": "streamad.commands.topics",
 }
 """The module of each command, in which it has its own name; the order is that of the help."""

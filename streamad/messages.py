@@ -26,17 +26,24 @@ __all__ = [
     "Tail",
     "TermShare",
     "Verdict",
+    "Window",
     "message_schemas",
     "message_type",
     "message_types",
+    "packed_values",
+    "unpacked_values",
 ]
 
+import binascii
 import inspect
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 SCHEMA_VERSION = 2
 NO_METHOD = "none"
@@ -48,7 +55,7 @@ EndReason = Literal[
 Decision = Literal["normal", "anomalous", "unscorable", "learning"]
 Tail = Literal["empirical", "extrapolated"]
 Direction = Literal["above", "below", "shape"]
-Role = Literal["alerts", "attributions", "verdicts", "dead_letters", "late", "events", "feedback", "control"]
+Role = Literal["alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events", "feedback", "control"]
 
 
 def _doc(text: str) -> msgspec.Meta:
@@ -80,6 +87,7 @@ _TAIL = _doc(
 )
 _MODEL = _doc("Name and version of the model that judged.")
 _ORIGIN = _doc("Where the record came from.")
+_VALUE = np.dtype("<f4")
 
 
 class ModelRef(msgspec.Struct, frozen=True):
@@ -248,6 +256,63 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     schema_version: _Version = SCHEMA_VERSION
 
 
+class Window(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="window"):
+    """The judged window of a sequence: the values that the model saw, for people to look at.
+
+    At most one for each verdict, in the same commit; ``display.windows`` says for which.
+    """
+
+    verdict_id: Annotated[str, _doc("Id of the verdict on the sequence; equal to the alert_id of its alert.")]
+    stream: _Stream
+    sequence: _Sequence
+    start_time: _StartTime
+    end_time: _EndTime
+    n_samples: _NSamples
+    model: Annotated[ModelRef | None, _doc("Name and version of the model that judged; null if there was none yet.")]
+    channels: Annotated[list[str], _doc("Names of the channels, in the configured order: one row of values each.")]
+    units: Annotated[list[str], _doc("Units of the channels, in the same order.")]
+    length: Annotated[
+        int, _doc("Points of the window that hold the sequence, without the padding and before any is left out.")
+    ]
+    step: Annotated[
+        int, _doc("Every step-th point is kept, from the first; more than 1 if the message would be too large.")
+    ] = 1
+    values: Annotated[
+        str,
+        _doc(
+            "Base64 of little-endian float32, one row for each channel of ceil(length / step) values in its unit. All "
+            "are finite: missing samples are filled in."
+        ),
+    ]
+    alerted: Annotated[bool, _doc("Whether an alert was raised on the sequence.")]
+    created_at: _CreatedAt
+    schema_version: _Version = SCHEMA_VERSION
+
+
+def packed_values(values: npt.NDArray[np.float32]) -> str:
+    """Return ``values`` [C, points] as a window message holds them."""
+    return b64encode(np.ascontiguousarray(values, dtype=_VALUE).tobytes()).decode("ascii")
+
+
+def unpacked_values(window: Window) -> npt.NDArray[np.float32]:
+    """Return the values [C, ceil(length / step)] of ``window``. Raises ValueError if they do not fit the rest of it."""
+    try:
+        content = b64decode(window.values, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"window {window.verdict_id}: its values are no base64 ({error})") from None
+    if window.length < 1 or window.step < 1:
+        sizes = f"length {window.length} and step {window.step}"
+        raise ValueError(f"window {window.verdict_id}: {sizes} must be at least 1")
+    n_points = -(-window.length // window.step)
+    n_wanted = len(window.channels) * n_points * _VALUE.itemsize
+    if len(content) != n_wanted:
+        raise ValueError(
+            f"window {window.verdict_id}: its values are {len(content)} bytes, but {len(window.channels)} channels of "
+            f"{n_points} points take {n_wanted}"
+        )
+    return np.frombuffer(content, dtype=_VALUE).astype(np.float32).reshape(len(window.channels), n_points)
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="dead_letter"):
     """An unreadable record: its bytes, size, sha256 and origin, and why it could not be read."""
 
@@ -329,7 +394,7 @@ class Promotion(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     schema_version: _Version = SCHEMA_VERSION
 
 
-Message: TypeAlias = Alert | Attribution | Verdict | DeadLetter | LateRecord | Event | Feedback | Promotion
+Message: TypeAlias = Alert | Attribution | Verdict | Window | DeadLetter | LateRecord | Event | Feedback | Promotion
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ import typer
 
 from streamad.commands.shared.console import Fields, err, note, out, print_json, run_async, stop_on_signals
 from streamad.commands.shared.monitor import alert_line, attribution_line, unscorable_line
+from streamad.commands.shared.outputs import subscription_of
 from streamad.commands.shared.plants import load_plant
 from streamad.errors import UsageError
 from streamad.messages import Alert, Attribution, Verdict
-from streamad.plugins import ConnectorContext, connect_subscription, load, split_url
+from streamad.plugins import ConnectorContext, connect_subscription, split_url
 from streamad.ports import EndingSubscription, Subscription
 from streamad.runtime.subscribing import Messages
-from streamad.settings.plant_yaml import Settings
 from streamad.system.clock import SystemClock
 
 alerts = typer.Typer(help="Follow the alerts of a plant.", no_args_is_help=True)
@@ -83,7 +83,7 @@ def tail(
     if plant is None:
         subscription = connect_subscription(place, wanted, ConnectorContext((), SystemClock(), folder))
     else:
-        subscription = _of_plant(plant.settings, plant.context, wanted)
+        subscription = subscription_of(plant, "alerts", wanted)
     if no_follow:
         if not isinstance(subscription, EndingSubscription):
             raise UsageError(f"--no-follow: the messages of {place.partition('?')[0]} have no end")
@@ -93,15 +93,6 @@ def tail(
     if is_missing:
         err.print(note("there is no such file yet" + ("" if no_follow else ": waiting for it")))
     run_async(_until_signal(_print(subscription, as_json=as_json, limit=limit)))
-
-
-def _of_plant(settings: Settings, context: ConnectorContext, wanted: dict[str, Any]) -> Subscription:
-    """Connect to the alerts sink with those of its options that a subscription has, too."""
-    scheme, rest, in_url = split_url(settings.sinks.alerts)
-    taken = load("subscriptions", scheme).options_model.model_fields
-    of_sink = {**settings.sinks.options.get(scheme, {}), **in_url}
-    shared = {name: value for name, value in of_sink.items() if name in taken}
-    return connect_subscription(f"{scheme}:{rest}", {**shared, **wanted}, context, "sinks.alerts")
 
 
 def _is_missing(url: str, folder: Path) -> bool:

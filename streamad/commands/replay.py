@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from streamad.commands.shared.console import ConfigOption, JsonOption, note, out, parse_speed, print_json, run_async
+from streamad.commands.shared.explanations.plots import Plots
 from streamad.commands.shared.figures.certification import certification_of
 from streamad.commands.shared.figures.labels import (
     LabelColumnOption,
@@ -48,6 +49,9 @@ def replay(
     write_to: Annotated[
         Path | None, typer.Option("--out", help="New folder for alerts.jsonl, verdicts.jsonl and the other outputs.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FOLDER", help="Draw a picture of every alert, at most 200.")
+    ] = None,
     version: Annotated[str | None, typer.Option(help="Model version, if not the one in service.")] = None,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print alerts.")] = False,
@@ -55,9 +59,10 @@ def replay(
     """Judge recordings or a range of a topic as run would, without checkpoint and sinks.
 
     Prints the alerts; with --labels also AUC, detection rate at the configured false-alarm rate, and the achieved
-    false-alarm rate with its interval. Learns nothing, whatever the config says: store and registry stay unchanged.
+    false-alarm rate with its interval; with --plot a picture of every alert (needs the extra plots). Learns nothing,
+    whatever the config says: store and registry stay unchanged.
 
-    Example: streamad replay test.csv --labels truth.csv
+    Examples: streamad replay test.csv --labels truth.csv; streamad replay test.csv --plot pictures
     """
     label_options = LabelOptions(labels, normal, label_id, label_column)
     plant = load_whole_plant(config)
@@ -65,12 +70,18 @@ def replay(
     source = open_input(plant, input_url(recordings, from_url), span_now(plant, since, until))
     truth = label_options.read(source, plant.settings.decode)
     sinks = {} if write_to is None else _sinks(plant, write_to, input_url(recordings, from_url))
+    plots = None if plot is None else Plots(plant, plot, input_url(recordings, from_url))
     silent = quiet or as_json
 
     async def work() -> None:
         paced: Source = source if factor is None else PacedSource(source, factor, plant.clock, plant.settings)
-        report = await Monitor(plant, quiet=silent, keeps_verdicts=True).run(
-            paced, UnsavedCommitter(sinks), explain=bool(sinks) or not silent, with_verdicts=True, version=version
+        report = await Monitor(plant, quiet=silent, keeps_verdicts=True, watcher=plots).run(
+            paced,
+            UnsavedCommitter(sinks),
+            explain=bool(sinks) or plots is not None or not silent,
+            with_verdicts=True,
+            with_windows=bool(sinks),
+            version=version,
         )
         nothing_yet = report.interrupted and not report.verdicts
         evaluation = None if truth is None or nothing_yet else report.evaluation(truth)
@@ -81,7 +92,8 @@ def replay(
             figures = {}
             if evaluation is not None:
                 figures = {**asdict(evaluation), "n_unlabelled": unlabelled, "n_unlabelled_alerts": of_alerts}
-            print_json({**report.as_dict(), **figures, **certification.as_dict()})
+            drawn = {} if plots is None else {"pictures": plots.draw(quiet=True)}
+            print_json({**report.as_dict(), **figures, **certification.as_dict(), **drawn})
         else:
             print_summary(report, rate, evaluation)
             if unlabelled:
@@ -89,6 +101,8 @@ def replay(
                 out.print(note(f"{unlabelled} of {n_all} judged sequences have no label; {of_alerts} of these alerted"))
             for line in certification.lines:
                 out.print(note(line))
+            if plots is not None:
+                plots.draw(quiet=False)
         if report.interrupted:
             raise typer.Exit(130)
         check_usable(report.counters)

@@ -15,7 +15,10 @@ def schema(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="alert, attribution, verdict, dead_letter, late, event, feedback, promotion, config; default: all."
+            help=(
+                "alert, attribution, verdict, window, dead_letter, late, event, feedback, promotion, config; "
+                "default: all."
+            )
         ),
     ] = None,
 ) -> None:

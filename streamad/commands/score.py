@@ -13,11 +13,11 @@ from rich.table import Table
 from streamad.commands.shared.console import ConfigOption, count, err, notice, out, print_json, print_table, run_async
 from streamad.commands.shared.figures.report import KNOWN_SEQUENCES, check_usable, unscorable_text
 from streamad.commands.shared.input import FromOption, SinceOption, UntilOption, input_url, open_input, span_now
-from streamad.commands.shared.monitor import p_text
 from streamad.commands.shared.plants import load_whole_plant
 from streamad.commands.shared.windows import Recordings, read_windows
 from streamad.errors import ArtifactError, RegistryError, StreamadError, UsageError
 from streamad.ingest.windowing import Unscorable
+from streamad.judge.explanations.words import p_text
 from streamad.judge.routing import Router
 from streamad.judge.scoring import ModelInService
 from streamad.judge.verdicts import scored, unscorable

@@ -1,12 +1,15 @@
-"""Figures of verdicts against known labels: AUC, detection rate, false-alarm rate with its interval."""
+"""Figures of verdicts: AUC, detection rate, false-alarm rate with its interval, and what chance alone gives."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +74,21 @@ def clopper_pearson(k: int, n: int) -> tuple[float, float]:
 
     low, high = binomtest(k, n).proportion_ci(0.95, method="exact")
     return float(low), float(high)
+
+
+def alerts_by_chance(n_judged: int, n_calibration: int, rate: float) -> tuple[int, int] | None:
+    """Return how many of ``n_judged`` normal sequences alert at ``rate``: the central 95 % of what chance gives.
+
+    The calibration is chance, too: the rate that ``n_calibration`` exchangeable scores give is Beta distributed (Vovk
+    2012, Conditional validity of inductive conformal predictors), so the number is beta-binomial. None if they do not
+    certify the rate: then no law is known.
+    """
+    from scipy.stats import betabinom  # noqa: PLC0415 - as above
+
+    rank = math.floor((n_calibration + 1) * rate + _ROUNDING)
+    if rank < 1:
+        return None
+    if n_judged == 0:
+        return 0, 0
+    law = betabinom(n_judged, rank, n_calibration + 1 - rank)
+    return int(law.ppf(0.025)), int(law.ppf(0.975))

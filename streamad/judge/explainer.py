@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
 
-from streamad.errors import StreamadError
+from streamad.errors import ArtifactError, StreamadError
 from streamad.ingest.windowing import shown_share
 from streamad.judge.attribution import METHOD, explain
 from streamad.judge.debts import LostWindowError, terms_of, window_of
@@ -34,6 +34,29 @@ class _UnexplainedError(Exception):
     """Raised where an alert cannot be explained, with the reason."""
 
 
+class NoReferenceError(ArtifactError):
+    """Raised for a model without reference windows, which can explain nothing."""
+
+
+def attribution_by(
+    model: ModelInService, alert: Alert, terms: FloatArray, window: Window, settings: Settings
+) -> Attribution:
+    """Return why ``model`` gave these terms [K] to ``window``. Raises NoReferenceError, and whatever the model does."""
+    if model.reference is None:
+        raise NoReferenceError(f"{_label(alert.model)} has no reference windows to compare with: train again")
+    span_us = round((alert.end_time - alert.start_time) / timedelta(microseconds=1))
+    return make_attribution(
+        alert,
+        terms,
+        calibration=model.calibration,
+        explanation=explain(model.scorer, window, model.reference, model.envelope),
+        channels=settings.channel_specs,
+        method=METHOD,
+        names=model.terms,
+        shown=shown_share(settings.window, alert.n_samples, span_us),
+    )
+
+
 class _Worker:
     """A thread with the models that it has loaded; only it uses their scorers."""
 
@@ -56,20 +79,10 @@ class _Worker:
             model = self._model(alert.model)
         except BaseException as error:  # noqa: BLE001 - the model is foreign code and may fail in any way
             raise _UnexplainedError(f"{_label(alert.model)} cannot be loaded any more: {_reason(error)}") from None
-        if model.reference is None:
-            raise _UnexplainedError(f"{_label(alert.model)} has no reference windows to compare with: train again")
-        span_us = round((alert.end_time - alert.start_time) / timedelta(microseconds=1))
         try:
-            return make_attribution(
-                alert,
-                terms,
-                calibration=model.calibration,
-                explanation=explain(model.scorer, window, model.reference, model.envelope),
-                channels=self._settings.channel_specs,
-                method=METHOD,
-                names=model.terms,
-                shown=shown_share(self._settings.window, alert.n_samples, span_us),
-            )
+            return attribution_by(model, alert, terms, window, self._settings)
+        except NoReferenceError as error:
+            raise _UnexplainedError(str(error)) from None
         except BaseException as error:  # noqa: BLE001 - as above
             raise _UnexplainedError(f"{_label(alert.model)} failed while explaining: {_reason(error)}") from None
 

@@ -49,9 +49,9 @@ class Pipeline:
     Verdicts of a partition commit in the order in which its sequences ended, together with the dead letters and late
     records of everything read so far and the progress that covers it; partitions commit independently of each other
     and of reading. A partition that its committer lost is restored from its progress and read again.
-    ``explainer`` makes attributions, behind the verdicts; ``with_verdicts`` writes a verdict for every sequence. After
-    the commit ``on_judged`` is called with the latency in us since the batch that ended the sequence, ``on_explained``
-    with an attribution. Tasks beside the pipeline log through ``events`` or ``emit``.
+    ``explainer`` makes attributions, behind the verdicts; ``with_verdicts`` writes each verdict, ``with_windows`` the
+    windows to look at. After the commit ``on_judged`` is called with the latency in us since the batch that ended the
+    sequence, ``on_explained`` with an attribution. Tasks beside it log through ``events`` or ``emit``.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Pipeline:
         *,
         explainer: Explainer | None,
         with_verdicts: bool,
+        with_windows: bool = False,
         on_judged: Callable[[JudgedSequence, int], None] | None = None,
         on_explained: Callable[[Attribution], None] | None = None,
         events: EventLog | None = None,
@@ -74,7 +75,7 @@ class Pipeline:
         self._committer = committer
         self._batchers = batchers
         self._explainer = explainer
-        self._judge = Judge(settings, batchers, clock, explainer)
+        self._judge = Judge(settings, batchers, clock, explainer, with_windows=with_windows)
         self._clock = clock
         self._with_verdicts = with_verdicts
         self._take_over = TakeOver(settings, source, clock, self.counters, self._payments)
@@ -147,8 +148,7 @@ class Pipeline:
         finally:
             ticker.cancel()
             left: list[asyncio.Task[Any]] = [ticker, *self._releases.tasks]
-            for restoring in self._restoring.values():
-                left.append(restoring.task)
+            left += [restoring.task for restoring in self._restoring.values()]
             for partition in self._partitions.values():
                 left += partition.tasks
             for task in left:

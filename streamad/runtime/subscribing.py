@@ -21,6 +21,7 @@ from streamad.messages import (
     Message,
     Promotion,
     Verdict,
+    Window,
     message_types,
 )
 from streamad.plugins import ConnectorContext, connect_subscription
@@ -31,8 +32,8 @@ from streamad.telemetry.logs import get_logger
 
 Start = Literal["earliest", "latest"]
 M_co = TypeVar("M_co", bound=Message, covariant=True)
-A = TypeVar("A", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event, Feedback, Promotion)
-B = TypeVar("B", Alert, Attribution, Verdict, DeadLetter, LateRecord, Event, Feedback, Promotion)
+A = TypeVar("A", Alert, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback, Promotion)
+B = TypeVar("B", Alert, Attribution, Verdict, Window, DeadLetter, LateRecord, Event, Feedback, Promotion)
 
 
 class Messages(Generic[M_co]):

@@ -17,6 +17,7 @@ from streamad.errors import ConfigError, Problem, some_of
 from streamad.plugins import split_url
 from streamad.settings.fields import ConfigSection, Duration, Name, Size, Url
 from streamad.settings.learning import LearningSettings, RoutingSettings
+from streamad.settings.outputs import DisplaySettings, SinkSettings
 from streamad.settings.readings import MissingNumbers, MissingTexts, QualitySettings
 from streamad.settings.time_format import EXCEL, UNIX_UNITS, TimeFormat, TimeFormatText, TimeUnit
 from streamad.settings.yaml_file import (
@@ -327,25 +328,6 @@ class RunSettings(ConfigSection):
         return folder
 
 
-class SinkSettings(ConfigSection):
-    """Where messages go, one URL per role; a missing role is not written."""
-
-    alerts: Url = "stdout:"
-    """Alerts (and, without a verdicts sink, unscorable verdicts)."""
-    attributions: Url | None = None
-    """The attribution of each alert."""
-    verdicts: Url | None = None
-    """The verdict of every sequence."""
-    dead_letters: Url | None = None
-    """Unreadable records."""
-    late: Url | None = None
-    """Late samples."""
-    events: Url | None = None
-    """Events for the operator."""
-    options: dict[str, dict[str, Any]] = Field(default={})
-    """Options of the connectors by scheme (`kafka: {...}`); the source's own hold for its system."""
-
-
 class _Environment(EnvSettingsSource):
     """Leaves a value that is not JSON as it is, so that validation reports its variable with all other problems."""
 
@@ -390,6 +372,8 @@ class Settings(BaseSettings):
     """How the model follows the plant; null: only `streamad train` makes models."""
     sinks: SinkSettings = SinkSettings()
     """Where messages go."""
+    display: DisplaySettings = DisplaySettings()
+    """What is kept for people to look at."""
     run: RunSettings = RunSettings()
     """The runtime's limits."""
 

@@ -148,6 +148,7 @@ def judging_sections(recordings: Entry) -> tuple[Section, ...]:
             Entry("alerts", "out/alerts.jsonl", "anomalous sequences"),
             Entry("attributions", "out/attributions.jsonl", "why: transformations and channels"),
             Entry("verdicts", "out/verdicts.jsonl", "one for every sequence"),
+            Entry("windows", "out/windows.jsonl", "the judged values of alerts and of some normal sequences"),
             Entry("dead_letters", "out/dead_letters.jsonl", "unreadable messages, as they came"),
             Entry("late", "out/late.jsonl", "samples that came too late"),
             Entry("events", "out/events.jsonl", "notices for the operator"),

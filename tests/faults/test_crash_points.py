@@ -75,7 +75,14 @@ async def life(settings: Settings, folder: Path, partitions: dict[str, list[Reco
     )
     source = ListSource.of(partitions, batch_records=3)
     pipeline = Pipeline(
-        settings, source, committer, batcher, clock, explainer=explainer_of(settings, clock), with_verdicts=True
+        settings,
+        source,
+        committer,
+        batcher,
+        clock,
+        explainer=explainer_of(settings, clock),
+        with_verdicts=True,
+        with_windows=True,
     )
     try:
         await pipeline.run()

@@ -274,6 +274,7 @@ class Worker:
             clock,
             explainer=explainer_of(settings, clock),
             with_verdicts=True,
+            with_windows=True,
         )
         return cls(source, pipeline, batcher, asyncio.create_task(pipeline.run()))
 

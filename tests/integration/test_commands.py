@@ -179,6 +179,27 @@ def test_replay_with_labels_reports_the_quality_of_detection(plant: CliPlant) ->
     assert not (plant.folder / "checkpoint").exists()
 
 
+def test_run_writes_windows_where_a_sink_is_and_replay_into_its_folder(plant: CliPlant) -> None:
+    plant("run --quiet")
+    alerts = {alert["alert_id"] for alert in plant.lines("alerts")}
+    assert alerts
+    assert not (plant.folder / "out" / "windows.jsonl").exists()
+    plant.write_config(
+        sinks={"windows": "new/windows.jsonl", "verdicts": "new/verdicts.jsonl"},
+        display={"windows": "all"},
+        run={"checkpoint": "new/checkpoint"},
+    )
+    assert plant("run --quiet").code == 0
+    assert plant("replay --quiet --out said").code == 0
+    for folder in ("new", "said"):
+        windows = [json.loads(text) for text in (plant.folder / folder / "windows.jsonl").read_text().splitlines()]
+        verdicts = [json.loads(text) for text in (plant.folder / folder / "verdicts.jsonl").read_text().splitlines()]
+        scored = [each["verdict_id"] for each in verdicts if each["decision"] in ("normal", "anomalous")]
+        assert sorted(each["verdict_id"] for each in windows) == sorted(scored)
+        assert {each["verdict_id"] for each in windows if each["alerted"]} == alerts
+        assert all(each["channels"] == ["temp", "pressure"] and each["units"] == ["degC", "bar"] for each in windows)
+
+
 def test_replay_says_how_many_sequences_have_no_label_and_how_many_of_these_alerted(plant: CliPlant) -> None:
     whole = plant("replay --labels labels.csv --json").last_json
     assert (whole["n_unlabelled"], whole["n_unlabelled_alerts"]) == (0, 0)

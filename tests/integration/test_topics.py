@@ -124,6 +124,15 @@ async def test_two_roles_may_share_a_topic_which_is_kept_for_the_longer(kafka: B
     assert shared.settings["retention.ms"] == str(30 * 86_400_000)
 
 
+async def test_windows_are_kept_for_a_week(kafka: Broker) -> None:
+    plant = TopicsPlant(kafka.bootstrap)
+    plant.sink_topics["windows"] = f"{plant.name}.windows"
+    await plant.create()
+    windows = await settings_of(kafka.bootstrap, f"{plant.name}.windows")
+    assert (windows["cleanup.policy"], windows["retention.ms"]) == ("delete", str(7 * 86_400_000))
+    assert errors_of(await plant.check()) == []
+
+
 async def test_existing_topics_with_fewer_copies_than_requested_are_reported(kafka: Broker) -> None:
     plant = TopicsPlant(kafka.bootstrap)
     await plant.create()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import jsonschema
 import msgspec
+import numpy as np
 import pytest
 
 from streamad.messages import (
@@ -25,9 +26,12 @@ from streamad.messages import (
     Promotion,
     TermShare,
     Verdict,
+    Window,
     message_schemas,
     message_type,
     message_types,
+    packed_values,
+    unpacked_values,
 )
 
 T0 = datetime(2026, 3, 1, 8, 15, 30, 250_001, tzinfo=UTC)
@@ -73,6 +77,21 @@ MESSAGES: list[Message] = [
         end_time=T1,
         n_samples=1,
         detail="1 sample, at least 2 are needed",
+        created_at=T1,
+    ),
+    Window(
+        verdict_id="v1",
+        stream="reactor-1",
+        sequence="B-1042",
+        start_time=T0,
+        end_time=T1,
+        n_samples=51,
+        model=MODEL,
+        channels=["temp_c", "ph"],
+        units=["°C", ""],
+        length=3,
+        values=packed_values(np.array([[1.5, -0.0, 2.0], [7.0, 7.25, 3e38]], np.float32)),
+        alerted=True,
         created_at=T1,
     ),
     DeadLetter(
@@ -153,7 +172,36 @@ def test_each_kind_of_message_has_its_own_type() -> None:
 
 
 def test_bytes_of_a_dead_letter_are_base64() -> None:
-    assert json.loads(msgspec.json.encode(MESSAGES[3]))["value"] == "AP97"
+    letter = next(each for each in MESSAGES if isinstance(each, DeadLetter))
+    assert json.loads(msgspec.json.encode(letter))["value"] == "AP97"
+
+
+def test_values_of_a_window_come_back_bit_for_bit() -> None:
+    window = next(each for each in MESSAGES if isinstance(each, Window))
+    assert window.values == "AADAPwAAAIAAAABAAADgQAAA6EDmsWF/"
+    expected = np.array([[1.5, -0.0, 2.0], [7.0, 7.25, 3e38]], np.float32)
+    assert unpacked_values(window).tobytes() == expected.tobytes()
+    thinned = msgspec.structs.replace(window, step=2, values=packed_values(expected[:, ::2]))
+    assert unpacked_values(thinned).tolist() == expected[:, ::2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"step": 2}, "24 bytes, but 2 channels of 2 points take 16"),
+        ({"length": 4}, "24 bytes, but 2 channels of 4 points take 32"),
+        ({"channels": ["temp_c"]}, "24 bytes, but 1 channels of 3 points take 12"),
+        ({"values": "AADAPw"}, "no base64"),
+        ({"values": "°" * 8}, "no base64"),
+        ({"values": "AADA PwAA"}, "no base64"),
+        ({"length": 0, "values": ""}, "length 0 and step 1 must be at least 1"),
+        ({"step": 0}, "length 3 and step 0 must be at least 1"),
+    ],
+)
+def test_values_that_do_not_fit_their_window_are_refused(changes: dict[str, object], words: str) -> None:
+    window = next(each for each in MESSAGES if isinstance(each, Window))
+    with pytest.raises(ValueError, match=f"window v1: .*{words}"):
+        unpacked_values(msgspec.structs.replace(window, **changes))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=ids)

@@ -77,6 +77,7 @@ def run(
             committer_for(plant, source),
             explain=settings.sinks.attributions is not None or not quiet,
             with_verdicts=settings.sinks.verdicts is not None,
+            with_windows=settings.sinks.windows is not None,
         )
         if as_json:
             print_json(report.as_dict())

@@ -8,12 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from streamad.commands.shared.console import Fields, count, err, stop_on_signals
 from streamad.commands.shared.figures.report import RunReport
 from streamad.commands.shared.progress_bar import Bar
 from streamad.errors import StalledError
+from streamad.judge.explanations.words import p_text
 from streamad.messages import NO_METHOD, Alert, Attribution, Event, Verdict
 from streamad.plant import Plant
 from streamad.ports import Committer, Source
@@ -25,17 +26,25 @@ if TYPE_CHECKING:
     from streamad.judge.scoring import Batchers
     from streamad.runtime.pipeline import Pipeline
 
+
+class Watcher(Protocol):
+    """Is told of every judged sequence and every attribution of a run, in the event loop."""
+
+    def judged(self, judged: JudgedSequence) -> None:
+        """Take a judged sequence; its attribution may follow."""
+        ...
+
+    def explained(self, attribution: Attribution) -> None:
+        """Take the attribution of an alert that was judged before."""
+        ...
+
+
 _LATENCIES = 10_000
 _OBJECTS_BEFORE_COLLECTION = 20_000
 _PROGRESS_S = 1.0
 _ID_CHARACTERS = 8
 """Characters shown of an alert's id; `streamad feedback --alert` needs at least the first six."""
 _NAME_CHARACTERS = 60
-
-
-def p_text(p_value: float) -> str:
-    """Return a p-value for people; it is never 0."""
-    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"
 
 
 def alert_line(alert: Alert, attribution: Attribution | None = None) -> Fields:
@@ -116,6 +125,7 @@ class Monitor:
     ``keeps_verdicts``: the report holds all verdicts. ``learns``: models learn as the config says; otherwise models are
     only read, and neither store nor registry changes. ``on_start`` gets the function that requests the stop, and
     returns for how many seconds after a first signal further ones are repetitions of it (``stop_on_signals``).
+    ``watcher`` is told of every judged sequence and attribution.
     """
 
     def __init__(
@@ -126,10 +136,12 @@ class Monitor:
         keeps_verdicts: bool = False,
         learns: bool = False,
         on_start: Callable[[Callable[[], None]], float] | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         from streamad.learn.live.live_learning import LiveLearning  # noqa: PLC0415 - help and wrong options need none
 
         self._on_start = on_start
+        self._watcher = watcher
         self._plant = plant
         self._quiet = quiet
         self._keeps_verdicts = keeps_verdicts
@@ -147,7 +159,14 @@ class Monitor:
         self._bar = Bar("waiting for the first sequence to end", quiet=on_start is not None, is_endless=True)
 
     async def run(
-        self, source: Source, committer: Committer, *, explain: bool, with_verdicts: bool, version: str | None = None
+        self,
+        source: Source,
+        committer: Committer,
+        *,
+        explain: bool,
+        with_verdicts: bool,
+        with_windows: bool,
+        version: str | None = None,
     ) -> RunReport:
         """Run to the end of the source or the first signal. Raises StreamadError."""
         from streamad.learn.live.live_learning import explainer_for, models_at_work  # noqa: PLC0415
@@ -167,6 +186,7 @@ class Monitor:
                 plant.clock,
                 explainer=explainer,
                 with_verdicts=with_verdicts,
+                with_windows=with_windows,
                 on_judged=self._on_judged,
                 on_explained=self._on_explained,
                 events=self._events,
@@ -255,6 +275,8 @@ class Monitor:
         self._show()
         if self._learning is not None:
             self._learning.judged(judged)
+        if self._watcher is not None:
+            self._watcher.judged(judged)
         if self._quiet:
             return
         if alert is not None:
@@ -263,6 +285,8 @@ class Monitor:
             err.print(unscorable_line(verdict))
 
     def _on_explained(self, attribution: Attribution) -> None:
+        if self._watcher is not None:
+            self._watcher.explained(attribution)
         if not self._quiet:
             err.print(attribution_line(attribution))
 

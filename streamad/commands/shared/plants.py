@@ -116,8 +116,10 @@ def check_place(plant: Plant, role: Role) -> None:
         raise ConfigError(located(problems), source=str(plant.config))
 
 
-def check_out(plant: Plant, path: Path, *, is_recording: bool, also_read: str | None = None) -> None:
-    """Raise UsageError if the file ``path`` of the option --out is the plant's: its config, state, model or message.
+def check_out(
+    plant: Plant, path: Path, *, is_recording: bool, also_read: str | None = None, option: str = "--out"
+) -> None:
+    """Raise UsageError if the file ``path`` of ``option`` is the plant's: its config, state, model or message.
 
     ``is_recording``: it may be one that ``model.recordings`` or the source reads; all else would be read as one.
     ``also_read``: the URL of a further input.
@@ -127,5 +129,5 @@ def check_out(plant: Plant, path: Path, *, is_recording: bool, also_read: str | 
         places = replace(places, inputs={})
     elif also_read is not None:
         places = replace(places, inputs={**places.inputs, "the input": also_read})
-    if (problem := places.problem_of("--out", path.absolute())) is not None:
-        raise UsageError(f"--out {problem}")
+    if (problem := places.problem_of(option, path.absolute())) is not None:
+        raise UsageError(f"{option} {problem}")

@@ -29,7 +29,8 @@ class Band:
     """The normal band for a window of n samples: float64 [C, n] each.
 
     From ``low`` (5 %) to ``high`` (95 %) around ``middle`` lie normal readings; those beyond ``bottom`` and ``top`` are
-    outside. ``width`` [C] is the usual distance of the edges, above 0, also of a channel that stands still.
+    outside. ``lowest`` and ``highest`` are the extremes of training. ``width`` [C] is the usual distance of the edges,
+    above 0, also of a channel that stands still.
     """
 
     low: Course
@@ -37,6 +38,8 @@ class Band:
     high: Course
     bottom: Course
     top: Course
+    lowest: Course
+    highest: Course
     width: Course
 
     def above(self, channel: int, course: Course) -> Course:
@@ -126,7 +129,7 @@ def _band(levels: Course) -> Band:
     margin = np.maximum(_MARGIN * widths, _ROUNDING * largest[:, None])
     bottom = np.maximum(levels[_LOWEST] - _ROUNDING * largest[:, None], low - margin)
     top = np.minimum(levels[_HIGHEST] + _ROUNDING * largest[:, None], high + margin)
-    return Band(low, levels[_MIDDLE], high, bottom, top, width)
+    return Band(low, levels[_MIDDLE], high, bottom, top, levels[_LOWEST], levels[_HIGHEST], width)
 
 
 def _mean_width(levels: Course) -> float:

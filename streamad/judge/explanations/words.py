@@ -1,4 +1,4 @@
-"""The phrase for people that says when a channel departs from normal, by how much, and in which direction."""
+"""Phrases for people: when a channel departs from normal, by how much, and in which direction; p-values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ def phrase(  # noqa: PLR0917  reads as: this channel, in this unit, this much ab
         what = "of unusual shape"
     else:
         what = f"{figure(size)} {unit} {direction} the band" if unit else f"{figure(size)} {direction} the band"
-    return f"{channel} {what} {_place(start, end)}"
+    return f"{channel} {what} {place(start, end)}"
 
 
-def _place(start: float, end: float) -> str:
+def place(start: float, end: float) -> str:
+    """Return such as "from 62 % to 80 %"."""
     first, last = round(100 * start), round(100 * end)
     return f"at {first} %" if first == last else f"from {first} % to {last} %"
 
@@ -24,3 +25,8 @@ def _place(start: float, end: float) -> str:
 def figure(value: float) -> str:
     """Return a number with two significant digits."""
     return f"{float(f'{value:.2g}'):g}"
+
+
+def p_text(p_value: float) -> str:
+    """Return a p-value for people; it is never 0."""
+    return f"{p_value:.4f}" if p_value >= 0.0001 else f"{p_value:.0e}"

@@ -168,6 +168,21 @@ def read_calibration(folder: Path, label: str) -> FloatArray:
     return _check_terms(terms, terms.shape[-1] if terms.ndim else 0, label)
 
 
+def read_envelope(folder: Path, label: str) -> Envelope:
+    """Read the envelope of the version in ``folder`` alone, that of its reference windows if it has none.
+
+    Raises ArtifactError.
+    """
+    manifest = read_manifest(folder, label)
+    shape = (len(manifest.channels), manifest.window.length)
+    name = ENVELOPE_FILE if ENVELOPE_FILE in manifest.files else REFERENCE_FILE
+    verify_file(folder, manifest, name, label)
+    if name == ENVELOPE_FILE:
+        return _envelope(folder, shape, label)
+    reference = _reference(folder, shape, label)
+    return Envelope.of(reference.values, reference.lengths)
+
+
 def _detector_of(manifest: Manifest, label: str) -> Detector:
     try:
         return make_detector(manifest.detector.kind, manifest.detector.options)

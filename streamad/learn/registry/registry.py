@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from streamad.errors import ArtifactError, RegistryError
-from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration
+from streamad.judge.explanations.envelope import Envelope
+from streamad.learn.registry.artifact import LoadedModel, load_artifact, read_calibration, read_envelope
 from streamad.learn.registry.manifest import MANIFEST_FILE, Manifest, PromotionDecision, encode_manifest, read_manifest
 from streamad.learn.registry.staging import StagedVersion, staged_version
 from streamad.learn.registry.verify import NAME, TRAIN_COMMAND, check_manifest_name, verify_files, why_no_version
@@ -216,6 +217,10 @@ class Registry:
     def calibration_terms(self, name: str, version: str) -> FloatArray:
         """Return the calibration terms float32 [n, K] of a version. Raises RegistryError, ArtifactError."""
         return read_calibration(self._existing(name, version), f"model {name} {version}")
+
+    def envelope(self, name: str, version: str) -> Envelope:
+        """Return the envelope of a version, without loading its model. Raises RegistryError, ArtifactError."""
+        return read_envelope(self._existing(name, version), f"model {name} {version}")
 
     def _home(self, name: str) -> Path:
         return self.root / _plain(name, "model name")

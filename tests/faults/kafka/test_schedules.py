@@ -51,7 +51,9 @@ def start(plant: KafkaPlant) -> Worker:
     own = Plant(settings, plant.folder, clock)
     batcher = MicroBatcher(versions_of(own).load(), clock, settings.run)
     explainer = explainer_for(own)
-    pipeline = Pipeline(settings, source, committer, batcher, clock, explainer=explainer, with_verdicts=True)
+    pipeline = Pipeline(
+        settings, source, committer, batcher, clock, explainer=explainer, with_verdicts=True, with_windows=True
+    )
     clients: list[AIOKafkaConsumer | AIOKafkaProducer] = []
     token = CLIENTS.set(clients)  # the worker's tasks inherit it
     worker = Worker(source, committer, batcher, pipeline, asyncio.create_task(pipeline.run()), clients)

@@ -90,7 +90,14 @@ async def _run(
     committer = LocalCommitter(folder / "checkpoint", sinks, names, check_cursors)
     batcher = MicroBatcher(model_of(), clock, settings.run)
     pipeline = Pipeline(
-        settings, source, committer, batcher, clock, explainer=explainer_of(settings, clock), with_verdicts=True
+        settings,
+        source,
+        committer,
+        batcher,
+        clock,
+        explainer=explainer_of(settings, clock),
+        with_verdicts=True,
+        with_windows=True,
     )
     with stop_on_signals(pipeline.request_stop):
         await pipeline.run()

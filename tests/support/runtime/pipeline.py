@@ -29,7 +29,7 @@ from streamad.types import FloatArray, IntArray, Record
 CHANNELS = ("temp", "pressure", "flow")
 L = 16
 START_US = 1_767_225_600_000_000
-ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")
 
 
 class SquareScorer:
@@ -130,6 +130,7 @@ async def run_pipeline(
     batchers: Batchers | None = None,
     committer: Callable[[Mapping[Role, ListSink]], Committer] = UnsavedCommitter,
     with_verdicts: bool = True,
+    with_windows: bool = True,
     explains: bool = True,
     explainer: Explainer | None = None,
     while_running: Callable[[Run, asyncio.Task[None]], Any] | None = None,
@@ -157,6 +158,7 @@ async def run_pipeline(
         clock,
         explainer=(explainer or explainer_of(settings, clock)) if explains else None,
         with_verdicts=with_verdicts,
+        with_windows=with_windows,
         on_judged=on_judged,
         on_explained=explained.append,
         events=EventLog(settings.name, clock, events.append),

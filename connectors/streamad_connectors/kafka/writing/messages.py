@@ -9,7 +9,17 @@ from typing import NamedTuple
 import msgspec
 
 from streamad.errors import OutputError
-from streamad.messages import DeadLetter, LateRecord, Message, Origin, OutputRecord, message_type
+from streamad.messages import (
+    DeadLetter,
+    LateRecord,
+    Message,
+    Origin,
+    OutputRecord,
+    Window,
+    message_type,
+    packed_values,
+    unpacked_values,
+)
 
 # A topic's name as brokers allow it, "-" and the number: how this connector's source names its partitions.
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-([0-9]+)")
@@ -39,15 +49,16 @@ def encode(record: OutputRecord, topic: str, max_bytes: int) -> list[OutMessage]
     """Return ``record`` as messages of at most ``max_bytes`` (see ``size_bytes``), usually one.
 
     The value is the line that a file sink writes, without its end; the key is the record's key as UTF-8. Headers, all
-    of them UTF-8 text: ``streamad-message`` (alert, attribution, verdict, dead_letter, late, event, feedback,
-    promotion), ``streamad-schema`` (the schema's version), ``content-type`` (application/json). Dead letters and late
-    records also have ``streamad-origin-topic`` (if the origin is a topic), ``streamad-origin-partition`` (its number,
-    else the file), ``streamad-origin-offset``; dead letters ``streamad-error-kind`` and ``streamad-error`` (cut at
-    500 bytes); late records ``streamad-late-cause`` (closed, late).
+    of them UTF-8 text: ``streamad-message`` (the message's type), ``streamad-schema`` (the schema's version),
+    ``content-type`` (application/json). Dead letters and late records also have ``streamad-origin-topic`` (if the
+    origin is a topic), ``streamad-origin-partition`` (its number, else the file), ``streamad-origin-offset``; dead
+    letters ``streamad-error-kind`` and ``streamad-error`` (cut at 500 bytes); late records ``streamad-late-cause``
+    (closed, late).
 
     A late record that is too large is split by samples, in order. A dead letter that is too large loses the end of its
     value, then of its key, and is marked ``truncated`` (``size_bytes`` and ``sha256`` stay those of the original
-    value). Any other message that is too large raises OutputError.
+    value). A window that is too large keeps every n-th point, which its ``step`` says. Any other message that is too
+    large raises OutputError.
     """
     return list(_encoded(record, record.message, topic, max_bytes))
 
@@ -63,6 +74,8 @@ def _encoded(record: OutputRecord, message: Message, topic: str, max_bytes: int)
             yield from _encoded(record, part, topic, max_bytes)
     elif isinstance(message, DeadLetter) and (message.value or message.key):
         yield from _encoded(record, _shortened(message, excess), topic, max_bytes)
+    elif isinstance(message, Window) and message.step < message.length:
+        yield from _encoded(record, _thinned(message, excess), topic, max_bytes)
     else:
         raise OutputError(
             f"a message for {record.role} takes {size_bytes(found)} bytes, topic {topic} is given {max_bytes} at most: "
@@ -100,6 +113,19 @@ def _split(message: LateRecord, n_parts: int) -> Iterator[LateRecord]:
     for start in range(0, len(message.times), step):
         stop = start + step
         yield msgspec.structs.replace(message, times=message.times[start:stop], values=message.values[start:stop])
+
+
+def _thinned(message: Window, excess: int) -> Window:
+    """Return ``message`` with every n-th of its points, so that its values are ``excess`` bytes shorter.
+
+    The first point of each channel is kept in any case.
+    """
+    values = unpacked_values(message)
+    n_channels, n_points = values.shape
+    most_bytes = (len(message.values) - excess) // 4 * 3  # base64 writes 3 bytes as 4
+    n_kept = max(1, most_bytes // (n_channels * values.itemsize))
+    every = -(-n_points // min(n_kept, n_points - 1))
+    return msgspec.structs.replace(message, step=message.step * every, values=packed_values(values[:, ::every]))
 
 
 def _shortened(message: DeadLetter, excess: int) -> DeadLetter:

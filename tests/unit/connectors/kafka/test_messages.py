@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given, settings
@@ -26,6 +27,9 @@ from streamad.messages import (
     Origin,
     OutputRecord,
     TermShare,
+    Window,
+    packed_values,
+    unpacked_values,
 )
 from streamad.types import from_us
 from streamad_connectors.kafka.writing.messages import OutMessage, encode, size_bytes
@@ -207,6 +211,50 @@ def test_a_late_record_of_100_000_samples_and_24_channels_is_split() -> None:
 def test_one_late_sample_that_is_too_large_is_an_error() -> None:
     with pytest.raises(OutputError, match="a message for late takes"):
         encode(OutputRecord("late", "s", late(2, 500)), "late", 3_000)
+
+
+def window(n_channels: int, n_points: int) -> Window:
+    values = np.arange(n_channels * n_points, dtype=np.float32).reshape(n_channels, n_points)
+    return Window(
+        verdict_id="ab12",
+        stream="s",
+        sequence="q",
+        start_time=NOW,
+        end_time=NOW,
+        n_samples=n_points,
+        model=None,
+        channels=[f"c{number}" for number in range(n_channels)],
+        units=["°C"] * n_channels,
+        length=n_points,
+        values=packed_values(values),
+        alerted=True,
+        created_at=NOW,
+    )
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(1, 700), st.integers(1_200, 20_000))
+def test_a_window_is_thinned_out_to_the_limit_and_says_so(n_channels: int, n_points: int, max_bytes: int) -> None:
+    message = window(n_channels, n_points)
+    (found,) = encode(OutputRecord("windows", "s", message), "windows", max_bytes)
+    assert size_bytes(found) <= max_bytes
+    read = msgspec.json.decode(found.value, type=Window)
+    assert unpacked_values(read).tolist() == unpacked_values(message)[:, :: read.step].tolist()
+    assert msgspec.structs.replace(read, step=1, values=message.values) == message
+    (whole,) = encode(OutputRecord("windows", "s", message), "windows", 10**6)
+    assert (read.step > 1) == (size_bytes(whole) > max_bytes)
+
+
+def test_a_window_that_is_too_large_keeps_about_as_many_points_as_fit() -> None:
+    message = window(24, 65_536)
+    (found,) = encode(OutputRecord("windows", "s", message), "windows", 900_000)
+    assert msgspec.json.decode(found.value, type=Window).step == 10  # 8.4 MB: 9.4 times too large
+    assert headers_of(found)["streamad-message"] == "window"
+
+
+def test_a_window_of_which_one_point_is_too_large_is_an_error() -> None:
+    with pytest.raises(OutputError, match="a message for windows takes"):
+        encode(OutputRecord("windows", "s", window(1_000, 10)), "windows", 10_000)
 
 
 @pytest.mark.parametrize("role", ["events", "attributions"])

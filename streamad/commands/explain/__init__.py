@@ -1,0 +1,1 @@
+"""``streamad explain``: why an alert was raised, asked afterwards."""

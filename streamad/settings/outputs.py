@@ -1,0 +1,37 @@
+"""The config's sections on outputs: where messages go, and what is kept for people to look at."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from streamad.settings.fields import ConfigSection, Url
+
+
+class SinkSettings(ConfigSection):
+    """Where messages go, one URL per role; a missing role is not written."""
+
+    alerts: Url = "stdout:"
+    """Alerts (and, without a verdicts sink, unscorable verdicts)."""
+    attributions: Url | None = None
+    """The attribution of each alert."""
+    verdicts: Url | None = None
+    """The verdict of every sequence."""
+    windows: Url | None = None
+    """Judged windows, to look at (`display.windows`)."""
+    dead_letters: Url | None = None
+    """Unreadable records."""
+    late: Url | None = None
+    """Late samples."""
+    events: Url | None = None
+    """Events for the operator."""
+    options: dict[str, dict[str, Any]] = Field(default={})
+    """Options of the connectors by scheme (`kafka: {...}`); the source's own hold for its system."""
+
+
+class DisplaySettings(ConfigSection):
+    """What is kept for people to look at."""
+
+    windows: Literal["alerts", "all"] = "alerts"
+    """Judged windows that the windows sink gets: of alerts and a hash-drawn 5 % of the others, or of all sequences."""
