@@ -4,8 +4,9 @@ One run starts a broker, trains the model of a plant of 4 partitions, produces i
 and kills one worker after the other: during its start, between two commits, amid a transaction. One in ten stays away
 until its partitions have moved. Now and then another fault happens: a worker is stopped by SIGTERM or frozen past its
 session time-out, or the broker is frozen for seconds. The output topics, read committed, must then hold the messages of
-an undisturbed run: each once, each stream's verdicts in order. If not, the exit code is 1. ``--source file`` does the
-same with one worker and a folder of joined files that grows (``faults_on_files.py``), without a broker.
+an undisturbed run: each once, each stream's verdicts in order, no attribution before its alert. If not, the exit code
+is 1. ``--source file`` does the same with one worker and a folder of joined files that grows (``faults_on_files.py``),
+without a broker.
 Run: ``python benchmarks/faults.py [--source kafka|file] [--kills 200] [--json]``.
 """
 
@@ -28,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import faults_on_files
+from benchmarks.faults_attributions import attribution_figures, n_amid_debts, n_early
 from tests.support.kafka.broker import Broker, KafkaUnavailableError, fetch_jars, new_broker
 from tests.support.kafka.plant import Flow, KafkaPlant, traffic
 from tests.support.kafka.workers import Worker
@@ -40,6 +42,10 @@ AWAY_SHARE = 0.1
 OTHER_SHARE = 0.15
 SESSION_S = 3.0
 STOP_S = 15.0
+WRONG = (
+    *("lost", "repeated", "foreign", "disordered"),
+    *("attributions_lost", "attributions_repeated", "attributions_before_their_alert"),
+)
 MODELS: dict[str, dict[str, Any]] = {
     "neutral_ad": {"detector": "neutral_ad", "options": {"epochs": 5}},
     "mean_square": {"detector": "mean_square"},
@@ -151,6 +157,8 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
         await plant.until_judged(expected, 300)
         difference = await plant.difference(expected, numbers=options.detector == "mean_square")
         aborted_s = await plant.aborted_s()
+        found = await plant.outputs()
+        alerts_s, attributions_s = await plant.sent_s("alerts"), await plant.sent_s("attributions")
     finally:
         flow.cancel()
         plant.close()
@@ -164,6 +172,14 @@ async def measure(options: argparse.Namespace, broker: Broker, folder: Path) -> 
         "sequences": len(expected["verdicts"]),
         "messages": sum(len(expected[role]) for role in expected),
         **difference.counts,
+        **attribution_figures(
+            expected["alerts"],
+            found["attributions"],
+            before_their_alert=n_early(dict(alerts_s), attributions_s),
+            kills_with_debts=n_amid_debts(
+                [life.ended_s for life in kills.killed], dict(alerts_s), dict(attributions_s)
+            ),
+        ),
         "kills": len(kills.killed),
         "kills_before_a_commit": sum(life.n_commits == 0 for life in kills.killed),
         "kills_amid_a_transaction": len(amid),
@@ -202,9 +218,8 @@ def main() -> None:
         print(json.dumps(figures))
     else:
         for name, value in figures.items():
-            print(f"{name.replace('_', ' '):<28}{value!s:>12}")
-    wrong = figures["lost"] + figures["repeated"] + figures["foreign"] + figures["disordered"]
-    sys.exit(1 if wrong else 0)
+            print(f"{name.replace('_', ' '):<32}{value!s:>12}")
+    sys.exit(1 if any(figures[name] for name in WRONG) else 0)
 
 
 if __name__ == "__main__":

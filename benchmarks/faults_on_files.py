@@ -1,7 +1,8 @@
 """Faults on files: SIGKILL hits ``streamad run`` again and again while a folder of joined files grows.
 
 Between two lives the newest file grows by some messages, or a new one begins. A life is killed during its start, or
-after some of its commits; one that ends before that is no kill. Then the outputs must be those of one undisturbed run.
+after some of its commits; one that ends before that is no kill. After each kill, no attribution may be there without
+its alert. At the end, the outputs must be those of one undisturbed run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.faults_attributions import attribution_figures
 from streamad.messages import Role
 from tests.support.kafka.plant import ROLES, difference_of
 from tests.support.kafka.workers import ForkServer, Worker
@@ -95,6 +97,14 @@ class FilePlant:
         (self.folder / "normal.jsonl").write_bytes(b"".join(quiet))
         await self.through(self.start("train"))
 
+    def explained(self) -> tuple[set[str], list[str]]:
+        """Return the ids of the alerts in the outputs, and those of the attributions, as any reader finds them."""
+        return set(self._ids("alerts")), self._ids("attributions")
+
+    def _ids(self, role: Role) -> list[str]:
+        whole = [text for text in self._lines(role) if text.endswith("}")]  # a killed life may leave half a line
+        return [message["alert_id"] for message in map(json.loads, whole) if "alert_id" in message]
+
     def outputs(self) -> dict[Role, list[dict[str, Any]]]:
         """Return what was written, less what depends on the wall clock."""
         return {role: [_plain(text) for text in self._lines(role)] for role in ROLES}
@@ -121,6 +131,7 @@ class Kills:
     deadline_s: float
     counted: Counter[str] = field(default_factory=Counter)
     start_s: float = 1.0
+    early: set[str] = field(default_factory=set)
 
     async def run(self, messages: list[bytes], n: int) -> None:
         """Kill ``n`` times; all ``messages`` are in files at the end. Raises TimeoutError."""
@@ -155,6 +166,9 @@ class Kills:
         worker.kill()
         self.counted["kills"] += 1
         self.counted["kills_before_a_commit"] += worker.n_commits == 0
+        alerts, explained = self.plant.explained()
+        self.early |= set(explained) - alerts
+        self.counted["kills_with_open_debts"] += bool(alerts - set(explained))
         if self.counted["kills"] % 10 == 0:
             print(f"{self.counted['kills']} kills", file=sys.stderr)
 
@@ -182,7 +196,8 @@ async def measure(options: argparse.Namespace, model: dict[str, Any], folder: Pa
         (undisturbed.folder / "in" / file.name).write_bytes(file.read_bytes())
     await undisturbed.finish()
     expected = undisturbed.outputs()
-    difference = difference_of(expected, plant.outputs(), numbers=options.detector == "mean_square")
+    found = plant.outputs()
+    difference = difference_of(expected, found, numbers=options.detector == "mean_square")
     if not difference.is_none:
         print(f"not as an undisturbed run: {difference}", file=sys.stderr)
     return {
@@ -191,6 +206,12 @@ async def measure(options: argparse.Namespace, model: dict[str, Any], folder: Pa
         "sequences": len(expected["verdicts"]),
         "messages": sum(len(expected[role]) for role in expected),
         **difference.counts,
+        **attribution_figures(
+            expected["alerts"],
+            found["attributions"],
+            before_their_alert=len(kills.early),
+            kills_with_debts=kills.counted["kills_with_open_debts"],
+        ),
         "kills": kills.counted["kills"],
         "kills_before_a_commit": kills.counted["kills_before_a_commit"],
         "lives_that_ended_before": kills.counted["lives_that_ended_before"],

@@ -31,7 +31,7 @@ COMMANDS = {
     "inliers": "streamad.commands.inliers.command",
     "alerts": "streamad.commands.alerts",
     "explain": "streamad.commands.explain.command",
-    "web": "streamad.commands.web",
+    "report": "streamad.commands.report.command",
     "topics": "streamad.commands.topics",
 }
 """The module of each command, in which it has its own name; the order is that of the help."""

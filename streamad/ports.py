@@ -16,6 +16,7 @@ __all__ = [
     "FittedDetector",
     "LabelledSource",
     "NamedChannels",
+    "OwingSource",
     "RangedSource",
     "ResumableSource",
     "Scorer",
@@ -32,14 +33,14 @@ __all__ = [
     "TransactionalSource",
 ]
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel
 
-from streamad.messages import OutputRecord, Role
+from streamad.messages import ModelRef, OutputRecord, Role
 from streamad.partition_progress import Progress, ProgressUpdate
 from streamad.types import FloatArray, IntArray, SourceEvent, WindowSet
 
@@ -116,6 +117,17 @@ class TransactionalSource(Protocol):
 
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
         """Return the port that makes and checks the topics of this source and ``sinks``."""
+
+
+@runtime_checkable
+class OwingSource(Protocol):
+    """A source that keeps the progress of its partitions itself, and so knows whose attributions are owed."""
+
+    async def owed_models(self) -> Collection[ModelRef]:
+        """Return the versions of models that open debts name; nothing is written and no group is joined.
+
+        Raises SourceError, CheckpointError if they cannot be read.
+        """
 
 
 class TopicFinding(NamedTuple):

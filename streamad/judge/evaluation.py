@@ -90,5 +90,5 @@ def alerts_by_chance(n_judged: int, n_calibration: int, rate: float) -> tuple[in
         return None
     if n_judged == 0:
         return 0, 0
-    low, high = betabinom.ppf([0.025, 0.975], n_judged, rank, n_calibration + 1 - rank)
-    return int(low), int(high)
+    law = betabinom(n_judged, rank, n_calibration + 1 - rank)
+    return int(law.ppf(0.025)), int(law.ppf(0.975))

@@ -9,6 +9,7 @@ import io
 import textwrap
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,9 +18,11 @@ from streamad.errors import PluginError
 from streamad.pictures.content import Course, NormalCourse, Panel, Picture, Scores, printable
 from streamad.pictures.facts import MARKS, departure, headline, score_line, speakers, when
 from streamad.pictures.ticks import labels_of, round_ticks, unit_for
+from streamad.safe_text import one_line
 
 Format: TypeAlias = Literal["png", "svg", "pdf"]
 FORMATS: tuple[Format, ...] = ("png", "svg", "pdf")
+_REMEDY = "install streamad with its extra plots (pip install '.[plots]' in the clone, or pip install matplotlib)"
 _INK, _SOFT, _BAND, _HULL, _ODD = "#1d1d1d", "#6b6b6b", "#c4c4c4", "#e9e9e9", "#c22f1f"
 _WIDTH, _PANEL, _STRIP = 9.0, 1.45, 1.15  # inches
 _LINE = 0.19  # inches of a line of text
@@ -32,37 +35,35 @@ _FURTHER_FONTS = ("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "Arial Un
 _SAMPLES_MARKED = 40
 _WIDE_LABEL = 8
 _SCORES_DRAWN = 500
+_MOST_SCORE = 1e300  # on the axis
 _LOG_BEYOND = 4.0  # times the largest calibration score: then the scores' axis is logarithmic
 _HULL_BEYOND = 0.6  # ranges of readings and band: so far the extremes of training may widen the axis on each side
 
 
 def check_extra() -> None:
-    """Raise PluginError if matplotlib is not installed."""
-    try:
-        import matplotlib  # noqa: F401, PLC0415 - a large library that pictures alone need
-    except ImportError as error:
-        raise PluginError(
-            "pictures need matplotlib, which is not installed: install streamad with its extra plots "
-            "(pip install '.[plots]' in the clone, or pip install matplotlib)"
-        ) from error
+    """Raise PluginError if matplotlib is not installed; it is not imported yet."""
+    if find_spec("matplotlib") is None:
+        raise PluginError(f"pictures need matplotlib, which is not installed: {_REMEDY}")
 
 
-def drawn(picture: Picture, kind: Format = "png", *, dpi: int = 110) -> bytes:
-    """Return the file of ``picture``. Raises PluginError without matplotlib."""
+def drawn(picture: Picture, kind: Format = "png", *, dpi: int = 110, is_titled: bool = True) -> bytes:
+    """Return the file of ``picture``, with its headline if ``is_titled``. Raises PluginError without matplotlib."""
     check_extra()
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - large, and pictures alone need it
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise PluginError(f"matplotlib cannot be loaded ({one_line(str(error))}): {_REMEDY}") from error
     head = textwrap.wrap(printable(headline(picture.facts, picture.attribution, _NAME), _ANY), _HEAD_CHARACTERS)[:2]
     feet = [line for text in _feet(picture) for line in textwrap.wrap(text, _FOOT_CHARACTERS)[:4]]
-    top = 0.18 + 0.26 * len(head) + 3 * _LINE + 0.1
+    top = (0.28 + 0.26 * len(head) + 3 * _LINE) if is_titled else 0.18 + _LINE
     bottom = 0.12 + _LINE * len(feet)
     strip = _STRIP + 0.1 if picture.scores is not None else 0.0
     height = top + _PANEL * len(picture.panels) + 0.45 + strip + bottom
     figure = Figure(figsize=(_WIDTH, height), dpi=dpi, facecolor="white")
     FigureCanvasAgg(figure)
     page = _Page(figure, height)
-    page.heads(picture, head)
+    page.legend(picture, page.heads(picture, head) if is_titled else height - 0.2)
     below = height - top
     first = None
     for number, panel in enumerate(picture.panels):
@@ -135,8 +136,8 @@ class _Page:
                     break
         return float(width)
 
-    def heads(self, picture: Picture, lines: Sequence[str]) -> None:
-        """Write headline, score, time, and what the lines and areas mean."""
+    def heads(self, picture: Picture, lines: Sequence[str]) -> float:
+        """Write headline, score and time; return where the next line belongs."""
         y = self._height - 0.34
         for line in lines:
             self.text(0.2, y, line, size=13, weight="bold", color=_INK)
@@ -144,9 +145,10 @@ class _Page:
         facts = picture.facts
         self.text(0.2, y + 0.03, printable(score_line(facts), 150), size=9, color=_ODD if facts.is_alert else _INK)
         self.text(0.2, y + 0.03 - _LINE, printable(when(facts), _ANY), size=9, color=_SOFT)
-        self._legend(picture, y + 0.02 - 2 * _LINE)
+        return y + 0.02 - 2 * _LINE
 
-    def _legend(self, picture: Picture, y: float) -> None:
+    def legend(self, picture: Picture, y: float) -> None:
+        """Write what the lines and areas mean."""
         from matplotlib.lines import Line2D  # noqa: PLC0415
         from matplotlib.patches import Patch  # noqa: PLC0415
 
@@ -221,7 +223,7 @@ def _limit(axes: Any, course: Course, normal: NormalCourse | None) -> None:
 def _ends(picture: Picture, start: float, end: float) -> tuple[float, float]:
     """Return where a segment begins and ends on the axis; it is at least a hundredth of it wide."""
     full = picture.facts.span_s if picture.is_timed else float(picture.at[-1])
-    first, last = start * full, end * full
+    first, last = (min(max(share, 0.0), 1.0) * full for share in (start, end))
     least = 0.012 * float(picture.at[-1] - picture.at[0])
     if last - first < least:
         middle = (first + last) / 2
@@ -248,10 +250,11 @@ def _head_panel(page: _Page, axes: Any, picture: Picture, panel: Panel) -> None:
     name = printable(panel.name, 44) + (f"  [{printable(panel.unit, 12)}]" if panel.unit else "")
     if panel.share is not None:
         name += f"   {100 * panel.share:.0f} %" if panel.share >= 0.01 else "   below 1 %"
-    written = page.above(axes, _OUT, name, most=0.6 * _WIDTH, size=9.5, weight="bold", color=_INK, ha="left")
+    written = page.above(axes, _OUT, name, most=0.5 * _WIDTH, size=9.5, weight="bold", color=_INK, ha="left")
     if not panel.segments:
         return
-    words = [f"{MARKS[each.direction]} {departure(each)}, {_from_to(picture, each)}" for each in panel.segments[:2]]
+    segments = sorted(panel.segments, key=lambda each: each.start)
+    words = [f"{MARKS[each.direction]} {departure(each)}, {_from_to(picture, each)}" for each in segments]
     room = _WIDTH - _LEFT - _RIGHT - written + 0.4
     page.above(axes, 1.0, printable("    ".join(words), _ANY), most=room, size=8.5, color=_ODD, ha="right")
 
@@ -283,11 +286,11 @@ def _time_axis(axes: Any, picture: Picture, *, is_labelled: bool) -> None:
 
 def _draw_scores(page: _Page, axes: Any, scores: Scores) -> None:
     """Draw a stroke for each calibration score, the lowest score that alerts, and the score itself."""
-    normal = _some(scores.normal)
-    is_log = float(normal.min()) > 0 and scores.score > _LOG_BEYOND * float(normal.max())
+    normal, score = _some(scores.normal), min(max(scores.score, -_MOST_SCORE), _MOST_SCORE)
+    is_log = float(normal.min()) > 0 and score > _LOG_BEYOND * float(normal.max())
     if is_log:
         axes.set_xscale("log")
-    everything = [float(normal.min()), float(normal.max()), scores.score]
+    everything = [float(normal.min()), float(normal.max()), score]
     if np.isfinite(scores.alerts_from):
         everything.append(scores.alerts_from)
     low, high = min(everything), max(everything)
@@ -304,9 +307,9 @@ def _draw_scores(page: _Page, axes: Any, scores: Scores) -> None:
         if low < scores.alerts_from < high:
             axes.axvline(scores.alerts_from, color=_ODD, lw=1.2, ls=(0, (3, 2)))
     colour = _ODD if scores.is_alert else _INK
-    axes.vlines([scores.score], 0, 0.75, color=colour, lw=2)
+    axes.vlines([score], 0, 0.75, color=colour, lw=2)
     sign = MARKS["above"] if scores.is_alert else "●"
-    axes.annotate(sign, (scores.score, 0.98), ha="center", va="top", size=9, color=colour)
+    axes.annotate(sign, (score, 0.98), ha="center", va="top", size=9, color=colour)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     _score_ticks(axes, low, high, is_log=is_log)

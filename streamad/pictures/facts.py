@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from streamad.judge.explanations.words import figure, p_text, phrase
 from streamad.messages import (
@@ -23,6 +23,7 @@ MARKS = {"above": "▲", "below": "▼", "shape": "◆"}
 """The sign of each direction: no meaning is carried by colour alone."""
 _NAMED_SHARE = 0.05
 _NAMED = 3
+_UNIT = 16  # characters of a unit
 _FINE_S = 10.0  # shorter sequences have times in milliseconds
 _SAID = {
     "normal": "normal",
@@ -61,10 +62,10 @@ class Facts:
             stream=message.stream,
             sequence=message.sequence,
             reason=message.reason,
-            start_time=message.start_time,
-            end_time=message.end_time,
+            start_time=_in_utc(message.start_time),
+            end_time=_in_utc(message.end_time),
             n_samples=message.n_samples,
-            created_at=message.created_at,
+            created_at=_in_utc(message.created_at),
             score=message.score,
             p_value=message.p_value,
             tail=message.tail,
@@ -89,11 +90,19 @@ class Facts:
         return f"{self.stream} {self.sequence}"
 
 
-def headline(facts: Facts, attribution: Attribution | None, most: int | None = None) -> str:
-    """Return in one sentence what was found: the first segment, else the channels with the largest shares.
+def _in_utc(at: datetime) -> datetime:
+    """Return ``at`` in UTC; a time without an offset, which another program has written, counts as UTC."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
-    Names are cut to ``most`` characters.
-    """
+
+def headline(facts: Facts, attribution: Attribution | None, most: int | None = None) -> str:
+    """Return in one sentence which sequence it is, and ``finding``; names are cut to ``most`` characters."""
+    stream, sequence = (cut(name, most or len(name)) for name in (facts.stream, facts.sequence))
+    return f"{stream} {sequence}: {finding(facts, attribution, most)}"
+
+
+def finding(facts: Facts, attribution: Attribution | None, most: int | None = None) -> str:
+    """Return what was found: the first segment, else the channels with the largest shares, else the decision."""
     why = ""
     if attribution is not None and attribution.segments:
         first = attribution.segments[0]
@@ -109,8 +118,7 @@ def headline(facts: Facts, attribution: Attribution | None, most: int | None = N
         why = _SAID[facts.decision]
         if facts.detail and not facts.is_alert:
             why += f" ({facts.detail})"
-    stream, sequence = (cut(name, most or len(name)) for name in (facts.stream, facts.sequence))
-    return f"{stream} {sequence}: {why}"
+    return why
 
 
 def cut(name: str, most: int) -> str:
@@ -148,7 +156,7 @@ def departure(segment: ChannelSegment) -> str:
     """Return how a channel departs in a segment, such as "3.1 K above the band"."""
     if segment.size is None or segment.direction == "shape":
         return "unusual shape"
-    return " ".join(filter(None, (figure(segment.size), segment.unit, segment.direction, "the band")))
+    return " ".join(filter(None, (figure(segment.size), cut(segment.unit, _UNIT), segment.direction, "the band")))
 
 
 def speakers(attribution: Attribution) -> list[str]:

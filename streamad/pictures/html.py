@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from streamad.safe_text import masked, visible_name
 
@@ -36,10 +36,14 @@ def joined(parts: Iterable[str]) -> Html:
     return Html("".join(_escaped(part) for part in parts))
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
-    """Return a table with a head."""
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, long: Collection[str] = ()) -> Html:
+    """Return a table with a head; cells of the columns ``long`` may have several lines."""
+    classes = ["long" if name in long else "short" for name in heads]
     head = element("tr", *(element("th", each, scope="col") for each in heads))
-    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
+    body = [
+        element("tr", *(element("td", cell, class_=name) for cell, name in zip(row, classes, strict=True)))
+        for row in rows
+    ]
     whole = element("table", element("thead", head), element("tbody", *body))
     return element("div", whole, class_="wide")
 
@@ -70,12 +74,13 @@ def _escaped(part: str) -> str:
 
 _STYLE = """
 body{margin:0;background:#fff;color:#1d1d1d;font:15px/1.45 system-ui,sans-serif}
-main{max-width:62rem;margin:0 auto;padding:1.5rem 1rem 4rem}
+main{max-width:68rem;margin:0 auto;padding:1.5rem 1rem 4rem}
 h1{font-size:1.6rem;margin:0 0 .2rem}h2{font-size:1.2rem;margin:2.4rem 0 .6rem;border-bottom:1px solid #c4c4c4}
 h3{font-size:1.02rem;margin:0 0 .2rem}p{margin:.35rem 0}.soft{color:#595959}.odd{color:#a32014;font-weight:600}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;margin:.5rem 0}
 th,td{text-align:left;vertical-align:top;padding:.22rem .9rem .22rem 0;border-bottom:1px solid #e4e4e4}
-th{font-weight:600;color:#595959}td,h3,p,li{overflow-wrap:anywhere}
+th{font-weight:600;color:#595959}h3,p,li{overflow-wrap:anywhere}
+td.short{white-space:nowrap}td.long{min-width:14rem;overflow-wrap:anywhere}
 section.alert{margin:1.6rem 0;padding:.8rem 1rem;border:1px solid #d6d6d6;border-radius:4px;break-inside:avoid}
 img{max-width:100%;height:auto;display:block;margin:.5rem 0}ul{margin:.3rem 0;padding-left:1.2rem}
 """

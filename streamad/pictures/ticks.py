@@ -52,9 +52,9 @@ def labels_of(ticks: Sequence[float]) -> list[str]:
     if not ticks:
         return []
     largest = max(abs(tick) for tick in ticks)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else largest
-    if not step or not math.isfinite(largest):
-        return [f"{tick:.4g}" for tick in ticks]
+    if len(ticks) == 1 or not math.isfinite(largest):
+        return [f"{tick:.7g}" for tick in ticks]
+    step = ticks[1] - ticks[0]
     if largest >= _LARGE or step < _SMALL:
         digits = max(2, math.ceil(math.log10(largest / step)) + 2)
         return ["0" if abs(tick) < step / 2 else f"{tick:.{digits}g}" for tick in ticks]

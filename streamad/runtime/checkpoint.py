@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
 from hashlib import blake2b
 from pathlib import Path
 
@@ -19,63 +18,9 @@ from streamad.ports import DurableSink, Sink
 from streamad.runtime.saved_windows import SavedWindows, without_windows
 from streamad.system.files import clear_leftovers, write_atomically, writing
 from streamad.system.locks import try_lock
-from streamad.system.opening import STATE_FOLDER, read_state
-from streamad.system.rights import is_refusal, missing_right
+from streamad.system.opening import STATE_FOLDER
+from streamad.system.saved_progress import CommitFile, read_checkpoint
 from streamad.system.tasks import look_at
-from streamad.system.untrusted_json import decode_json
-
-SCHEMA_VERSION = 1
-
-
-class _Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of the checkpoint: a partition's progress and the length of every output at that commit."""
-
-    number: int
-    outputs: dict[str, int]
-    progress: Progress | None = None
-    schema_version: int = SCHEMA_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class SavedState:
-    """The content of a checkpoint: the progress of each partition, and the length in bytes of each output."""
-
-    number: int
-    progress: dict[str, Progress]
-    outputs: dict[str, int]
-
-
-def read_checkpoint(folder: Path) -> SavedState:
-    """Read the checkpoint in ``folder`` without locking it, debts without their windows.
-
-    Raises CheckpointError if it is damaged.
-    """
-    commits = [_read(path) for path in sorted(folder.glob("*.json"))]
-    newest = max(commits, key=lambda commit: commit.number, default=_Commit(number=0, outputs={}))
-    progress = {commit.progress.partition: commit.progress for commit in commits if commit.progress}
-    return SavedState(newest.number, progress, newest.outputs)
-
-
-def newest_commit_us(folder: Path) -> int | None:
-    """Return when the newest file of a checkpoint was written, in Unix microseconds; None if there is none."""
-    times_ns = []
-    for path in folder.glob("*.json"):
-        with suppress(OSError):
-            times_ns.append(path.stat().st_mtime_ns)
-    return max(times_ns) // 1_000 if times_ns else None
-
-
-def _read(path: Path) -> _Commit:
-    try:
-        commit = decode_json(read_state(path), _Commit)
-    except (OSError, msgspec.MsgspecError) as error:
-        remedy = "move the folder and the outputs away to begin anew"
-        if is_refusal(error):
-            remedy = missing_right(path, "read")
-        raise CheckpointError(f"{path}: cannot be read ({error}); {remedy}") from error
-    if commit.schema_version != SCHEMA_VERSION:
-        raise CheckpointError(f"{path}: written by another version of streamad; finish with that version first")
-    return commit
 
 
 class LocalCommitter:
@@ -206,7 +151,7 @@ class LocalCommitter:
     async def _write(self, name: str, progress: Progress | None) -> None:
         self._number += 1
         lengths = {self._names[role]: await sink.position() for role, sink in self._durable().items()}
-        commit = _Commit(number=self._number, outputs=lengths, progress=progress and without_windows(progress))
+        commit = CommitFile(number=self._number, outputs=lengths, progress=progress and without_windows(progress))
         path = self._folder / f"{name}.json"
         await asyncio.to_thread(write_atomically, path, msgspec.json.encode(commit), is_state=True)
 

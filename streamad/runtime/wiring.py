@@ -11,8 +11,9 @@ from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, connect_source, split_url
 from streamad.ports import Committer, ResumableSource, Sink, Source, TransactionalSource
-from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter, newest_commit_us
+from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
 from streamad.settings.plant_yaml import Settings, check_file_ids
+from streamad.system.saved_progress import newest_commit_us
 from streamad.types import from_us
 
 OUTPUT_ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")

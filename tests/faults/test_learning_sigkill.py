@@ -19,7 +19,7 @@ import yaml
 
 from streamad.learn.store.records import SHARES
 from streamad.learn.trainer.status import read_status
-from streamad.runtime.checkpoint import read_checkpoint
+from streamad.system.saved_progress import read_checkpoint
 from tests.support.kafka.workers import ForkServer, Worker
 from tests.support.learning.store import NAME, LearningPlant
 from tests.support.runtime.pipeline import CHANNELS, ROLES, L

@@ -17,12 +17,12 @@ from streamad.messages import Role
 from streamad.plant import Plant
 from streamad.plugins import connect_sink, split_url
 from streamad.ports import TransactionalSource
-from streamad.runtime.checkpoint import read_checkpoint
 from streamad.runtime.wiring import sink_urls, source_for
 from streamad.settings.places import file_of, place_key
 from streamad.system.locks import try_lock
 from streamad.system.opening import is_other_kind
 from streamad.system.rights import missing_right, reason
+from streamad.system.saved_progress import read_checkpoint
 
 
 def check_sinks(plant: Plant, broken: Container[str] = ()) -> list[Finding]:

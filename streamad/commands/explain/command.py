@@ -110,6 +110,8 @@ class _Asked:
     verdict: Verdict | None = None
     is_anew: bool = False
     _missing: list[str] = field(default_factory=list)
+    _tried: bool = False
+    _unusable: str | None = None
 
     def answer(self) -> tuple[Case, list[str]]:
         """Return the case, and what is missing. Raises SourceError for an unknown id, UsageError."""
@@ -134,7 +136,7 @@ class _Asked:
         case = Case(facts, attribution, courses)
         if window is None:
             case = self._with_reasons(case)
-        if facts.is_alert and not is_explained(case.attribution):
+        if facts.is_alert and not is_explained(case.attribution) and not self._tried:
             self._missing.append(self._why_no_reasons(case.attribution))
         if case.courses is None and facts.decision in ("normal", "anomalous"):
             self._missing.append(self.why_no_window(facts))
@@ -148,6 +150,8 @@ class _Asked:
         named = None if message is None else (message.stream, message.sequence)
         recorded = run_async(find_recorded(self.plant, recording, name, named))
         window = None if isinstance(recorded.window, Unscorable) else recorded.window
+        if isinstance(recorded.window, Unscorable):
+            self._unusable = f"the sequence in {recording} cannot be judged: {recorded.window.detail}"
         attribution = found.attribution
         if message is None or self.version is not None:
             self.is_anew = True
@@ -179,6 +183,7 @@ class _Asked:
 
     def _explained(self, made: tuple[Attribution | None, str | None]) -> Attribution | None:
         attribution, why = made
+        self._tried = True
         if attribution is not None:
             self.is_anew = True
         if why is not None:
@@ -187,6 +192,8 @@ class _Asked:
 
     def why_no_window(self, facts: Facts) -> str:
         """Return why there are no readings, and what to do."""
+        if self._unusable is not None:
+            return self._unusable
         remedy = "name the recording that holds the sequence with --recording FILE"
         place = place_of(self.plant, "windows")
         if facts.decision not in ("normal", "anomalous"):

@@ -52,7 +52,7 @@ class Found:
     def add(self, message: Alert | Verdict | Attribution | Window | Former) -> None:
         """Note a message."""
         if isinstance(message, Former):
-            self.former = message
+            self.former = self.former or message
         elif isinstance(message, Alert):
             self.alert = message
         elif isinstance(message, Verdict):

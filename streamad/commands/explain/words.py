@@ -63,8 +63,8 @@ def _print_reasons(attribution: Attribution) -> None:
     if rest := len(attribution.channels) - len(large):
         what = "more channels" if rest > 1 else "more channel"
         _line("" if large else "channels", f"{rest} {what if large else 'channels'} below {100 * _LEAST_SHARE:.0f} %")
-    if spoke := speakers(attribution):
-        _line("spoke", ", ".join(spoke))
+    for number, speaker in enumerate(speakers(attribution)):
+        _line("" if number else "spoke", speaker)
     for number, each in enumerate(attribution.nearest):
         _line("" if number else "nearest", f"{each.sequence} (normal, distance {each.distance:.2g})")
     if attribution.detail:

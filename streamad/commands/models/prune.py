@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json
+from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, run_async
 from streamad.commands.shared.plants import load_plant
 from streamad.commands.shared.stored import ModelOption, one_model
-from streamad.errors import UsageError
+from streamad.errors import RegistryError, StreamadError, UsageError
 from streamad.learn.parts import registry_of
+from streamad.learn.registry.owed import owed_versions
 from streamad.learn.registry.pruning import prune as removed_by_pruning
 from streamad.learn.trainer.status import read_status
+from streamad.plant import Plant
 
 
 def prune(
@@ -27,8 +29,8 @@ def prune(
 ) -> None:
     """Remove all but the newest versions of a model.
 
-    The version in service, the one that a rollback returns to, those that wait for a review, and those of a training
-    that has not ended stay in any case.
+    The version in service, the one that a rollback returns to, those that wait for a review, those of a training that
+    has not ended, and those that alerts still need for their attribution stay in any case.
 
     Example: streamad models prune --keep 10
     """
@@ -40,7 +42,9 @@ def prune(
     training = read_status(registry, name)
     is_open = training.state != "idle" and training.request is not None
     open_requests = {training.request.requested_us} if is_open and training.request is not None else set()
-    removed = removed_by_pruning(registry, name, keep=n_kept, open_requests=open_requests, dry_run=dry_run)
+    removed = removed_by_pruning(
+        registry, name, keep=n_kept, owed=_owed(plant, name), open_requests=open_requests, dry_run=dry_run
+    )
     left = registry.versions(name)
     if as_json:
         print_json({"model": name, "removed": removed, "dry_run": dry_run, "versions": left})
@@ -50,3 +54,11 @@ def prune(
         return
     done = "would remove" if dry_run else "removed"
     out.print(f"model {name}: {done} {count(len(removed), 'version')}: {', '.join(removed)}")
+
+
+def _owed(plant: Plant, name: str) -> frozenset[str]:
+    try:
+        return run_async(owed_versions(plant, name))
+    except StreamadError as error:
+        why = "the versions that alerts still need for their attribution cannot be read"
+        raise RegistryError(f"nothing was removed, because {why}: {error}") from error

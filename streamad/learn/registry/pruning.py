@@ -1,4 +1,4 @@
-"""Removes old versions of a model: never one that serves, that a rollback returns to, or that a person looks at."""
+"""Removes old versions of a model: never one that serves, a rollback returns to, a person or an alert still needs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from streamad.learn.registry.staging import PREFIX
 from streamad.system.files import sync_folder, writing
 
 
-def _protected(registry: Registry, name: str, open_requests: Collection[int]) -> tuple[set[str], set[str]]:
+def _protected(
+    registry: Registry, name: str, open_requests: Collection[int], owed: Collection[str]
+) -> tuple[set[str], set[str]]:
     """Return the versions that stay whatever their age, and those of them that count for no others.
 
     These are the one in service, its parent, those that wait for a review beside it, and, of the trainings requested at
-    the times ``open_requests`` (Unix microseconds), which have not ended, every version and its parent. A version whose
-    manifest cannot be read and a link stay too, for a person, and are not counted. Raises RegistryError.
+    the times ``open_requests`` (Unix microseconds), which have not ended, every version and its parent, and the
+    versions ``owed``. A version whose manifest cannot be read and a link stay too, for a person, and are not counted.
+    Raises RegistryError.
     """
     current = registry.current(name)
-    stay = set() if current is None else {current}
+    stay = {*owed, *(() if current is None else (current,))}
     uncounted = set()
     for version in registry.versions(name):
         if registry.folder(name, version).is_symlink():
@@ -41,10 +44,17 @@ def _protected(registry: Registry, name: str, open_requests: Collection[int]) ->
 
 
 def prune(
-    registry: Registry, name: str, *, keep: int, open_requests: Collection[int] = (), dry_run: bool = False
+    registry: Registry,
+    name: str,
+    *,
+    keep: int,
+    owed: Collection[str],
+    open_requests: Collection[int] = (),
+    dry_run: bool = False,
 ) -> tuple[str, ...]:
     """Remove all but the newest ``keep`` versions and the protected ones; return those removed, oldest first.
 
+    ``owed`` are the versions that alerts still need for their attribution (``owed_versions``), read just before.
     A version is moved aside by one rename, then deleted: a killed process leaves no half version. With ``dry_run``
     nothing is removed. Raises RegistryError, OutputError.
     """
@@ -53,7 +63,7 @@ def prune(
     if not registry.versions(name):
         return ()
     with registry.locked(name):
-        stay, uncounted = _protected(registry, name, open_requests)
+        stay, uncounted = _protected(registry, name, open_requests, owed)
         counted = [version for version in registry.versions(name) if version not in uncounted]
         old = tuple(version for version in counted[:-keep] if version not in stay)
         for version in () if dry_run else old:

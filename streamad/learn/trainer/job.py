@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import platform
@@ -19,10 +20,10 @@ from streamad.errors import (
     DetectorError,
     OutputError,
     Problem,
-    RegistryError,
     StreamadError,
 )
 from streamad.learn.parts import detector_for, effort_of, registry_of, store_for
+from streamad.learn.registry.owed import owed_versions
 from streamad.learn.registry.pruning import prune
 from streamad.learn.trainer.child import TrainerSpec
 from streamad.learn.trainer.lease import Lease, LeaseRefusedError
@@ -115,9 +116,13 @@ class _Job:
         keep = self._spec.settings.model.keep
         if keep is None:
             return
+        model = self._spec.model
         try:
-            removed = prune(self._registry, self._spec.model, keep=keep)
-        except (RegistryError, OutputError) as error:
+            if len(self._registry.versions(model)) <= keep:
+                return
+            owed = asyncio.run(owed_versions(self._plant, model))
+            removed = prune(self._registry, model, keep=keep, owed=owed)
+        except StreamadError as error:
             get_logger().warning("old versions were not removed", model=self._spec.model, error=str(error))
             return
         if removed:

@@ -44,7 +44,8 @@ CONFIG: dict[str, Any] = {
         "max_reserve": 60,
     },
     "sinks": {
-        role: f"out/{role}.jsonl" for role in ("alerts", "attributions", "verdicts", "dead_letters", "late", "events")
+        role: f"out/{role}.jsonl"
+        for role in ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late", "events")
     },
 }
 DATES: dict[str, Any] = {

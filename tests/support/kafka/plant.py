@@ -42,6 +42,7 @@ from tests.support.kafka.workers import ForkServer, Worker, spawn
 from tests.support.runtime.pipeline import CHANNELS, L, line, messy_recordings
 
 ROLES: tuple[Role, ...] = ("alerts", "attributions", "verdicts", "windows", "dead_letters", "late")
+_LAST_ROLES: tuple[Role, ...] = ("verdicts", "attributions")
 STEP_MS = 10
 _STEPS_PER_S = 20
 _PROGRESS_HEAD = b"p"
@@ -351,6 +352,15 @@ class KafkaPlant:
         messages = [_plain(json.loads(record.value or b"null")) for record in records]
         return [message for message in messages if not _is_last(message)]
 
+    async def sent_s(self, role: Role) -> list[tuple[str, float]]:
+        """Return the alert_id of each committed message of ``role`` that has one, and when it was sent (Unix seconds).
+
+        The clock is the producer's: an attribution that is sent after its alert's commit has the later time.
+        """
+        records = await read_committed(self.bootstrap, self.output(role))
+        messages = [(json.loads(record.value or b"null"), record.timestamp / 1000) for record in records]
+        return [(message["alert_id"], sent_s) for message, sent_s in messages if "alert_id" in message]
+
     async def input(self) -> dict[str, list[Record]]:
         """What the input topic holds, as a source would give it."""
         held: dict[str, list[Record]] = {f"{self.topic}-{number}": [] for number in range(self.partitions)}
@@ -401,17 +411,20 @@ class KafkaPlant:
         ]
 
     async def until_judged(self, expected: Mapping[Role, Sequence[Any]], timeout_s: float) -> None:
-        """Return when as many verdicts as expected are there; raises TimeoutError naming what the workers said."""
-        wanted = len(expected["verdicts"])
-        found = 0
+        """Return when as many verdicts and attributions as expected are there.
+
+        Raises TimeoutError naming what the workers said.
+        """
+        wanted = {role: len(expected[role]) for role in _LAST_ROLES}
+        found = dict.fromkeys(_LAST_ROLES, 0)
         try:
             async with asyncio.timeout(timeout_s):
-                while found < wanted:
+                while any(found[role] < wanted[role] for role in _LAST_ROLES):
                     await asyncio.sleep(0.3)
-                    found = len(await self._outputs_of("verdicts"))
+                    found = {role: len(await self._outputs_of(role)) for role in _LAST_ROLES}
         except TimeoutError as error:
             said = "\n".join(f"--- {worker.name}\n{worker.said()[-3000:]}" for worker in self.workers[-3:])
-            raise TimeoutError(f"{found} of {wanted} verdicts after {timeout_s} s\n{said}") from error
+            raise TimeoutError(f"{found} of {wanted} after {timeout_s} s\n{said}") from error
 
     async def difference(
         self, expected: Mapping[Role, Sequence[dict[str, Any]]], *, numbers: bool = True

@@ -13,9 +13,10 @@ from streamad.ingest.record_times import times_for
 from streamad.judge.scoring import MicroBatcher
 from streamad.plugins import ConnectorContext, connect_source
 from streamad.ports import Clock
-from streamad.runtime.checkpoint import LocalCommitter, read_checkpoint
+from streamad.runtime.checkpoint import LocalCommitter
 from streamad.runtime.pipeline import Pipeline
 from streamad.settings.plant_yaml import Settings
+from streamad.system.saved_progress import read_checkpoint
 from streamad_connectors.files.sink import JsonlSink, JsonlSinkOptions
 from streamad_connectors.files.source import FileSource
 from tests.support.runtime.pipeline import ROLES, TickingClock, explainer_of, line, model_of, settings_of

@@ -193,3 +193,13 @@ def test_epochs_choices_are_the_lowest_loss_the_last_the_best_of_a_tenth_and_the
     scores = np.array([np.where(np.arange(80) >= 80 - n, 2.0, np.where(is_anomaly, 0.0, 1.0)) for n in (0, 40, 20, 30)])
     found = aucs_of(np.array([0.3, 0.2, 0.1, 0.4]), scores, is_anomaly, seed=0)
     assert found == {"lowest": 50.0, "last": 75.0, "tenth": 100.0, "best": 100.0}
+
+
+def test_the_latency_of_alerts_is_compared_with_and_without_explanations() -> None:
+    figures = benchmark("speed/explained_alerts", "--turns", "1", "--turn-s", "1", "--rate", "10")
+    assert figures["alerts"]["with"] == figures["alerts"]["without"] == figures["attributions"]["with"] > 0
+    assert figures["attributions"]["without"] == 0
+    for share in ("p50", "p99"):
+        assert figures["ratio"][share] == pytest.approx(
+            figures["latency_ms"]["with"][share] / figures["latency_ms"]["without"][share]
+        )

@@ -17,7 +17,7 @@ from streamad.cli import COMMANDS, app
 from streamad.messages import Alert, ModelRef
 from tests.support.runtime.cli import LIMIT_S, CliPlant
 
-HEAVY = ("torch", "scipy", "river", "aiokafka", "pyarrow", "pandas", "s3fs")
+HEAVY = ("torch", "scipy", "river", "aiokafka", "matplotlib", "pyarrow", "pandas", "s3fs")
 
 CHILD = """
 import json, sys
@@ -57,9 +57,14 @@ FAST = {
     "inliers export --out new.npz": 2,
     "feedback --alert 5f0c2a --false-alarm": 2,
     "alerts tail --url alerts.jsonl --from-start --limit 1": 0,
+    "explain 5f0c2a": 0,
+    "explain 5f0c2b": 1,
+    "explain 5f0c2a --plot why.png": 1,
+    "report --out empty.html --since 2027-01-01 --pictures 0": 2,
+    "report --out empty.html --pictures 0 --until 2026-01-02 --since 2026-01-01": 0,
     "record --out new": 0,
     "topics check": 2,
-    **{f"{name} --config none.yaml": 2 for name in ("run", "train", "replay", "score", "check")},
+    **{f"{name} --config none.yaml": 2 for name in ("run", "train", "replay", "score", "check", "report")},
     **{f"{name} --config wrong.yaml": 2 for name in ("run", "train", "replay", "score", "record", "topics check")},
 }
 """Command lines that need no model and no figure, each with its exit code."""
@@ -74,7 +79,7 @@ ALERT = Alert(
     n_samples=60,
     score=2.0,
     p_value=0.01,
-    false_alarm_rate=0.02,
+    false_alarm_rate=0.1,
     tail="empirical",
     model=ModelRef("default", "0001"),
     created_at=datetime(2026, 3, 1, 7, tzinfo=UTC),
@@ -106,7 +111,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for _ in range(2):
         outcome = CliRunner().invoke(app, ["train", "--config", str(config)])
         assert outcome.exit_code == 0, outcome.output
-    (tmp_path / "alerts.jsonl").write_bytes(msgspec.json.encode(ALERT) + b"\n")
+    (tmp_path / "out").mkdir()
+    for name in ("alerts.jsonl", "out/alerts.jsonl"):
+        (tmp_path / name).write_bytes(msgspec.json.encode(ALERT) + b"\n")
     return tmp_path
 
 

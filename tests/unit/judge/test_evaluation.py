@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamad.judge.evaluation import auc, clopper_pearson, evaluate
+from streamad.judge.evaluation import alerts_by_chance, auc, clopper_pearson, evaluate
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30))
@@ -62,3 +62,27 @@ def test_evaluation_of_a_kind_without_scores_or_sequences():
     found = evaluate(scores=[1, 2], alerts=[False, False], labels=[0, 0])
     assert (found.auc, found.detection_rate, found.false_alarm_rate) == (None, None, 0)
     assert evaluate([1], [True], [1]).false_alarm_interval is None
+
+
+@pytest.mark.parametrize(
+    ("n_judged", "n_calibration", "rate", "expected"),
+    [
+        (200, 99, 0.02, (0, 13)),  # the binomial law alone: 1 to 8
+        (0, 99, 0.02, (0, 0)),
+        (200, 48, 0.02, None),  # 1/49 is above the rate
+        (200, 49, 0.02, (0, 16)),
+    ],
+)
+def test_alerts_by_chance(n_judged, n_calibration, rate, expected):
+    assert alerts_by_chance(n_judged, n_calibration, rate) == expected
+
+
+def test_alerts_by_chance_hold_for_exchangeable_scores():
+    """Calibration and sequences drawn together 4,000 times: 95 % of the counts lie within."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(4000, 99 + 200))
+    limit = np.sort(scores[:, :99], axis=1)[:, -2]  # p = 2 / 100
+    counts = (scores[:, 99:] > limit[:, None]).sum(axis=1)
+    low, high = alerts_by_chance(200, 99, 0.02)
+    assert 0.94 <= ((counts >= low) & (counts <= high)).mean() <= 0.99
+    assert (counts > high).mean() < 0.04

@@ -16,7 +16,8 @@ import pytest
 from streamad.errors import CheckpointError, OutputError
 from streamad.messages import Event, OutputRecord, Role
 from streamad.partition_progress import Progress, ProgressUpdate, StreamProgress, merge
-from streamad.runtime.checkpoint import LocalCommitter, SavedState, UnsavedCommitter, read_checkpoint
+from streamad.runtime.checkpoint import LocalCommitter, UnsavedCommitter
+from streamad.system.saved_progress import SavedState, read_checkpoint
 from streamad.testing import ListSink
 from streamad.types import from_us
 

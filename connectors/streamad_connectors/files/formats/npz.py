@@ -23,6 +23,7 @@ from streamad_connectors.files.formats.sequences import Recorded, channel_order,
 
 _SEQUENCE_DIMENSIONS = 3
 _SHOWN_NAMES = 20
+_LARGEST_WHOLE = 2.0**53
 
 
 def read_npz(path: Path, offset: int, options: FileOptions, context: ConnectorContext) -> Iterator[ReadRecord]:
@@ -198,6 +199,6 @@ def _label(number: Any, names: list[str]) -> str:
 
 def _whole(numbers: Array) -> Array:
     """Return class numbers that were stored as 0.0, 1.0, ... as integers."""
-    if numbers.dtype.kind == "f" and np.equal(numbers, np.rint(numbers)).all():
+    if numbers.dtype.kind == "f" and (np.equal(numbers, np.rint(numbers)) & (np.abs(numbers) <= _LARGEST_WHOLE)).all():
         return numbers.astype(np.int64)
     return numbers

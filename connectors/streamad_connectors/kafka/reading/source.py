@@ -12,7 +12,7 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 from pydantic import BaseModel
 
 from streamad.errors import SourceError
-from streamad.messages import Role
+from streamad.messages import ModelRef, Role
 from streamad.plugins import ConnectorContext
 from streamad.ports import Committer, Sink, Topics
 from streamad.telemetry.logs import get_logger
@@ -30,6 +30,7 @@ from streamad_connectors.kafka.reading.time_range import KafkaRange
 from streamad_connectors.kafka.reading.waiting import TICK_S, Waiting, wait_for_either
 from streamad_connectors.kafka.topics.topics import KafkaTopics
 from streamad_connectors.kafka.writing.committer import KafkaCommitter
+from streamad_connectors.kafka.writing.open_debts import owed_models
 
 # The pipeline watches its own progress: aiokafka must not leave the group for a slow one (24 days, the most it takes).
 _MAX_POLL_INTERVAL_MS = 2**31 - 1
@@ -75,6 +76,10 @@ class KafkaSource:
     def topics(self, sinks: Mapping[Role, Sink]) -> Topics:
         """Return the topics that this source and ``sinks`` need, to be created and checked."""
         return KafkaTopics(self._client, self._options, self._state.group, sinks, self._context)
+
+    async def owed_models(self) -> Collection[ModelRef]:
+        """Return the versions of models that debts in the progress topics name. Raises SourceError, CheckpointError."""
+        return await owed_models(self._state)
 
     def between(self, since_us: int | None, until_us: int | None) -> KafkaRange:
         """Return a finite source of the records between two times; it joins no group."""

@@ -311,11 +311,21 @@ class ProgressLog:
         return items
 
 
-async def read_items(kwargs: Mapping[str, Any], topic: str, partition: int, timeout_s: float) -> list[Item]:
-    """Return the last committed record of each key of a partition to which nobody writes any more.
+def debts_in(items: Iterable[Item]) -> list[Debt]:
+    """Return the debts among ``items``, of any partition. Raises CheckpointError if they are damaged."""
+    try:
+        return [_debt.decode(item.value) for item in items if item.key.startswith(_DEBT) and item.value is not None]
+    except (msgspec.MsgspecError, RecursionError) as error:
+        text = f"a record of the progress topic cannot be decoded ({error}): did another program write it?"
+        raise CheckpointError(text) from error
 
-    Waits for the markers of its last transaction. ``kwargs`` are those of a reading client. Raises KafkaError, and
-    TimeoutError if nothing moves for ``timeout_s``; OpenTransactionError if a transaction stays open for so long.
+
+async def read_items(kwargs: Mapping[str, Any], topic: str, partition: int, timeout_s: float) -> list[Item]:
+    """Return the last committed record of each key of a partition, as of a moment without an open transaction.
+
+    If nobody writes to it any more, that is its end: it waits for the markers of its last transaction. ``kwargs`` are
+    those of a reading client. Raises KafkaError, and TimeoutError if nothing moves for ``timeout_s``;
+    OpenTransactionError if a transaction stays open for so long.
     """
     consumer = AIOKafkaConsumer(
         **kwargs, group_id=None, fetch_max_wait_ms=_FETCH_WAIT_MS, max_partition_fetch_bytes=_FETCH_BYTES

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+import numpy as np
+
 from streamad.errors import StreamadError
 from streamad.ingest.windowing import shown_share
 from streamad.judge.calibration import Calibration
@@ -103,6 +105,9 @@ def courses_of_message(message: WindowMessage, facts: Facts, settings: Settings)
         raise ValueError(f"window {message.verdict_id}: {len(message.channels)} channels, {len(message.units)} units")
     channels = tuple(ChannelSpec(name, unit) for name, unit in zip(message.channels, message.units, strict=True))
     values = unpacked_values(message)
+    if not channels or not np.isfinite(values).all():
+        what = "it has no channels" if not channels else "a value is not finite"
+        raise ValueError(f"window {message.verdict_id}: {what}")
     return Courses(channels, values, message.length, message.step, shown_of(facts, settings))
 
 

@@ -105,6 +105,14 @@ async def test_splits_and_classes(query: str, expected: dict[str, str], tmp_path
     assert set(found) - {"test-0001"} == set(expected) - {"test-0001"}
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [np.inf, -np.inf, 1e300, np.nan])
+def test_a_class_that_no_integer_is_stays_a_number(number: float, tmp_path: Path) -> None:
+    x = np.zeros((2, 1, 3), np.float32)
+    np.savez(tmp_path / "a.npz", x=x, len=np.array([3, 3]), y=np.array([number, 1.0]))
+    assert dict(source("a.npz", tmp_path).labels()) == {"0000": str(number), "0001": "1.0"}
+
+
 @pytest.mark.parametrize(
     ("names", "asked", "label"),
     [

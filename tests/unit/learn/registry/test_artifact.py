@@ -403,3 +403,26 @@ def test_mutated_array_files_load_or_are_refused(root: Path, name: str) -> None:
         reseal(root, name)
         with suppress(ArtifactError):
             load(root)
+
+
+def test_the_envelope_is_read_alone_and_is_that_of_the_loaded_model(root: Path) -> None:
+    found, loaded = Registry(root).envelope("default", "0001"), load(root).envelope
+    assert loaded is not None
+    assert np.array_equal(found.clock, loaded.clock)
+    assert np.array_equal(found.phase, loaded.phase)
+    (folder_of(root) / "model.npz").unlink()  # no model is loaded
+    assert Registry(root).envelope("default", "0001").shape == (C, L)
+
+
+def test_a_version_without_an_envelope_has_that_of_its_reference_windows(root: Path) -> None:
+    reference = load(root).reference
+    edit_manifest(root, lambda manifest: manifest["files"].pop("envelope.npz"))
+    (folder_of(root) / "envelope.npz").unlink()
+    found = Registry(root).envelope("default", "0001")
+    assert np.array_equal(found.phase, Envelope.of(reference.values, reference.lengths).phase)
+
+
+def test_a_changed_envelope_is_refused(root: Path) -> None:
+    (folder_of(root) / "envelope.npz").write_bytes(b"")
+    with pytest.raises(ArtifactError, match=r"envelope\.npz"):
+        Registry(root).envelope("default", "0001")

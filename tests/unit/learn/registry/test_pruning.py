@@ -34,11 +34,11 @@ def test_the_newest_stay_with_the_one_in_service_and_its_parent(tmp_path: Path) 
     registry = versions_in(tmp_path, 7)
     registry.promote(NAME, "0003", expected="0007")
     assert registry.manifest(NAME, "0003").parent == "0002"
-    assert prune(registry, NAME, keep=2, dry_run=True) == ("0001", "0004", "0005")
+    assert prune(registry, NAME, keep=2, owed=(), dry_run=True) == ("0001", "0004", "0005")
     assert len(registry.versions(NAME)) == 7
-    assert prune(registry, NAME, keep=2) == ("0001", "0004", "0005")
+    assert prune(registry, NAME, keep=2, owed=()) == ("0001", "0004", "0005")
     assert registry.versions(NAME) == ("0002", "0003", "0006", "0007")
-    assert prune(registry, NAME, keep=2) == ()
+    assert prune(registry, NAME, keep=2, owed=()) == ()
     assert train(tmp_path) == "0008"
     assert not list((tmp_path / NAME / "versions").glob(".staging*"))
 
@@ -51,14 +51,14 @@ def test_a_version_that_waits_for_review_or_belongs_to_an_open_training_stays(tm
     changed(registry, "0002", decision=waits)
     changed(registry, "0003", decision=msgspec.structs.replace(waits, champion="0001"))
     changed(registry, "0005", learning=LearningRecord(reason="command", requested_us=7), parent="0004")
-    assert prune(registry, NAME, keep=1, open_requests={7}) == ("0001", "0003", "0006")
+    assert prune(registry, NAME, keep=1, owed=(), open_requests={7}) == ("0001", "0003", "0006")
     assert registry.versions(NAME) == ("0002", "0004", "0005", "0007", "0008")  # 0007 is the parent of 0008
 
 
 def test_a_version_that_cannot_be_read_is_left_for_a_person(tmp_path: Path) -> None:
     registry = versions_in(tmp_path, 4)
     (registry.folder(NAME, "0001") / MANIFEST_FILE).write_bytes(b"damaged")
-    assert prune(registry, NAME, keep=1) == ("0002",)
+    assert prune(registry, NAME, keep=1, owed=()) == ("0002",)
     assert registry.versions(NAME) == ("0001", "0003", "0004")
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_version_or_damaged_counts_for_none_and_stays(tmp_path: Path)
     (registry.folder(NAME, "0007") / MANIFEST_FILE).write_bytes(b"damaged")
     registry.promote(NAME, "0004", expected="0007")
     before = sorted(entry.name for entry in versions.iterdir())
-    assert prune(registry, NAME, keep=2) == ("0001",)  # 0002 and 0004 are the newest two that count
+    assert prune(registry, NAME, keep=2, owed=()) == ("0001",)  # 0002 and 0004 are the newest two that count
     assert sorted(entry.name for entry in versions.iterdir()) == before[1:]
     assert (tmp_path / "0003" / MANIFEST_FILE).exists()
 
@@ -90,7 +90,7 @@ def test_a_process_killed_while_it_removes_leaves_no_half_version(
     with monkeypatch.context() as patch:
         patch.setattr("shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            prune(registry, NAME, keep=1)
+            prune(registry, NAME, keep=1, owed=())
     assert registry.versions(NAME) == ("0002", "0003", "0004")
     assert len(list((tmp_path / NAME / "versions").glob(".staging-*"))) == 1
     train(tmp_path)  # the next writer removes what is left
@@ -100,5 +100,5 @@ def test_a_process_killed_while_it_removes_leaves_no_half_version(
 @pytest.mark.parametrize("keep", [0, -1])
 def test_at_least_one_version_is_kept(tmp_path: Path, keep: int) -> None:
     with pytest.raises(RegistryError, match="keep 1 at least"):
-        prune(Registry(tmp_path), NAME, keep=keep)
-    assert prune(Registry(tmp_path), NAME, keep=1) == ()
+        prune(Registry(tmp_path), NAME, keep=keep, owed=())
+    assert prune(Registry(tmp_path), NAME, keep=1, owed=()) == ()

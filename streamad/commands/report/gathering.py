@@ -1,0 +1,235 @@
+"""Gathers what a report shows from a plant's outputs, registry and store: all messages made in a span of time."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from streamad.commands.shared.outputs import Former, is_there, place_of, stored
+from streamad.commands.shared.stored import known_models, open_store, stored_models
+from streamad.errors import StreamadError
+from streamad.ingest.windowing import Unscorable
+from streamad.learn.feedback.exchange import exchange_urls, subscription_to
+from streamad.learn.parts import registry_of
+from streamad.learn.registry.manifest import Manifest
+from streamad.messages import Alert, Attribution, Event, Feedback, ModelRef, Role, Verdict, Window
+from streamad.plant import Plant
+from streamad.ports import EndingSubscription
+from streamad.ranges import Span
+from streamad.runtime.subscribing import Messages
+from streamad.types import from_us
+
+MOST_ALERTS = 500
+MOST_EVENTS = 100
+_JUDGED = ("normal", "anomalous")
+K = TypeVar("K", Alert, Verdict, Event)
+
+
+@dataclass(slots=True)
+class Judged:
+    """The verdicts of one version: how many sequences it judged, and how many of these raised an alert."""
+
+    n: int = 0
+    n_alerts: int = 0
+
+
+@dataclass(slots=True)
+class Version:
+    """A version of a model; ``problem`` says why its manifest cannot be read."""
+
+    model: ModelRef
+    is_in_service: bool
+    manifest: Manifest | None = None
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The figures of a report; ``notes`` say what could not be read, and what to do.
+
+    ``alerts`` are the latest ones, the newest first, of ``n_alerts``; ``marks`` the latest mark of each id.
+    """
+
+    since: datetime
+    until: datetime
+    decisions: Counter[str] = field(default_factory=Counter)
+    judged: dict[ModelRef, Judged] = field(default_factory=dict)
+    unscorable: Counter[str] = field(default_factory=Counter)
+    alerts: list[Alert] = field(default_factory=list)
+    n_alerts: int = 0
+    rates: Counter[float] = field(default_factory=Counter)
+    attributions: dict[str, Attribution] = field(default_factory=dict)
+    windows: dict[str, Window] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    versions: list[Version] = field(default_factory=list)
+    marks: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+async def gather(plant: Plant, span: Span, most_pictures: int) -> Gathered:
+    """Return all that was said in ``span``, by the time at which it was said. Raises SourceError."""
+    now_us = plant.clock.now_us()
+    found = Gathered(from_us(span.since_us or 0), from_us(now_us if span.until_us is None else span.until_us))
+    await _verdicts(plant, found)
+    await _alerts(plant, found)
+    await _reasons(plant, found)
+    await _windows(plant, found, {alert.alert_id for alert in found.alerts[:most_pictures]})
+    await _events(plant, found)
+    _models(plant, found)
+    await _marks(plant, found)
+    return found
+
+
+def _within(found: Gathered, message: K | Former, *, former: Counter[str]) -> K | None:
+    """Return a message of the span; count one of a former release."""
+    if isinstance(message, Former):
+        former[message.place.partition(", ")[0]] += 1
+        return None
+    at = message.created_at
+    return message if at.tzinfo is not None and found.since <= at < found.until else None
+
+
+def _note_former(found: Gathered, former: Counter[str]) -> None:
+    found.notes += [
+        f"{n} messages in {place} are of a former release's schema and left out" for place, n in former.items()
+    ]
+
+
+def _can_read(plant: Plant, found: Gathered, role: Role, lacking: str) -> bool:
+    """Return whether the sink of ``role`` is there; else note what the report lacks."""
+    if place_of(plant, role) is None:
+        found.notes.append(f"{lacking}: sinks.{role} is not set to a file or topic")
+        return False
+    if not is_there(plant, role):
+        found.notes.append(f"{lacking}: {place_of(plant, role)} is not there yet")
+        return False
+    return True
+
+
+async def _verdicts(plant: Plant, found: Gathered) -> None:
+    if not _can_read(plant, found, "verdicts", "no rates, as there are no verdicts to count"):
+        return
+    former: Counter[str] = Counter()
+    async for message in stored(plant, "verdicts", (Verdict,)):
+        verdict = _within(found, message, former=former)
+        if verdict is None:
+            continue
+        found.decisions[verdict.decision] += 1
+        if verdict.decision in _JUDGED and verdict.model is not None:
+            of = found.judged.setdefault(verdict.model, Judged())
+            of.n += 1
+            of.n_alerts += verdict.decision == "anomalous"
+        elif verdict.decision == "unscorable":
+            found.unscorable[Unscorable(verdict.detail or "no reason is given").reason] += 1
+    _note_former(found, former)
+
+
+async def _alerts(plant: Plant, found: Gathered) -> None:
+    if not _can_read(plant, found, "alerts", "no alerts"):
+        return
+    former: Counter[str] = Counter()
+    latest: deque[Alert] = deque(maxlen=MOST_ALERTS)
+    async for message in stored(plant, "alerts", (Alert,)):
+        alert = _within(found, message, former=former)
+        if alert is not None:
+            found.n_alerts += 1
+            found.rates[alert.false_alarm_rate] += 1
+            latest.append(alert)
+    found.alerts = sorted(latest, key=lambda each: each.created_at)[::-1]
+    _note_former(found, former)
+
+
+async def _reasons(plant: Plant, found: Gathered) -> None:
+    wanted = {alert.alert_id for alert in found.alerts}
+    if not wanted or not _can_read(plant, found, "attributions", "no reasons"):
+        return
+    async for message in stored(plant, "attributions", (Attribution,), wanted.__contains__):
+        if not isinstance(message, Former):
+            found.attributions[message.alert_id] = message
+
+
+async def _windows(plant: Plant, found: Gathered, wanted: Collection[str]) -> None:
+    if not wanted or not _can_read(plant, found, "windows", "no pictures, as no readings were kept"):
+        return
+    async for message in stored(plant, "windows", (Window,), wanted.__contains__):
+        if not isinstance(message, Former):
+            found.windows[message.verdict_id] = message
+
+
+async def _events(plant: Plant, found: Gathered) -> None:
+    if not _can_read(plant, found, "events", "no drift and no other events"):
+        return
+    latest: deque[Event] = deque(maxlen=MOST_EVENTS)
+    former: Counter[str] = Counter()
+    async for message in stored(plant, "events", (Event,)):
+        event = _within(found, message, former=former)
+        if event is not None:
+            found.kinds[event.kind] += 1
+            latest.append(event)
+    found.events = sorted(latest, key=lambda each: each.created_at)[::-1]
+
+
+def _models(plant: Plant, found: Gathered) -> None:
+    """Note the versions that are in service, judged, or were made in the span, the newest first."""
+    registry = registry_of(plant)
+    refs = dict.fromkeys(found.judged)
+    try:
+        names = known_models(plant)
+    except StreamadError as error:
+        found.notes.append(f"no versions of models: {error}")
+        names = ()
+    current: dict[str, str | None] = {}
+    for name in names:
+        try:
+            current[name] = registry.current_or_none(name)
+            refs |= dict.fromkeys(ModelRef(name, version) for version in registry.versions(name))
+        except StreamadError as error:
+            found.notes.append(str(error))
+    for ref in refs:
+        version = Version(ref, current.get(ref.name) == ref.version)
+        try:
+            version.manifest = registry.manifest(ref.name, ref.version)
+        except StreamadError as error:
+            version.problem = str(error)
+        is_new = version.manifest is not None and found.since <= version.manifest.created_at < found.until
+        if is_new or version.is_in_service or ref in found.judged:
+            found.versions.append(version)
+    found.versions.sort(key=lambda each: (each.model.name, len(each.model.version), each.model.version), reverse=True)
+
+
+async def _marks(plant: Plant, found: Gathered) -> None:
+    """Note the latest mark of each sequence that was made in the span, by the feedback's place or the stores."""
+    learning = plant.settings.learning
+    if learning is None:
+        found.notes.append("no feedback: without a section learning no marks are read")
+        return
+    latest: dict[str, tuple[datetime, str]] = {}
+
+    def take(name: str, at: datetime, judgement: str) -> None:
+        if name not in latest or latest[name][0] <= at:
+            latest[name] = at, judgement
+
+    try:
+        if "feedback" in exchange_urls(plant.settings):
+            subscription = subscription_to(plant, "feedback", start="earliest")
+            if isinstance(subscription, EndingSubscription):
+                subscription.end_with_present()
+                async with Messages[Feedback](subscription, (Feedback,)) as messages:
+                    async for message in messages:
+                        if message.created_at.tzinfo is not None:
+                            take(message.alert_id, message.created_at, message.judgement)
+        for model in stored_models(plant):
+            for mark in open_store(plant, model).marks().values():
+                take(mark.id, from_us(mark.at_us), mark.judgement)
+    except StreamadError as error:
+        found.notes.append(f"feedback cannot be read: {error}")
+    of_alerts = {alert.alert_id for alert in found.alerts}
+    found.marks = {
+        name: judgement
+        for name, (at, judgement) in latest.items()
+        if judgement != "withdrawn" and (name in of_alerts or found.since <= at < found.until)
+    }

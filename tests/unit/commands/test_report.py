@@ -1,0 +1,288 @@
+"""``streamad report``: one self-contained page, whatever names and outputs a plant has."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.runtime.cli import CliPlant
+from tests.support.runtime.judged_plant import ROLES, copied, judged_plant, rewrite
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'><img src=http://x.test/>",
+    "\x1b[31mred\x07",
+    "a\u202eb",
+    "two\nlines",
+    "&lt;",
+)
+ALLOWED = {
+    "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "ul", "li", "div", "table",
+    "thead", "tbody", "tr", "th", "td", "section", "img", "a", "span",
+}  # fmt: skip
+
+
+class Page(HTMLParser):
+    """The page's elements with their attributes, and its text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(convert_charrefs=True)
+        self.content = path.read_text()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(self.content)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.text += data + " "
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.elements)
+
+    def assert_is_self_contained(self) -> None:
+        assert {name for name, _ in self.elements} <= ALLOWED
+        for _, attributes in self.elements:
+            assert not any(name.startswith("on") for name in attributes)
+            assert attributes.get("src", "data:image/png;base64,").startswith("data:image/png;base64,")
+            assert attributes.get("href", "#").startswith("#")
+        policies = [of["content"] for _, of in self.elements if of.get("http-equiv") == "Content-Security-Policy"]
+        assert len(policies) == 1
+        assert policies[0].startswith("default-src 'none'; img-src data:;")
+        style = self.content.partition("<style>")[2].partition("</style>")[0]
+        assert not re.search(r"url\(|@import", style)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return judged_plant(tmp_path_factory.mktemp("judged"))
+
+
+@pytest.fixture
+def plant(
+    judged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CliPlant:
+    return CliPlant(copied(judged, tmp_path / "plant"), capsys, monkeypatch)
+
+
+def report(plant: CliPlant, *options: str) -> Page:
+    done = plant("report", "--out", "report.html", *options)
+    assert done.code == 0, done.err
+    page = Page(plant.folder / "report.html")
+    page.assert_is_self_contained()
+    return page
+
+
+def settings(plant: CliPlant, **sections: Any) -> None:
+    sinks = {role: f"out/{role}.jsonl" for role in ROLES} | sections.pop("sinks", {})
+    plant.write_config(model={"detector": "nearest", "options": {}, "references": []}, sinks=sinks, **sections)
+
+
+def write(plant: CliPlant, role: str, *messages: dict[str, Any]) -> None:
+    (plant.folder / "out" / f"{role}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in messages))
+
+
+def test_it_has_every_alert_with_its_curves_its_reasons_and_the_rates(plant: CliPlant) -> None:
+    page = report(plant)
+    alerts = plant.lines("alerts")
+    assert len(alerts) > 3
+    assert page.count("img") == page.count("section") == len(alerts)
+    for alert in alerts:
+        assert alert["sequence"] in page.text
+        assert alert["alert_id"] in page.text
+    reasons = [segment["text"] for each in plant.lines("attributions") for segment in each["segments"]]
+    assert all(text in page.text for text in reasons)
+    pictures = [of["alt"] for name, of in page.elements if name == "img"]
+    assert any("pressure" in said and "above the band" in said for said in pictures)
+    assert f"{len(alerts)} alerts; 16 sequences ended" in page.text
+    assert "default 0001" in page.text
+    assert "● in service" in page.text
+
+
+def test_rates_stand_beside_the_configured_one_with_interval_and_chance(plant: CliPlant) -> None:
+    n = len(plant.lines("alerts"))
+    page = report(plant, "--pictures", "0")
+    assert f"16 {n} {100 * n / 16:.3g} % (" in page.text
+    assert "30 % about 4.8 (no range: the calibration does not certify the rate)" in page.text  # out of fold
+    assert page.count("img") == 0
+
+
+def test_a_certified_rate_has_the_range_of_chance(plant: CliPlant) -> None:
+    manifest = plant.folder / "registry" / "default" / "versions" / "0001" / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["metrics"] |= {"method": "split", "n_calibration": 99}
+    manifest.write_text(json.dumps(content))
+    verdict = plant.lines("verdicts")[0]
+    write(plant, "verdicts", *([verdict | {"decision": "normal"}] * 190 + [verdict | {"decision": "anomalous"}] * 10))
+    settings(plant, alerts={"false_alarm_rate": 0.02})
+    assert "5 % (2.42 % to 9 %) 2 % about 4 (0 to 13) ● within chance" in report(plant, "--pictures", "0").text
+    write(plant, "verdicts", *([verdict | {"decision": "normal"}] * 186 + [verdict | {"decision": "anomalous"}] * 14))
+    assert "about 4 (0 to 13) ▲ more than chance" in report(plant, "--pictures", "0").text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_notes_and_messages_are_text_and_nothing_else(plant: CliPlant, name: str) -> None:
+    now = datetime.now(UTC).isoformat()
+    for role in ("alerts", "verdicts", "windows"):
+        rewrite(plant.folder / "out" / f"{role}.jsonl", stream=name, sequence=name)
+    segment = {
+        "channel": name, "unit": name, "start": 0.1, "end": 0.2, "start_time": now, "end_time": now,
+        "direction": "above", "size": 1.0, "text": name,
+    }  # fmt: skip
+    share = {"channel": name, "unit": name, "share": 1.0}
+    near = {"sequence": name, "distance": 1.0}
+    rewrite(
+        plant.folder / "out" / "attributions.jsonl", segments=[segment], channels=[share], nearest=[near], detail=name
+    )
+    rewrite(plant.folder / "out" / "windows.jsonl", channels=[name, "b"], units=[name, name])
+    event = {"type": "event", "kind": name, "message": name, "stream": name, "created_at": now, "schema_version": 2}
+    write(plant, "events", event, event | {"kind": "drift"})
+    settings(plant, name="p")
+    page = report(plant, "--pictures", "2")
+    assert not {*page.content} & {"\x1b", "\x07", "\u202e"}
+    shown = name.encode("unicode_escape").decode() if not name.isprintable() else name
+    assert shown in page.text
+    assert page.count("script") == 0
+    assert page.count("img") == 2
+
+
+def test_a_plant_with_a_secret_in_its_outputs_places_does_not_show_it(plant: CliPlant) -> None:
+    write(plant, "events", {
+        "type": "event", "kind": "broker_silent", "message": "kafka://user:pa55@host:9092/t is silent",
+        "created_at": datetime.now(UTC).isoformat(), "schema_version": 2,
+    })  # fmt: skip
+    page = report(plant, "--pictures", "0")
+    assert "broker_silent" in page.text
+    assert "pa55" not in page.content
+
+
+def test_without_alerts_windows_and_outputs_it_is_a_page_that_says_so(plant: CliPlant) -> None:
+    for role in ROLES:
+        (plant.folder / "out" / f"{role}.jsonl").unlink()
+    page = report(plant)
+    for words in (
+        "0 alerts; 0 drift events; 0 marks",
+        "no rates, as there are no verdicts to count: out/verdicts.jsonl is not there yet",
+        "No alert was raised in this time.",
+        "No sequence was judged in this time.",
+        "No drift was reported",
+        "No marks of operators.",
+        "without a section learning no marks are read",
+    ):
+        assert words in page.text
+    assert page.count("img") == 0
+
+
+def test_without_a_sink_of_windows_alerts_have_no_curve_and_it_says_how_to_keep_them(plant: CliPlant) -> None:
+    settings(plant, sinks={"windows": None, "attributions": None, "events": None, "verdicts": None})
+    page = report(plant)
+    for role in ("windows", "attributions", "events", "verdicts"):
+        assert f"sinks.{role} is not set to a file or topic" in page.text
+    assert "No curve: its readings were not kept" in page.text
+    assert "No reasons were found for it" in page.text
+    assert page.count("section") == len(plant.lines("alerts"))
+
+
+def test_the_number_of_pictures_is_bounded_and_it_says_what_is_left_out(plant: CliPlant) -> None:
+    alerts = plant.lines("alerts")
+    page = report(plant, "--pictures", "2")
+    assert page.count("img") == page.count("section") == 2
+    assert f"The newest 2 of {len(alerts)} alerts have a picture (--pictures N draws more)" in page.text
+    newest = sorted(alerts, key=lambda each: each["created_at"])[-1]
+    assert newest["alert_id"] in page.text  # only sections have whole ids
+    assert len(re.findall(r"\b[0-9a-f]{32}\b", page.text)) == 2
+    plant("report", "--pictures", "501").assert_one_line_error("--pictures", code=2)
+
+
+def test_a_table_of_alerts_is_bounded_and_it_says_so(plant: CliPlant) -> None:
+    alert = plant.lines("alerts")[0]
+    write(plant, "alerts", *(alert | {"alert_id": f"{number:032x}"} for number in range(600)))
+    page = report(plant, "--pictures", "1")
+    assert "600 alerts" in page.text
+    assert "the oldest 100 are not in the table, which holds 500" in page.text
+
+
+def test_the_span_counts_by_the_time_of_judging(plant: CliPlant) -> None:
+    alerts = plant.lines("alerts")
+    old = (datetime.now(UTC) - timedelta(days=8)).isoformat()
+    write(plant, "alerts", alerts[0] | {"created_at": old}, *alerts[1:])
+    assert f"{len(alerts) - 1} alerts;" in report(plant, "--pictures", "0").text
+    assert f"{len(alerts)} alerts;" in report(plant, "--since", "9d", "--pictures", "0").text
+    assert "1 alert;" in report(plant, "--since", "9d", "--until", "1d", "--pictures", "0").text
+
+
+def test_drift_marks_and_other_versions_are_told(plant: CliPlant) -> None:
+    now = datetime.now(UTC).isoformat()
+    event = {"type": "event", "message": "mean of temp moved", "created_at": now, "schema_version": 2}
+    write(
+        plant, "events", event | {"kind": "drift"}, event | {"kind": "model_swapped", "message": "0002 is in service"}
+    )
+    settings(plant, learning={"store": "inliers", "feedback": "out/feedback.jsonl"})
+    alerts = plant.lines("alerts")
+    marks = [(0, "false_alarm"), (1, "confirmed"), (1, "veto"), (2, "confirmed"), (2, "withdrawn")]
+    write(plant, "feedback", *(
+        {"alert_id": alerts[index]["alert_id"], "judgement": said, "created_at": now, "note": "<b>"}
+        for index, said in marks
+    ))  # fmt: skip
+    page = report(plant, "--pictures", "0")
+    assert "1 drift event; 2 marks of operators" in page.text
+    assert "mean of temp moved" in page.text
+    assert "1 model_swapped" in page.text
+    assert "false alarm 1 1 confirmed 0 0 neither (veto) 1 1" in " ".join(page.text.split())
+    assert f"{len(alerts) - 2} alerts of this report without a mark" in page.text
+
+
+def test_messages_of_a_former_release_are_counted(plant: CliPlant) -> None:
+    n = len(plant.lines("alerts"))
+    rewrite(plant.folder / "out" / "alerts.jsonl", type=None, schema_version=1)
+    page = report(plant)
+    assert f"{n} messages in {plant.folder}/out/alerts.jsonl are of a former release's schema and left out" in page.text
+
+
+def test_a_damaged_window_or_a_removed_version_leave_the_alert_in_the_page(plant: CliPlant) -> None:
+    rewrite(plant.folder / "out" / "windows.jsonl", values="AAAA")
+    (plant.folder / "registry" / "default" / "versions" / "0001" / "manifest.json").write_text("{")
+    page = report(plant)
+    assert "No curve: the window cannot be read" in page.text
+    assert page.count("section") == len(plant.lines("alerts"))
+    assert "manifest" in page.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "code"),
+    [
+        (("--out", "report.pdf"), "is a .html file", 2),
+        (("--out", "nowhere/report.html"), "nowhere", 1),
+        (("--out", "registry/x.html"), "--out", 2),
+        (("--since", "yesterday"), "--since", 2),
+        (("--since", "1d", "--until", "2d"), "--until", 2),
+        (("--since", "2999-01-01"), "lies in the future", 2),
+    ],
+)
+def test_options_that_do_not_fit_are_one_line(plant: CliPlant, options: tuple[str, ...], words: str, code: int) -> None:
+    plant("report", *options).assert_one_line_error(words, code=code)
+    assert not list(plant.folder.rglob("*.html"))
+
+
+def test_json_names_the_page_and_its_figures(plant: CliPlant) -> None:
+    told = plant("report", "--json", "--pictures", "1").last_json
+    assert told["out"] == "report.html"
+    assert told["alerts"] == len(plant.lines("alerts"))
+    assert told["pictures"] == 1
+    assert told["verdicts"]["normal"] + told["verdicts"]["anomalous"] == 16

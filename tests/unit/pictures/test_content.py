@@ -1,0 +1,208 @@
+"""What a picture shows: which channels, in which order, where, and what it says is missing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streamad.judge.calibration import Calibration
+from streamad.pictures.content import Scores, picture_of
+from streamad.pictures.facts import departure, headline, speakers, when
+from tests.support.pictures import attribution_of, calibration_of, facts_of, segment_of, window_of
+
+NAMES = [f"c{number}" for number in range(9)]
+
+
+def names_of(picture: object) -> list[str]:
+    return [panel.name for panel in picture.panels]  # type: ignore[attr-defined]
+
+
+def test_channels_are_in_the_order_of_shares_six_at_most_and_the_rest_is_named() -> None:
+    courses, envelope = window_of(NAMES, 20)
+    shares = {"c4": 0.5, "c1": 0.2, "c7": 0.1, "c0": 0.08, "c2": 0.06, "c3": 0.04, "c5": 0.02, "c6": 0.0, "c8": 0.0}
+    picture = picture_of(facts_of(), courses, attribution=attribution_of(shares), envelope=envelope)
+    assert names_of(picture) == ["c4", "c1", "c7", "c0", "c2", "c3"]
+    assert picture.panels[0].share == 0.5
+    assert picture.others == "not drawn: c5 2 %, c6, c8"
+
+
+def test_channels_without_a_share_of_one_percent_are_not_drawn_after_the_third() -> None:
+    courses, envelope = window_of(NAMES, 20)
+    shares = dict.fromkeys(NAMES, 0.0) | {"c8": 1.0}
+    picture = picture_of(facts_of(), courses, attribution=attribution_of(shares), envelope=envelope)
+    assert names_of(picture) == ["c8", "c0", "c1"]
+
+
+def test_without_shares_the_channel_furthest_from_its_band_is_first() -> None:
+    courses, envelope = window_of(NAMES, 20)
+    values = courses.values.copy()
+    values[5] += 30
+    picture = picture_of(facts_of(decision="normal"), replace(courses, values=values), envelope=envelope)
+    assert names_of(picture)[0] == "c5"
+    assert len(picture.panels) == 6
+
+
+def test_without_shares_and_band_channels_are_in_the_configured_order() -> None:
+    courses, _ = window_of(NAMES, 20)
+    picture = picture_of(facts_of(), courses, notes=["the model is gone"])
+    assert names_of(picture) == NAMES[:6]
+    assert picture.panels[0].normal is None
+    assert picture.notes == ("the model is gone",)
+
+
+def test_a_thousand_channels_name_a_dozen() -> None:
+    courses, envelope = window_of([f"c{number}" for number in range(1000)], 3)
+    picture = picture_of(facts_of(), courses, envelope=envelope)
+    assert len(picture.panels) == 6
+    assert picture.others.count(",") == 11
+    assert picture.others.endswith(" and 982 more")
+
+
+def test_the_time_axis_ends_where_the_window_ends() -> None:
+    courses, envelope = window_of(NAMES, 21, 64)
+    whole = picture_of(facts_of(60.0), courses, envelope=envelope)
+    assert whole.at[[0, 1, -1]] == pytest.approx([0.0, 3.0, 60.0])
+    cut = picture_of(facts_of(60.0), replace(courses, shown=0.5), envelope=envelope)
+    assert cut.at[-1] == pytest.approx(30.0)
+    assert cut.notes == ("the judged window holds the first 50 % of the sequence",)
+
+
+def test_a_thinned_window_lies_on_the_band_at_its_own_points() -> None:
+    courses, envelope = window_of(NAMES, 21)
+    band = envelope.band(21)
+    thinned = replace(courses, values=courses.values[:, ::4], step=4)
+    picture = picture_of(facts_of(60.0), thinned, envelope=envelope)
+    whole = picture_of(facts_of(60.0), courses, envelope=envelope)
+    assert picture.at == pytest.approx(whole.at[::4])
+    panel = picture.panels[0]
+    assert panel.normal is not None
+    assert panel.normal.middle == pytest.approx(band.middle[NAMES.index(panel.name), ::4])
+    assert picture.notes == ("every 4th of 21 points is drawn: the message kept no more",)
+
+
+def test_the_band_lies_within_the_extremes_of_training() -> None:
+    courses, envelope = window_of(NAMES, 20)
+    for panel in picture_of(facts_of(), courses, envelope=envelope).panels:
+        normal = panel.normal
+        assert normal is not None
+        for lower, upper in (
+            (normal.lowest, normal.low),
+            (normal.low, normal.middle),
+            (normal.middle, normal.high),
+            (normal.high, normal.highest),
+        ):
+            assert (lower <= upper).all()
+        assert (normal.lowest <= panel.course).all()  # the sequence is one of training
+
+
+@pytest.mark.parametrize(("n", "span_s"), [(1, 0.0), (3, 0.0), (3, 2.0)])
+def test_short_sequences_have_points_or_times(n: int, span_s: float) -> None:
+    courses, envelope = window_of(NAMES, n, 12)
+    picture = picture_of(facts_of(span_s, n), courses, envelope=envelope)
+    assert picture.is_timed == (span_s > 0)
+    assert len(picture.at) == n
+    assert picture.at[-1] == (span_s if span_s else n - 1)
+
+
+@pytest.mark.parametrize("n_channels", [8, 10])
+def test_an_envelope_of_other_channels_is_not_drawn(n_channels: int) -> None:
+    courses, _ = window_of(NAMES, 20)
+    _, other = window_of([f"d{number}" for number in range(n_channels)], 20)
+    assert picture_of(facts_of(), courses, envelope=other).panels[0].normal is None
+
+
+def test_a_window_longer_than_the_envelope_is_drawn_without_a_band() -> None:
+    courses, _ = window_of(NAMES, 20)
+    _, shorter = window_of(NAMES, 10)
+    assert picture_of(facts_of(), courses, envelope=shorter).panels[0].normal is None
+
+
+def test_segments_lie_with_their_channel() -> None:
+    courses, envelope = window_of(NAMES, 20)
+    segments = (segment_of("c2", 0.1, 0.2), segment_of("c2", 0.5, 0.6), segment_of("c1", 0.0, 1.0))
+    attribution = attribution_of({"c2": 0.7, "c1": 0.3}, *segments)
+    picture = picture_of(facts_of(), courses, attribution=attribution, envelope=envelope)
+    assert [len(panel.segments) for panel in picture.panels] == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("score", "words"),
+    [
+        (99.0, "above all 99 calibration sequences"),
+        (-1.0, "not above any of the 99 calibration sequences"),
+    ],
+)
+def test_the_place_among_the_calibration_scores_is_said(score: float, words: str) -> None:
+    picture = picture_of(facts_of(score=score), window_of(NAMES, 5)[0], calibration=calibration_of())
+    assert picture.scores is not None
+    assert picture.scores.words == words
+    assert picture.scores.limit.startswith("alerts from ")
+
+
+def test_a_score_equal_to_one_of_the_calibration_does_not_lie_above_it() -> None:
+    scores = Scores(2.0, False, np.array([1.0, 2.0, 3.0]), math.inf)
+    assert scores.words == "above 1 of the 3 calibration sequences"
+    assert scores.limit == "no score can alert"
+
+
+def test_without_score_or_calibration_no_scores_are_drawn() -> None:
+    courses, _ = window_of(NAMES, 5)
+    assert picture_of(facts_of(), courses).scores is None
+    assert picture_of(facts_of(score=None), courses, calibration=calibration_of()).scores is None
+    assert picture_of(facts_of(rate=None), courses, calibration=calibration_of()).scores is None
+
+
+def test_the_limit_drawn_is_the_lowest_score_that_alerts() -> None:
+    calibration: Calibration = calibration_of()
+    picture = picture_of(facts_of(), window_of(NAMES, 5)[0], calibration=calibration)
+    assert picture.scores is not None
+    limit = picture.scores.alerts_from
+    assert calibration.p_value(limit)[0] <= 0.02 < calibration.p_value(np.nextafter(limit, -math.inf))[0]
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_headline_is_the_first_segment_with_names_cut() -> None:
+    attribution = attribution_of({"c" * 90: 1.0}, segment_of("c" * 90, 0.62, 0.8))
+    assert headline(facts_of(sequence="S" * 90), attribution, 10) == (
+        "r1 SSSSSSSSS…: ccccccccc… 3.1 K above the band from 62 % to 80 %"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "r1 B-2: alert"),
+        ({"decision": "normal"}, "r1 B-2: normal"),
+        ({"decision": "unscorable", "detail": "too short"}, "r1 B-2: could not be judged (too short)"),
+        ({"decision": "learning", "detail": "3 of 200"}, "r1 B-2: was not judged: there was no model yet (3 of 200)"),
+    ],
+)
+def test_without_reasons_the_headline_is_the_decision(changes: dict[str, str], words: str) -> None:
+    assert headline(facts_of(**changes), None) == words
+
+
+def test_without_segments_the_headline_is_the_largest_shares() -> None:
+    attribution = attribution_of({"temp": 0.8, "flow": 0.16, "ph": 0.04})
+    assert headline(facts_of(), attribution) == "r1 B-2: because of temp 80 %, flow 16 %"
+
+
+def test_all_leading_terms_speak_and_older_messages_have_the_largest_one() -> None:
+    older = attribution_of({})
+    assert speakers(older) == ["pca.distance (term 2.5, above 100 % of calibration)"]
+    assert speakers(attribution_of({}, leading_terms=[0, 7])) == speakers(older)
+    assert speakers(attribution_of({}, terms=[], leading_terms=[])) == []
+
+
+def test_a_departure_has_its_direction_and_a_shape_no_size() -> None:
+    assert departure(segment_of("c", 0, 1, unit="", size=0.0312, direction="below")) == "0.031 below the band"
+    assert departure(segment_of("c", 0, 1, size=None, direction="shape")) == "unusual shape"
+
+
+def test_times_of_short_sequences_have_milliseconds() -> None:
+    assert when(facts_of(0.75, 30)) == "2026-01-01 08:00:00.000 to 08:00:00.750 UTC, 30 samples"
+    assert when(facts_of(86_400, 1)) == "2026-01-01 08:00:00 to 2026-01-02 08:00:00 UTC, 1 sample"
