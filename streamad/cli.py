@@ -32,6 +32,7 @@ COMMANDS = {
     "alerts": "streamad.commands.alerts",
     "explain": "streamad.commands.explain.command",
     "report": "streamad.commands.report.command",
+    "web": "streamad.commands.web",
     "topics": "streamad.commands.topics",
 }
 """The module of each command, in which it has its own name; the order is that of the help."""

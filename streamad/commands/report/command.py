@@ -9,7 +9,6 @@ import typer
 
 from streamad.commands.report import sections
 from streamad.commands.report.gathering import Gathered, gather
-from streamad.pictures.html import Html, element, joined, page
 from streamad.commands.shared.console import ConfigOption, JsonOption, count, out, print_json, printed, run_async
 from streamad.commands.shared.explanations.cases import Case, Normals, courses_of_message
 from streamad.commands.shared.input import span_now
@@ -19,6 +18,7 @@ from streamad.errors import UsageError
 from streamad.messages import Alert
 from streamad.pictures.drawing import check_extra, drawn
 from streamad.pictures.facts import Facts
+from streamad.pictures.html import Html, element, joined, page
 from streamad.plant import Plant
 from streamad.system.files import write_atomically
 
