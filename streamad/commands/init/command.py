@@ -98,6 +98,8 @@ def _find(
     """Read the sample and make its config. Raises SourceError, also if no record of it can be read."""
     home = write_to.absolute().parent
     url = local_url(sample)
+    if str(split_url(url)[2].get("follow", "")).lower() in {"true", "1", "yes", "on"}:
+        raise UsageError("a sample must end: leave follow out here, and set source.options.follow in the config")
     raw = read_raw(url, home)
     recordings = connect_source(url, {}, ConnectorContext((), SystemClock(), home), where="sample")
     named = recordings.channel_names() if raw.native and isinstance(recordings, NamedChannels) else None

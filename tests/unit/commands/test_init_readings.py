@@ -14,7 +14,7 @@ from streamad.cli import app
 from streamad.commands.init.fields.columns import Column
 from streamad.commands.init.fields.readings import missing_number, missing_texts
 from streamad.commands.shared.plants import load_plant
-from streamad.errors import ConfigError
+from streamad.errors import ConfigError, UsageError
 from streamad.runtime.replay import read_sequences
 from streamad.runtime.wiring import source_for
 from streamad.settings.plant_yaml import Settings
@@ -307,3 +307,11 @@ def test_the_quality_of_a_channel_with_a_unit_is_not_that_of_all(tmp_path: Path)
         None,
     ]
     assert counters.bad_values == {"Temp": {"quality": 1}}
+
+
+def test_a_sample_that_is_followed_has_no_end_and_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text("batch,time,temp\nB-1,1772352930,1.5\n")
+    sample = f"{tmp_path / 'day.csv'}?follow=true"
+    result = CliRunner().invoke(app, ["init", sample, "--out", str(tmp_path / "a.yaml")])
+    assert isinstance(result.exception, UsageError)
+    assert "a sample must end" in str(result.exception)

@@ -154,8 +154,10 @@ class _Archive:
                 raise SourceError(
                     f"{self.path}: {key} is {lengths.dtype} with shape {lengths.shape}; needed is one number each"
                 )
-            if x is not None and (len(lengths) != len(x) or (lengths < 0).any() or (lengths > x.shape[2]).any()):
+            if x is not None and (len(lengths) != len(x) or not ((lengths >= 0) & (lengths <= x.shape[2])).all()):
                 raise SourceError(f"{self.path}: {key} does not fit {prefix}x with shape {x.shape}")
+            if not ((lengths >= 0) & (lengths <= _LARGEST_WHOLE)).all():
+                raise SourceError(f"{self.path}: {key} holds what is no length (NaN, negative or too large)")
             return lengths.astype(np.int64)
         x = self._values(prefix) if x is None else x
         if not x.shape[2]:

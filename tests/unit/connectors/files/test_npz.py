@@ -252,3 +252,12 @@ def test_unreadable_channel_names_are_a_one_line_error(tmp_path: Path, names: np
     with pytest.raises(SourceError, match=r"a\.npz: ") as caught:
         source("a.npz", tmp_path).channel_names()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("length", [np.nan, np.inf, -1.0, 1e300])
+def test_a_length_that_is_none_is_refused(length: float, tmp_path: Path) -> None:
+    x = np.zeros((2, 1, 3), np.float32)
+    np.savez(tmp_path / "a.npz", x=x, len=np.array([length, 3.0]), y=np.array([0, 1]))
+    with pytest.raises(SourceError, match="len"):
+        source("a.npz", tmp_path).labels()
