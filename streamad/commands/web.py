@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from streamad.commands.shared.console import ConfigOption, err, note, run_async, stop_on_signals
 from streamad.commands.shared.plants import load_plant
@@ -49,8 +50,8 @@ def with_address(plant: Plant, host: str | None, port: int | None) -> Plant:
         return plant
     try:
         changed = type(web).model_validate(web.model_dump() | given)
-    except ValueError as error:
-        raise UsageError(f"--host {host}: {str(error).splitlines()[2].strip()}") from error
+    except ValidationError as error:
+        raise UsageError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
     return replace(plant, settings=plant.settings.model_copy(update={"web": changed}))
 
 

@@ -64,6 +64,7 @@ class Reading:
                 if role not in self.troubles:
                     get_logger().warning("the page does not read", role=role, why=str(error))
                 self.troubles[role] = str(error)
+                self._on_change()
             await asyncio.sleep(_RETRY_S)
 
     def _subscription(self, role: Role) -> Subscription:

@@ -1,0 +1,107 @@
+"""``streamad web`` as a process: the printed link opens it, a signal ends it, wrong settings are one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+
+import msgspec
+import pytest
+
+from tests.support.web.messages import messages_of
+from tests.support.web.page import plant_in
+
+WEB = (sys.executable, "-m", "streamad", "web")
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the command; yield its process and the printed link."""
+    with subprocess.Popen(
+        [*WEB, "--port", "0", *options], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().removeprefix("open ").strip()
+        finally:
+            process.kill()
+
+
+def fetched(url: str, cookie: str = "") -> str:
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"cookie": cookie}), timeout=30) as answer:
+        content: str = answer.read().decode()
+    return content
+
+
+def cookie_of(link: str) -> str:
+    """Return the cookie that the printed link gives."""
+
+    class Stays(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            return None
+
+    with pytest.raises(HTTPError) as error:
+        urllib.request.build_opener(Stays).open(link, timeout=30)
+    assert error.value.code == 303
+    return str(error.value.headers["set-cookie"]).partition(";")[0]
+
+
+def test_the_printed_link_opens_the_page_and_stays_over_a_restart(tmp_path: Path) -> None:
+    plant_in(tmp_path)
+    with (tmp_path / "verdicts.jsonl").open("wb") as file:
+        file.write(msgspec.json.encode(messages_of(1)[0]) + b"\n")
+    with serving(tmp_path) as (process, link):
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{30,}", link)
+        cookie = cookie_of(link)
+        assert "<h1>Now</h1>" in fetched(link.partition("?")[0], cookie)
+        with pytest.raises(HTTPError, match="403"):
+            fetched(link.partition("?")[0])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+    assert (tmp_path / "view.sqlite3.token").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "view.sqlite3").stat().st_mode & 0o777 == 0o600
+    with serving(tmp_path) as (_, again):
+        assert again.partition("?")[2] == link.partition("?")[2]
+        assert "<h1>Now</h1>" in fetched(again.partition("?")[0], cookie)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--host", "0.0.0.0"), "lets other machines in"),
+        (("--host", "no such host"), "error: "),
+        (("--config", "nope.yaml"), "nope.yaml"),
+    ],
+)
+def test_what_cannot_be_is_one_line(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    plant_in(tmp_path)
+    done = subprocess.run([*WEB, "--port", "0", *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode in {1, 2}
+    assert said in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("error:")]) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    plant_in(tmp_path)
+    with serving(tmp_path) as (_, link):
+        port = link.rsplit(":", 1)[1].partition("/")[0]
+        done = subprocess.run([*WEB, "--port", port], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "choose another with --port" in done.stderr
+
+
+def test_it_needs_no_torch(tmp_path: Path) -> None:
+    plant_in(tmp_path)
+    code = "import sys, streamad.web.server; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ}, check=False).returncode == 0

@@ -1,0 +1,167 @@
+"""The page's reading of the outputs: every message reaches the view, over restarts, damage and outages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streamad.errors import OutputError
+from streamad.messages import Feedback, Message
+from streamad.web.reading import Reading
+from streamad.web.view import View
+from tests.support.web.messages import T, messages_of, verdict
+from tests.support.web.page import plant_in
+
+ROLES = {"Verdict": "verdicts", "Alert": "alerts", "Attribution": "attributions", "Window": "windows"}
+
+
+def write(folder: Path, messages: Iterable[Message]) -> None:
+    """Append messages to the files of their roles."""
+    for message in messages:
+        role = ROLES.get(type(message).__name__, "feedback")
+        with (folder / f"{role}.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(message) + b"\n")
+
+
+def opened(folder: Path) -> View:
+    return View(folder / "view.sqlite3", keep_us=90 * 86_400_000_000, max_bytes=1 << 30)
+
+
+def delete_view(folder: Path) -> None:
+    for path in folder.glob("view.sqlite3*"):
+        path.unlink()
+
+
+async def read_until(
+    folder: Path,
+    view: View,
+    done: Callable[[], bool],
+    reading: Reading | None = None,
+    changed: asyncio.Event | None = None,
+) -> Reading:
+    """Read until ``done``, which is asked after every commit of the view; then stop as a stopped page does."""
+    changed = changed or asyncio.Event()
+    reading = reading or Reading(plant_in(folder), view, changed.set)
+    task = asyncio.create_task(reading.run())
+    try:
+        async with asyncio.timeout(30):
+            while not done():
+                changed.clear()
+                waiting = asyncio.ensure_future(changed.wait())
+                await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                if task.done():
+                    task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    return reading
+
+
+async def test_every_role_reaches_the_view(tmp_path: Path) -> None:
+    write(tmp_path, messages_of(1))
+    view = opened(tmp_path)
+
+    def done() -> bool:
+        one = view.sequence(f"{1:032x}")
+        return one is not None and one.is_alert and one.has_window and one.judgement == "confirmed" and bool(
+            view.attribution(one.id)
+        )  # fmt: skip
+
+    await read_until(tmp_path, view, done)
+    one = view.sequence(f"{1:032x}")
+    assert one is not None
+    assert (one.decision, one.note) == ("anomalous", "b")
+    view.close()
+
+
+async def test_a_restart_reads_on_and_changes_nothing_that_was_read(tmp_path: Path) -> None:
+    write(tmp_path, [verdict(i) for i in range(50)])
+    view = opened(tmp_path)
+    await read_until(tmp_path, view, lambda: len(view.latest(100)) == 50)
+    before = {one.id: one.change for one in view.latest(100)}
+    view.close()
+    write(tmp_path, [verdict(i) for i in range(50, 60)])
+    view = opened(tmp_path)
+    await read_until(tmp_path, view, lambda: len(view.latest(100)) == 60)
+    after = {one.id: one.change for one in view.latest(100)}
+    assert {name: after[name] for name in before} == before
+    view.close()
+
+
+async def test_a_deleted_view_is_built_again(tmp_path: Path) -> None:
+    write(tmp_path, [verdict(i) for i in range(20)])
+    view = opened(tmp_path)
+    await read_until(tmp_path, view, lambda: len(view.latest(100)) == 20)
+    view.close()
+    delete_view(tmp_path)
+    view = opened(tmp_path)
+    await read_until(tmp_path, view, lambda: len(view.latest(100)) == 20)
+    view.close()
+
+
+async def test_lines_that_are_no_messages_are_skipped(tmp_path: Path) -> None:
+    junk = b'\xff\xfe\n{"type": "verdict"}\n[]\n' + b"[" * 5_000 + b'\n{"type": "bomb"}\n{"a": 1}\n'
+    (tmp_path / "verdicts.jsonl").write_bytes(junk)
+    write(tmp_path, [verdict(1)])
+    view = opened(tmp_path)
+    await read_until(tmp_path, view, lambda: bool(view.latest(9)))
+    assert [one.sequence for one in view.latest(9)] == ["B-1"]
+    view.close()
+
+
+async def test_outputs_that_come_later_are_waited_for(tmp_path: Path) -> None:
+    view = opened(tmp_path)
+    plant = plant_in(tmp_path)
+    changed = asyncio.Event()
+    reading = Reading(plant, view, changed.set)
+    task = asyncio.create_task(reading.run())
+    await asyncio.sleep(0)
+    write(tmp_path, [verdict(1)])
+    async with asyncio.timeout(30):
+        await changed.wait()
+    assert [one.sequence for one in view.latest(9)] == ["B-1"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    view.close()
+
+
+async def test_a_view_that_cannot_be_written_is_a_trouble_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, [verdict(1)])
+    view = opened(tmp_path)
+    failures = [OutputError("the page's view cannot be used: disk full")] * 2
+    put = view.put
+
+    def failing(messages: Iterable[Message]) -> int:
+        if failures:
+            raise failures.pop()
+        return put(messages)
+
+    monkeypatch.setattr(view, "put", failing)
+    monkeypatch.setattr("streamad.web.reading._RETRY_S", 0.01)
+    reading = await read_until(tmp_path, view, lambda: bool(view.latest(9)))
+    assert failures == []
+    assert reading.troubles == {}
+    view.close()
+
+
+async def test_a_role_that_cannot_be_read_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    (tmp_path / "windows.jsonl").mkdir()
+    write(tmp_path, [verdict(1), Feedback(alert_id=f"{1:032x}", judgement="veto", created_at=T)])
+    view = opened(tmp_path)
+    changed = asyncio.Event()
+    reading = Reading(plant_in(tmp_path), view, changed.set)
+
+    def done() -> bool:
+        return bool(reading.troubles) and any(one.judgement == "veto" for one in view.latest(9))
+
+    await read_until(tmp_path, view, done, reading, changed)
+    assert set(reading.troubles) == {"windows"}
+    assert "windows.jsonl" in reading.troubles["windows"]
+    view.close()
